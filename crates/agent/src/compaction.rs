@@ -1,5 +1,6 @@
-//! A context made shorter. What is folded is decided here, in two ways: [`Summary`] has a model sum the older messages up,
-//! [`drop_oldest`] needs nobody. Who asks the model, keeps the record and goes on is left to the runtime.
+//! Context compaction. This module decides what is replaced, in two ways: [`SummaryPlan`] has a model summarize the
+//! older messages, [`drop_oldest`] needs no model. The runtime calls the model, commits the record and continues the
+//! turn.
 
 mod drop_plan;
 mod summary_plan;
@@ -14,51 +15,51 @@ use crate::{Message, Role, TokenCount};
 pub use drop_plan::drop_oldest;
 pub use summary_plan::{CompactionTrigger, SummaryPlan};
 
-/// A user's message that begins with this stays in the context as it is when older ones are summed up or dropped.
+/// The prefix of a user message that compaction retains unchanged.
 pub const PINNED_PREFIX: &str = "[pinned]";
 
-/// How a summary begins.
+/// The prefix of a summary.
 const SUMMARY_PREFIX: &str = "[Summary of the earlier conversation";
 
-/// How a note begins that says what was dropped.
+/// The prefix of the note that replaces dropped messages.
 const DROP_NOTE_PREFIX: &str = "[Earlier messages were dropped";
 
-/// What stays as it is beside the newest messages may be so much of the room of all messages.
+/// The share of the message capacity that pinned messages may take.
 const PINNED_PERCENT: TokenCount = 25;
 
-/// A context that was made shorter.
+/// The record of a compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionRecord {
-    /// The turn in which it happened.
+    /// The turn during which it ran.
     pub turn: Option<u64>,
-    /// Who wanted it: `auto` is the agent itself.
+    /// The initiator; `auto` is the agent itself.
     pub by: String,
-    /// In which way.
+    /// The method.
     pub method: CompactionMethod,
-    /// Messages there were.
+    /// Number of messages before.
     pub messages_before: usize,
-    /// What they were counted as.
+    /// Their token count.
     pub tokens_before: TokenCount,
-    /// What the messages are counted as now.
+    /// Token count of the messages after.
     pub tokens_after: TokenCount,
-    /// What the context is made of now, in order.
+    /// The parts of the compacted context, in order.
     pub parts: Vec<CompactionPart>,
 }
 
-/// In which way a context was made shorter.
+/// The method of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionMethod {
-    /// A model has summed the older messages up.
+    /// A model summarized the older messages.
     Summary,
-    /// Older outputs and messages were dropped, or cut.
+    /// Older tool outputs and messages were dropped or truncated.
     Dropped,
 }
 
 impl CompactionMethod {
-    /// Both of them.
+    /// All methods.
     pub const ALL: [CompactionMethod; 2] = [CompactionMethod::Summary, CompactionMethod::Dropped];
 
-    /// The word clients know.
+    /// The name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,53 +69,53 @@ impl CompactionMethod {
     }
 }
 
-/// A part of a context that was made shorter.
+/// A part of a compacted context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CompactionPart {
-    /// Messages from this place on, up to but without that one, as they were.
+    /// A range of retained messages.
     Retained {
-        /// The first.
+        /// The index of the first message.
         from: usize,
-        /// Behind the last.
+        /// The index after the last message.
         to: usize,
     },
-    /// A message in the place of others.
+    /// A message that replaces others.
     Inserted(Box<Message>),
 }
 
 impl CompactionRecord {
-    /// The messages there are afterwards.
+    /// Applies the compaction to the messages.
     #[must_use]
     pub fn apply(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
-        let mut folded = Vec::new();
+        let mut compacted = Vec::new();
         for part in &self.parts {
             match part {
                 CompactionPart::Retained { from, to } => {
-                    folded.extend(messages.iter().take(*to).skip(*from).cloned());
+                    compacted.extend(messages.iter().take(*to).skip(*from).cloned());
                 }
-                CompactionPart::Inserted(message) => folded.push(Arc::new(Message::clone(message))),
+                CompactionPart::Inserted(message) => compacted.push(Arc::new(Message::clone(message))),
             }
         }
-        folded
+        compacted
     }
 
-    /// How many messages there are afterwards.
+    /// Number of messages after the compaction.
     #[must_use]
     pub fn messages_after(&self) -> usize {
-        let of_part = |part: &CompactionPart| match part {
+        let part_length = |part: &CompactionPart| match part {
             CompactionPart::Retained { from, to } => to.saturating_sub(*from),
             CompactionPart::Inserted(_) => 1,
         };
-        self.parts.iter().map(of_part).sum()
+        self.parts.iter().map(part_length).sum()
     }
 
-    /// Tokens that are free again.
+    /// Number of tokens reclaimed.
     #[must_use]
     pub fn reclaimed(&self) -> TokenCount {
         self.tokens_before.saturating_sub(self.tokens_after)
     }
 
-    /// The text that took the place of others: the summary, or the note that says what was dropped.
+    /// The text that replaced older messages: the summary or the drop note.
     #[must_use]
     pub fn replacement_text(&self) -> Option<&str> {
         let text = |part: &'_ CompactionPart| match part {
@@ -127,35 +128,35 @@ impl CompactionRecord {
         })
     }
 
-    /// Whether the last of so many messages is still the last.
+    /// Whether the last of `messages` messages is retained as the last one.
     pub(crate) fn retains_last(&self, messages: usize) -> bool {
         matches!(self.parts.last(), Some(CompactionPart::Retained { from, to }) if from < to && *to == messages)
     }
 }
 
-/// What a turn's content says of a fold.
+/// The notice of a compaction in a turn's content.
 #[must_use]
 pub fn notice(reclaimed: TokenCount) -> String {
     format!("\n[Context compacted: {reclaimed} tokens reclaimed]\n\n")
 }
 
-/// Whether a message is a summary or a note of an earlier fold.
+/// Whether a message is the summary or drop note of an earlier compaction.
 fn is_compaction_note(message: &Message) -> bool {
-    let begins = |head| message.text.starts_with(head);
-    message.role == Role::User && (begins(SUMMARY_PREFIX) || begins(DROP_NOTE_PREFIX))
+    let starts_with = |prefix| message.text.starts_with(prefix);
+    message.role == Role::User && (starts_with(SUMMARY_PREFIX) || starts_with(DROP_NOTE_PREFIX))
 }
 
 fn is_summary(message: &Message) -> bool {
     message.role == Role::User && message.text.starts_with(SUMMARY_PREFIX)
 }
 
-/// How many messages of the conversation a message stands for: a summary or a note says so itself.
+/// How many messages of the conversation a message represents: summaries and drop notes contain their number.
 fn represented_messages(message: &Message) -> usize {
-    let told = [SUMMARY_PREFIX, DROP_NOTE_PREFIX].iter().find_map(|head| message.text.strip_prefix(head));
-    let number = told.filter(|_| is_compaction_note(message)).and_then(|told| {
-        let from = told.find(|letter: char| letter.is_ascii_digit())?;
-        let digits = &told[from..];
-        let to = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+    let rest = [SUMMARY_PREFIX, DROP_NOTE_PREFIX].iter().find_map(|prefix| message.text.strip_prefix(prefix));
+    let number = rest.filter(|_| is_compaction_note(message)).and_then(|rest| {
+        let from = rest.find(|character: char| character.is_ascii_digit())?;
+        let digits = &rest[from..];
+        let to = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
         digits[..to].parse::<u32>().ok()
     });
     number.map_or(1, |number| number as usize)
@@ -165,10 +166,10 @@ fn is_pinned(message: &Message) -> bool {
     message.role == Role::User && message.text.starts_with(PINNED_PREFIX)
 }
 
-/// Puts a message that stays into the list, together with its neighbour if that stays too.
-fn push_retained(parts: &mut Vec<CompactionPart>, place: usize) {
+/// Appends a retained message to the parts, extending the last range if it is adjacent.
+fn push_retained(parts: &mut Vec<CompactionPart>, index: usize) {
     match parts.last_mut() {
-        Some(CompactionPart::Retained { to, .. }) if *to == place => *to += 1,
-        _ => parts.push(CompactionPart::Retained { from: place, to: place + 1 }),
+        Some(CompactionPart::Retained { to, .. }) if *to == index => *to += 1,
+        _ => parts.push(CompactionPart::Retained { from: index, to: index + 1 }),
     }
 }

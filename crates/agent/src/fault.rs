@@ -1,62 +1,62 @@
-//! A fault as it leaves a room: a kind for code, a text for the caller, a cause for the log. Never mixed.
+//! An error that leaves a room: a kind for code, a message for the caller, a cause for the log. Never mixed.
 
 use std::borrow::Cow;
 
-/// What went wrong, for code.
+/// The kind of a fault, for code to match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// The caller asked for something that cannot be.
+    /// The request is invalid.
     Invalid,
-    /// The caller may not do this.
+    /// The caller lacks the permission.
     Denied,
     /// There is no such agent.
     NotFound,
-    /// Too much work at once; the same call may pass later.
+    /// Overloaded; a retry may succeed.
     Busy {
-        /// When to try again.
+        /// The suggested retry delay.
         retry_after_ms: u64,
     },
-    /// There is no room to keep things; the same call may pass later.
+    /// The disk is full; a retry may succeed.
     Full {
-        /// When to try again.
+        /// The suggested retry delay.
         retry_after_ms: u64,
     },
-    /// The daemon stopped in the middle; the same send goes on where it was.
+    /// The daemon stopped meanwhile; a retry with the same request id resumes the turn.
     Interrupted,
-    /// The model, or the way to it, failed.
+    /// The model, or the connection to it, failed.
     Model,
-    /// The prompt does not fit the model's window.
+    /// The prompt exceeds the model's context window.
     ContextFull,
-    /// The daemon itself failed.
+    /// The daemon failed.
     Internal,
 }
 
-/// A fault that leaves a room.
+/// An error that leaves a room.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{public}")]
 pub struct Fault {
-    /// For code.
+    /// The kind, for code.
     pub kind: FaultKind,
-    /// For the caller. Holds no secret and no path of the daemon's own.
+    /// The message for the caller. Contains no secret and no internal path of the daemon.
     pub public: Cow<'static, str>,
-    /// For the log.
+    /// The cause, for the log.
     pub cause: Option<String>,
 }
 
 impl Fault {
-    /// A fault whose text for the caller says it all.
+    /// A fault without a cause for the log.
     #[must_use]
     pub fn new(kind: FaultKind, public: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, public: public.into(), cause: None }
     }
 
-    /// Something that is not allowed; the cause is the rule that forbids it, for the audit trail.
+    /// A denied request; the cause is the rule that forbids it, for the audit log.
     #[must_use]
     pub fn denied(rule: &str, public: impl Into<Cow<'static, str>>) -> Self {
         Self::new(FaultKind::Denied, public).caused_by(rule)
     }
 
-    /// The same fault with what the log should know.
+    /// Adds the cause for the log.
     #[must_use]
     pub fn caused_by(mut self, cause: impl std::fmt::Display) -> Self {
         self.cause = Some(cause.to_string());

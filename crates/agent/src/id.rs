@@ -1,25 +1,25 @@
-//! Names: of agents, which become directory and path parts and so obey a narrow rule, and of sends.
+//! Agent names, which become directory names and URL path segments and so have a restricted syntax, and request ids.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// An agent's name. Its syntax is checked once, here.
+/// An agent's name, validated by [`AgentId::parse`].
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentId(Arc<str>);
 
-/// The most characters an agent's name may have.
+/// Maximum length of an agent's name.
 const ID_CHARS_MAX: usize = 63;
 
-/// Why a text is not an agent's name.
+/// Why a text is not a valid agent name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentIdFault {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("Agent ID cannot be empty")]
     Empty,
-    /// A name may not climb.
+    /// The text contains `..`, which is a path traversal in a directory name.
     #[error("Invalid agent ID {0:?}: contains forbidden pattern '..'")]
     ContainsDotDot(String),
-    /// Anything else.
+    /// The text violates the syntax otherwise.
     #[error(
         "Invalid agent ID {0:?}: must be 1-63 chars, alphanumeric/dot/underscore/hyphen, start with alphanumeric or dot"
     )]
@@ -27,16 +27,16 @@ pub enum AgentIdFault {
 }
 
 impl AgentId {
-    /// The agent that answers agent methods at `/`.
+    /// The main agent, which serves the agent methods at `/`.
     #[must_use]
     pub fn main() -> Self {
         Self(Arc::from("main"))
     }
 
-    /// Checks a name.
+    /// Validates a name.
     ///
     /// # Errors
-    /// When the text is not a name.
+    /// When the text is not a valid name.
     pub fn parse(text: &str) -> Result<Self, AgentIdFault> {
         if text.is_empty() {
             return Err(AgentIdFault::Empty);
@@ -80,7 +80,7 @@ impl fmt::Debug for AgentId {
     }
 }
 
-/// The name of one send. A text and a number are never the same name.
+/// The request id of a turn, its idempotency key. A text and a number are never equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RequestId {
     /// A text.
@@ -103,10 +103,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_the_rule() {
+    fn parse_accepts_only_valid_agent_names() {
         let longest = "a".repeat(63);
         for good in ["a", "0", "main", "worker-1", ".1", ".tmp", "A_b.c-d", "a.", "a-", longest.as_str()] {
-            assert!(AgentId::parse(good).is_ok(), "{good:?} should be a name");
+            assert!(AgentId::parse(good).is_ok(), "{good:?} should be accepted");
         }
         let too_long = "a".repeat(64);
         for bad in [
@@ -130,26 +130,26 @@ mod tests {
             "~",
             too_long.as_str(),
         ] {
-            assert!(AgentId::parse(bad).is_err(), "{bad:?} should be refused");
+            assert!(AgentId::parse(bad).is_err(), "{bad:?} should be rejected");
         }
     }
 
     #[test]
-    fn a_refusal_says_why() {
-        let said = |text| AgentId::parse(text).unwrap_err().to_string();
-        assert_eq!(said(""), "Agent ID cannot be empty");
-        assert_eq!(said("a..b"), "Invalid agent ID \"a..b\": contains forbidden pattern '..'");
-        assert!(said("nl\n").starts_with(r#"Invalid agent ID "nl\n": must be 1-63 chars"#));
+    fn parse_error_names_the_violated_rule() {
+        let error = |text| AgentId::parse(text).unwrap_err().to_string();
+        assert_eq!(error(""), "Agent ID cannot be empty");
+        assert_eq!(error("a..b"), "Invalid agent ID \"a..b\": contains forbidden pattern '..'");
+        assert!(error("nl\n").starts_with(r#"Invalid agent ID "nl\n": must be 1-63 chars"#));
     }
 
     #[test]
-    fn a_leading_dot_makes_an_agent_temporary() {
+    fn leading_dot_makes_an_agent_temporary() {
         assert!(AgentId::parse(".1").unwrap().is_temporary());
         assert!(!AgentId::parse("a.1").unwrap().is_temporary());
     }
 
     #[test]
-    fn a_text_and_a_number_are_two_request_ids() {
+    fn text_and_number_request_ids_differ() {
         assert_ne!(RequestId::Text("5".into()), RequestId::Number(5));
     }
 }

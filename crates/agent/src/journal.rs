@@ -1,5 +1,5 @@
-//! What is kept of an agent: the records of its journal, and the state that follows from them. How they are written
-//! down is left to whoever keeps them; what they mean when they are read again is in [`replay`].
+//! The records of an agent's journal and the state derived from them. The store encodes and persists them; [`replay`]
+//! rebuilds an agent from them.
 
 mod replay;
 #[cfg(test)]
@@ -15,128 +15,128 @@ use crate::{
     UsageTotals,
 };
 
-/// Tells agents apart for ever: never given twice, rising with age. Zero is the daemon itself.
+/// The permanent number of an agent: never reused, ascending with creation. Zero is the daemon itself.
 pub type Serial = u64;
 
 /// The daemon's own serial.
 pub const DAEMON: Serial = 0;
 
-/// One thing that happened. An agent's records in their order are its history.
+/// One journal record. An agent's records in order are its history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Record {
-    /// The agent was made.
+    /// The agent was created.
     Created(Box<AgentRecord>),
-    /// It was given other rights.
+    /// Its permissions were changed.
     PermissionsChanged {
-        /// Who did it.
+        /// The initiator.
         by: String,
-        /// What it has now.
+        /// The new permissions.
         permissions: Box<StoredPermissions>,
     },
-    /// It got another name; later records bear it.
+    /// It was renamed; later records carry the new name.
     Renamed {
-        /// Who did it.
+        /// The initiator.
         by: String,
         /// The new name.
         id: AgentId,
     },
-    /// It was told that it is finished.
+    /// It was marked as finished.
     Finished {
-        /// Who said so.
+        /// The initiator.
         by: String,
     },
-    /// It is gone.
+    /// It was destroyed.
     Destroyed {
-        /// Who did it.
+        /// The initiator.
         by: String,
     },
-    /// A message was taken; its turn will come.
+    /// A message was accepted and its turn enqueued.
     TurnAccepted(Box<AcceptedTurn>),
-    /// The turn began: its message is in the context.
+    /// The turn began: its message was added to the context.
     TurnBegun {
-        /// Which turn.
+        /// The turn.
         turn: u64,
     },
-    /// A message came into the context.
+    /// A message was added to the context.
     MessageAdded(Box<Message>),
-    /// Somebody added a word to the turn; it comes into the context before the model is asked again.
+    /// An instruction was added to the running turn; it joins the context before the next model call.
     Steered {
-        /// Which turn.
+        /// The turn.
         turn: u64,
-        /// The word.
+        /// The instruction.
         message: Box<Message>,
     },
-    /// A tool call is about to run. What happens after this and before [`Record::CallDone`] nobody knows after a crash.
+    /// A tool call is about to run. After a crash between this and [`Record::CallDone`] its outcome is unknown.
     CallBegun {
-        /// Which turn.
+        /// The turn.
         turn: u64,
-        /// The call's place in the answer.
+        /// The call's index in the response.
         index: usize,
         /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool's name.
         tool: String,
-        /// What a crash means for it.
+        /// Whether the call may be repeated after a crash.
         class: ToolClass,
     },
-    /// A tool call is done, while others of the same answer still run.
+    /// A tool call finished while other calls of the same response still run.
     CallDone {
-        /// Which turn.
+        /// The turn.
         turn: u64,
-        /// The call's place in the answer.
+        /// The call's index in the response.
         index: usize,
-        /// What came of it.
+        /// Its outcome.
         outcome: ToolOutcome,
     },
-    /// The turn is over, for good unless it was interrupted.
+    /// The turn ended; only an interrupted turn can be reopened.
     TurnEnded {
-        /// Which turn.
+        /// The turn.
         turn: u64,
-        /// The name of the send.
+        /// The request id of the turn.
         request_id: RequestId,
-        /// How.
+        /// How it ended.
         end: Box<TurnEnd>,
     },
-    /// An interrupted turn goes on.
+    /// An interrupted turn was resumed.
     TurnReopened {
-        /// Which turn.
+        /// The turn.
         turn: u64,
-        /// The name of the send.
+        /// The request id of the turn.
         request_id: RequestId,
-        /// Messages that stay in the context: what the interruption had put behind them is taken back.
+        /// Number of messages that remain in the context: those that the interruption appended are removed.
         messages: usize,
     },
-    /// Messages from this one on are no longer in the context.
+    /// The context was truncated to its first `messages` messages.
     RolledBack {
-        /// Who did it.
+        /// The initiator.
         by: String,
-        /// Messages that stay.
+        /// Number of messages that remain.
         messages: usize,
     },
-    /// The context was made shorter; what it held before stays in the journal.
+    /// The context was compacted; the removed messages stay in the journal.
     Compacted(Box<CompactionRecord>),
-    /// Something was not allowed.
+    /// A request was denied.
     Denied {
-        /// Who wanted it.
+        /// The caller.
         principal: String,
-        /// What.
+        /// The requested action.
         action: String,
         /// The rule that forbids it.
         rule: String,
-        /// What the caller was told.
+        /// The error message that the caller received.
         text: String,
     },
-    /// The daemon began to serve.
+    /// The daemon started to serve.
     DaemonStarted {
         /// Its version.
         version: String,
     },
-    /// The daemon stopped in order.
+    /// The daemon shut down cleanly.
     DaemonStopped,
 }
 
 impl Record {
-    /// The kind in one word, for filters and for whoever keeps records.
+    /// The record's kind, for event filters and stores.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -162,48 +162,48 @@ impl Record {
     }
 }
 
-/// Everything an agent is made from again.
+/// The creation record of an agent, from which it is restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRecord {
     /// Its name.
     pub id: AgentId,
     /// Its parent.
     pub parent: Option<Serial>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Who made it.
+    /// The initiator of its creation.
     pub by: String,
-    /// Its prompt.
+    /// Its system prompt.
     pub system_prompt: Option<String>,
     /// Its working directory.
     pub cwd: FilePath,
-    /// The model it asked for; none is the usual one.
+    /// The requested model; none means the default model.
     pub model: Option<String>,
     /// The digest of its capability token.
     pub capability_digest: [u8; 32],
-    /// What becomes of a turn that a crash cut off.
+    /// The policy for turns that a crash interrupted.
     pub on_restart: RestartPolicy,
-    /// What it was given.
+    /// Its granted permissions.
     pub permissions: StoredPermissions,
-    /// The agent or the file it came from, in words.
+    /// A description of the agent or file it was copied from.
     pub origin: Option<String>,
 }
 
-/// What becomes of a turn that a crash cut off.
+/// The policy for a turn that a crash interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RestartPolicy {
-    /// It goes on.
+    /// Resume the turn.
     #[default]
     Resume,
-    /// It is marked as interrupted.
+    /// Mark the turn as interrupted.
     Mark,
 }
 
 impl RestartPolicy {
-    /// Both of them.
+    /// All policies.
     pub const ALL: [RestartPolicy; 2] = [RestartPolicy::Resume, RestartPolicy::Mark];
 
-    /// The name clients know.
+    /// The name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -213,93 +213,94 @@ impl RestartPolicy {
     }
 }
 
-/// What an agent was given, with paths and names as they were found then: they are not looked up again, because what
-/// they lead to may have been exchanged meanwhile. Presets are the exception: they mean what they mean now.
+/// The permissions of an agent as stored. Paths and names were resolved when they were granted and are not resolved
+/// again, because their targets may have been replaced since. Presets are the exception: their current definition
+/// applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPermissions {
     /// Its preset.
     pub preset: String,
-    /// The level that its preset had.
+    /// The level of its preset.
     pub level: Level,
     /// Its limits.
     pub budget: Budget,
-    /// The first set.
+    /// The request for the set of allowed actions (`may`).
     pub may: StoredGrantRequest,
-    /// The second set, when it differs: the preset it begins from, and what was asked of it.
+    /// The request for the set that it may pass on (`may_grant`), if it differs: the base preset and the changes to it.
     pub may_grant: Option<(Option<String>, StoredGrantRequest)>,
 }
 
-/// What was asked for beside a preset.
+/// A stored request for changes to a preset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredGrantRequest {
-    /// Tools that are taken away.
+    /// Disabled tools.
     pub disable_tools: Vec<String>,
-    /// Where to write.
+    /// Writable directories.
     pub write_paths: Option<Vec<FilePath>>,
-    /// Presets of children.
+    /// Presets that children may have.
     pub may_create: Option<Vec<String>>,
 }
 
-/// A message that was taken.
+/// An accepted message, enqueued as a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcceptedTurn {
-    /// The turn, counted over the agent's life from 1.
+    /// The turn's number among the agent's turns, from 1.
     pub turn: u64,
-    /// The name of the send: at most one turn of an agent has it.
+    /// The request id: unique among the agent's turns.
     pub request_id: RequestId,
     /// The message.
     pub message: Message,
 }
 
-/// An agent's state, as its records have made it. Only the agent itself writes it.
+/// An agent's state, derived from its records. Only the agent itself writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentState {
-    /// Messages in the context.
+    /// Number of messages in the context.
     pub messages: u64,
-    /// Turns taken so far.
+    /// Number of turns accepted so far.
     pub turns: u64,
-    /// What its models reported.
+    /// The token usage reported by its models.
     pub usage_totals: UsageTotals,
-    /// How its model counts.
+    /// The calibration of token estimates for its model.
     pub calibration: TokenCalibration,
-    /// Why the last turn stopped before its end.
+    /// Why the last turn was halted early.
     pub halted: Option<Halt>,
-    /// How often the last turn asked the model.
+    /// Number of model calls in the last turn.
     pub last_rounds: u64,
-    /// When it last did something.
+    /// The time of its last activity.
     pub last_action_at: Option<Timestamp>,
-    /// Whether it was told that it is finished.
+    /// Whether it was asked to shut down.
     pub should_shutdown: bool,
-    /// Whether an admin said so.
+    /// Whether an admin marked it as finished.
     pub is_finished: bool,
 }
 
-/// What an agent has used up and set aside. Whoever is below it writes it too, so the highest version counts.
+/// The budget ledger of an agent. Its descendants write it too, so the highest version wins.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredLedger {
-    /// Rises with every change.
+    /// The version, incremented with every change.
     pub version: u64,
-    /// One for each of [`Resource::CONSUMED`], in that order.
+    /// One account for each of [`Resource::CONSUMED`], in that order.
     pub accounts: [StoredAccount; Resource::CONSUMED.len()],
-    /// What the agent and all below it have cost.
+    /// The cost of the agent and all its descendants.
     pub cost: NanoDollars,
 }
 
-/// One account of a ledger. The limit is in the agent's rights.
+/// One account of a ledger. The granted limit is in the agent's permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoredAccount {
-    /// The limit that counts; a settled account has none.
+    /// The effective limit; a closed account has none.
     pub limit: Option<u64>,
-    /// What is used up.
+    /// Amount consumed.
     pub used: u64,
-    /// What is set aside for children.
+    /// Amount reserved for children.
     pub reserved: u64,
-    /// What was used before there was a limit.
+    /// Amount consumed while the account had no limit, debited from an ancestor.
     pub paid_elsewhere: u64,
-    /// What an ancestor has set aside for it.
+    /// Amount that the budget source has reserved for this account.
     pub share: u64,
-    /// That ancestor.
+    /// The ancestor that provides the share.
     pub budget_source: Option<Serial>,
-    /// What the agent and all below it have used.
+    /// Amount consumed by the agent and all its descendants.
     pub total: u64,
 }

@@ -1,6 +1,5 @@
-//! What an agent decides: its name, its messages and their size, what it may do, and how a turn goes from a message to
-//! an answer.
-//! Pure: no clock, no randomness, no I/O, no async. What it needs of the world is asked for in [`outside`].
+//! The agent's decision logic: identifiers, messages and token counts, permissions, and the state machine of a turn.
+//! Pure: no clock, no randomness, no I/O, no async. The traits of [`outside`] provide those.
 
 pub mod compaction;
 mod date;

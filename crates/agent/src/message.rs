@@ -1,13 +1,13 @@
-//! What stands in a context: messages, the tool calls in them, where they came from and how they ended.
+//! Messages of a context: role, text, images, tool calls, source and ending.
 
 use std::borrow::Cow;
 
 use crate::{Image, RequestId, ToolOutcome};
 
-/// Who speaks.
+/// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Whoever drives the agent.
+    /// The user: a person, a program or another agent.
     User,
     /// The model.
     Assistant,
@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The word models and clients know.
+    /// The role's name in model APIs and on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -27,46 +27,46 @@ impl Role {
     }
 }
 
-/// A tool call as a model made it.
+/// A tool call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// The call's id, as the model gave it.
+    /// The call's id, assigned by the model.
     pub id: String,
     /// The tool's name.
     pub name: String,
-    /// The arguments, as the model wrote them.
+    /// The arguments: JSON text, as the model produced it.
     pub arguments: String,
 }
 
-/// Where a user's message came from.
+/// The source of a user message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MessageSource {
-    /// The kind of place, such as `rpc`.
+    /// The kind of source, such as `rpc`.
     pub kind: Option<String>,
     /// The agent that sent it.
     pub agent: Option<RequestId>,
 }
 
-/// How the answer or the call a message belongs to ended, when it did not end well.
+/// How the turn or tool call of a message ended, if it did not succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
-    /// The model failed, or the tool did.
+    /// The model or the tool failed.
     Failed,
-    /// The tool was not allowed to run.
+    /// The permission for the tool call was denied.
     Denied,
-    /// The daemon stopped in the middle.
+    /// The daemon stopped meanwhile.
     Interrupted,
 }
 
-/// The bytes by which a send is known again: those of its text, and of its pictures if it has any.
+/// The bytes whose digest identifies the content of a request, for idempotency: the text, plus the images if any.
 #[must_use]
 pub fn content_digest_input<'a>(text: &'a str, images: &[Image]) -> Cow<'a, [u8]> {
     if images.is_empty() {
         return Cow::Borrowed(text.as_bytes());
     }
-    // With its length before each part, no two contents are the same bytes; no text begins with this one.
+    // Length prefixes make the encoding unambiguous; no UTF-8 text starts with 0xff.
     let mut bytes = vec![0xff];
     let parts = images.iter().flat_map(|image| [image.media_type.as_bytes(), &image.data]);
     for part in std::iter::once(text.as_bytes()).chain(parts) {
@@ -76,47 +76,47 @@ pub fn content_digest_input<'a>(text: &'a str, images: &[Image]) -> Cow<'a, [u8]
     Cow::Owned(bytes)
 }
 
-/// One message of a context.
+/// One message of the context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Who speaks.
+    /// The role.
     pub role: Role,
     /// The text.
     pub text: String,
-    /// The pictures that a user's message shows.
+    /// The images of a user message.
     pub images: Vec<Image>,
-    /// The calls an assistant's message makes.
+    /// The tool calls of an assistant message.
     pub tool_calls: Vec<ToolCall>,
-    /// What the model thought before it made these calls, in the words of its API, which wants it back with them.
+    /// The reasoning before these calls in the format of the provider's API, which expects it back with them.
     pub reasoning_block: Option<String>,
-    /// The call that a tool's message answers.
+    /// The id of the call that a tool message is the result of.
     pub tool_call_id: Option<String>,
-    /// Where a user's message came from.
+    /// The source of a user message.
     pub source: MessageSource,
-    /// Set on an assistant's message whose turn ended badly, and on a tool's that did not do what it should.
+    /// Set on an assistant message whose turn did not complete, and on the result of a tool call that did not succeed.
     pub ending: Option<Ending>,
 }
 
 impl Message {
-    /// A message of whoever drives the agent.
+    /// A user message.
     #[must_use]
     pub fn user(text: impl Into<String>, source: MessageSource) -> Self {
         Self { source, ..Self::with_role(Role::User, text.into()) }
     }
 
-    /// A message of the model.
+    /// An assistant message.
     #[must_use]
     pub fn assistant(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
         Self { tool_calls, ..Self::with_role(Role::Assistant, text.into()) }
     }
 
-    /// A message of the model whose turn ended badly; the text is what it had said.
+    /// An assistant message of a turn that did not complete; the text is partial.
     #[must_use]
     pub fn aborted(text: impl Into<String>, ending: Ending) -> Self {
         Self { ending: Some(ending), ..Self::with_role(Role::Assistant, text.into()) }
     }
 
-    /// What came of a call.
+    /// The result of a tool call.
     #[must_use]
     pub fn tool_result(call_id: impl Into<String>, outcome: &ToolOutcome) -> Self {
         let ending = match outcome {

@@ -1,4 +1,5 @@
-//! The outside as an agent sees it. Other rooms implement these traits; tests use doubles.
+//! Interfaces of an agent to the outside: model providers, tools, store, clock, entropy. Other rooms implement these
+//! traits; tests use doubles.
 
 mod peers;
 mod store;
@@ -23,69 +24,70 @@ use crate::{
     AgentId, Fault, HistoryVersion, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage,
 };
 
-/// Something that takes its time. Dropping it ends it.
+/// A boxed, sendable future. Dropping it cancels the operation.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, Default)]
 pub struct ModelRequest {
     /// The system prompt.
     pub system: Option<Arc<str>>,
     /// The conversation, oldest first.
     pub messages: Arc<Vec<Arc<Message>>>,
-    /// What tells that they are those of an earlier question with more behind them; none tells nothing.
+    /// The version of the history behind `messages`: an equal version means that they extend an earlier request's
+    /// messages. None if unknown.
     pub history_version: Option<HistoryVersion>,
-    /// Facts that differ from one question to the next, such as the time. They ride behind the last message, so that a
-    /// model's cache of everything before them holds. Not part of the conversation.
+    /// Facts that change between requests, such as the time. Encoders append them after the last message, so that the
+    /// provider's prompt cache of everything before them stays valid. Not part of the conversation.
     pub volatile_suffix: Option<Arc<str>>,
-    /// The tools it may call.
+    /// The tools that the model may call.
     pub tools: Vec<Arc<ToolSpec>>,
-    /// The JSON Schema that the answer's text has to fit, as text.
+    /// The JSON Schema that the response text has to match, as text.
     pub output_schema: Option<Arc<str>>,
-    /// The most tokens the answer may have; none leaves it to the model.
+    /// The maximum number of response tokens; none leaves it to the provider.
     pub answer_tokens_max: Option<TokenCount>,
-    /// Who asks.
+    /// The requester, for fair queueing.
     pub requester: Requester,
 }
 
-/// Who asks a model: agents of one tree share one place in its queue.
+/// The requester of a model call. All agents of one tree share one slot in the provider's fair queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requester {
     /// The agent.
     pub agent: Option<AgentId>,
-    /// The agent at the top of its tree.
+    /// The serial of the root agent of its tree.
     pub root: Serial,
 }
 
-/// Why a model's answer ends where it does.
+/// Why a model stopped generating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// It said what it had to say.
+    /// The response is complete.
     Finished,
-    /// It wants its tools to run.
+    /// The model called tools and waits for their results.
     ToolCalls,
-    /// It reached the most tokens it may write, or its window is full.
+    /// The response reached its token limit, or the context window is full.
     Length,
-    /// The provider held the rest back, or the model refused.
+    /// The provider filtered the output, or the model refused.
     Filtered,
 }
 
-/// What is known of a model beside its name.
+/// Known properties of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSpec {
-    /// How many tokens it can take, its answer among them.
+    /// The size of its context window, including the response.
     pub window_tokens: TokenCount,
-    /// The most tokens it can answer with; none is not known.
+    /// The maximum number of response tokens, if known.
     pub answer_tokens_max: Option<TokenCount>,
-    /// What it costs; none is not known, or nothing.
+    /// Its prices; none if unknown or free.
     pub prices: Option<Prices>,
-    /// Whether it can look at images.
+    /// Whether it accepts images.
     pub accepts_images: bool,
-    /// How much can be asked of it.
+    /// Its capability tier.
     pub tier: ModelTier,
 }
 
-/// How much can be asked of a model.
+/// The capability tier of a model: how long a prompt and how many tools it can handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelTier {
     /// A long prompt and many tools.
@@ -95,7 +97,7 @@ pub enum ModelTier {
 }
 
 impl ModelSpec {
-    /// A model of which nothing but its window is known.
+    /// A model of which only the context window is known.
     #[must_use]
     pub const fn with_window(window_tokens: TokenCount) -> Self {
         Self {
@@ -108,169 +110,171 @@ impl ModelSpec {
     }
 }
 
-/// What a model sends back, piece by piece. A stream that ends before `Done` was cut.
+/// One event of a model's streaming response. A stream that ends before `Done` was cut off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelEvent {
-    /// More text of the answer.
+    /// A text delta.
     Text(String),
-    /// More of what the model thinks before it answers. Shown to whoever watches, and not kept.
+    /// A reasoning delta. Published to subscribers, not persisted.
     Reasoning(String),
-    /// All that it thought, in the words of its API, which wants it back with the calls that follow.
+    /// The complete reasoning in the format of the provider's API, which expects it back with the tool calls that
+    /// follow.
     ReasoningBlock(String),
-    /// A whole tool call; half a call is never handed on.
+    /// A complete tool call; partial calls are never emitted.
     ToolCall(ToolCall),
-    /// What the request used.
+    /// The token usage of the request.
     Usage(Usage),
-    /// What the request used at another model, which answered in this one's place, and what that one costs.
+    /// The token usage at the fallback model that responded instead of this one, and its prices.
     FallbackUsage(Usage, Option<Prices>),
-    /// Why the answer ends here; comes before `Done`, if the model says it.
+    /// The stop reason, if the provider reports one; precedes `Done`.
     Stopped(StopReason),
-    /// The question waits: in a queue, or because the server wants to be left alone. Until the next event the model is not
-    /// silent; whoever asks for us bounds the wait.
+    /// The request waits: in the queue, or because the server is rate limiting. Until the next event the idle timeout
+    /// is suspended; the provider bounds the wait.
     Waiting,
-    /// The question is asked now, or the server is at it without a word of the answer yet: its silence begins anew.
+    /// The request is being sent, or the server is working without output yet: the idle timeout restarts.
     Heartbeat,
-    /// The answer is complete.
+    /// The response is complete.
     Done,
 }
 
-/// A model's answer on its way. Dropping it ends the request at once.
+/// A streaming model response. Dropping it cancels the request at once.
 pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, Fault>> + Send>>;
 
-/// A model.
+/// A model that can be called.
 pub trait Provider: Send + Sync {
-    /// Asks; nothing happens until the stream is polled.
+    /// Calls the model. Lazy: nothing is sent until the stream is polled.
     fn call(&self, request: ModelRequest) -> ModelStream;
 
-    /// The model's name, as the user chose it.
+    /// The model's name as configured by the user.
     fn model(&self) -> Option<&str>;
 
-    /// What is known of the model.
+    /// The known properties of the model.
     fn spec(&self) -> &ModelSpec;
 
-    /// How many tokens this text is for the model: by its own tokenizer where that is known, else an estimate. The same
-    /// text always gives the same count.
+    /// Counts the tokens of a text: with the model's own tokenizer if known, else an estimate. Deterministic: equal
+    /// texts give equal counts.
     fn count(&self, text: &str) -> TokenCount {
         estimate_tokens(text)
     }
 }
 
-/// The models there are.
+/// The model registry.
 pub trait Models: Send + Sync {
-    /// The model of an agent that names none.
+    /// The model of agents that do not name one.
     fn default_model(&self) -> Arc<dyn Provider>;
 
-    /// A model by its name.
+    /// Looks up a model by name.
     ///
     /// # Errors
-    /// When there is none of that name; the text says what a name looks like.
+    /// When no model has that name; the message describes valid names.
     fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault>;
 }
 
-/// What a tool knows of the agent that calls it before it is allowed to do anything.
+/// The call site of a tool call: what the tool may know about the calling agent before the call is permitted.
 pub struct CallSite<'a> {
-    /// The agent.
+    /// The calling agent.
     pub agent: &'a AgentId,
-    /// Its working directory: relative paths begin here.
+    /// Its working directory, the base of relative paths.
     pub cwd: &'a FilePath,
-    /// What another agent is to it.
+    /// The relation of another agent to the calling agent.
     pub relation_to: &'a (dyn Fn(&AgentId) -> Relation + Send + Sync),
-    /// The names of a preset and of those it extends; nothing when there is none of that name.
+    /// The names of a preset and of the presets it extends; empty if there is no such preset.
     pub preset_inheritance: &'a (dyn Fn(Option<&str>) -> Vec<Arc<str>> + Send + Sync),
 }
 
-/// Leave to run, and what a tool may need for it.
+/// The context in which a permitted tool call runs.
 pub struct ToolContext {
-    /// What was allowed.
+    /// The permit of the judge, with opened roots of the allowed files.
     pub permit: Permit,
-    /// The other agents, for the agent that calls.
+    /// The other agents, as seen by the calling agent.
     pub peers: Arc<dyn Peers>,
-    /// What was cut off its earlier results.
+    /// The full text of earlier results that were truncated.
     pub results: Arc<dyn CachedResults>,
 }
 
-/// A tool.
+/// A tool that models can call.
 pub trait Tool: Send + Sync {
-    /// Its description.
+    /// Its specification.
     fn spec(&self) -> &Arc<ToolSpec>;
 
-    /// Reads the arguments of a call and says what it would touch. Touches nothing.
+    /// Parses the arguments of a call and determines its effects. Has no side effects.
     ///
     /// # Errors
-    /// When the arguments are no arguments of this tool: a text for the model that says what is wrong.
-    fn prepare(&self, arguments: &str, scene: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String>;
+    /// When the arguments do not match the tool's schema: an error message for the model.
+    fn prepare(&self, arguments: &str, site: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String>;
 }
 
-/// A call whose arguments are good.
+/// A tool call with valid arguments that has not run yet.
 pub trait PreparedCall: Send {
-    /// What it would touch, beside using the tool. Files in the order in which their folders are wanted.
+    /// The effects of the call beyond the use of the tool. Files in the order in which the tool takes their
+    /// directories.
     fn effects(&self) -> Vec<Effect>;
 
-    /// Does it. Dropping the future ends it.
-    fn run(self: Box<Self>, leave: ToolContext) -> BoxFuture<'static, ToolOutcome>;
+    /// Runs the call. Dropping the future cancels it.
+    fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome>;
 }
 
-/// The tools there are.
+/// The tool registry.
 pub trait Toolbox: Send + Sync {
-    /// All of them, in the order models are shown them.
+    /// All tools, in the order in which models see them.
     fn all(&self) -> &[Arc<dyn Tool>];
 
-    /// Finds a tool by any of its names.
+    /// Looks up a tool by name, model name or alias.
     fn find(&self, name: &str) -> Option<&Arc<dyn Tool>>;
 }
 
-/// The disk, as far as agents are told where to work.
+/// File system access for the working directories of agents.
 pub trait Workspace: Send + Sync {
-    /// Finds a folder that is there; the answer is its path without links. Relative paths begin at `base`.
+    /// Resolves an existing directory to its path without symbolic links. Relative paths start at `base`.
     ///
     /// # Errors
-    /// When it is not there or is no folder; the text names it as it was given.
+    /// When it does not exist or is not a directory; the message names the path as given.
     fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
 
-    /// Finds a place that need not be there yet: its path without links, as far as it is there.
+    /// Resolves a path that need not exist yet: the existing part of the result is free of symbolic links.
     ///
     /// # Errors
-    /// When no file can have such a path.
+    /// When the path is not valid for any file.
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
 
-    /// What people have written down for agents that work in this folder, in the order it is read: their own notes, then
-    /// those of the folders above it, then its own. What cannot be read is left out, and said in the log.
+    /// Reads the instruction files for agents that work in this directory, in prompt order: the user's own notes, those
+    /// of the parent directories, then the directory's own. Unreadable notes are skipped and logged.
     fn notes(&self, _cwd: &FilePath) -> Vec<Note> {
         Vec::new()
     }
 
-    /// The bytes of a file that was allowed. `given` is its path as people wrote it.
+    /// Reads a permitted file. `given` is its path as the user wrote it.
     ///
     /// # Errors
-    /// When it cannot be read, is no regular file or has more bytes than this; the text names it as it was given.
+    /// When it cannot be read, is not a regular file or exceeds `bytes_max`; the message names the path as given.
     fn read_file(&self, given: &str, _permit: Permit, _bytes_max: usize) -> Result<Vec<u8>, String> {
         Err(format!("File not found: {given}"))
     }
 
-    /// What is under way in this folder, in one line, such as the branch of its repository. Looks at a few small files
-    /// and runs nothing.
+    /// A one-line status of the directory, such as the branch of its repository. Reads a few small files and starts no
+    /// process.
     fn status_line(&self, _cwd: &FilePath) -> Option<String> {
         None
     }
 }
 
-/// What was cut off the result of a tool, for the agent that called it. It is there for a while.
+/// The cache of truncated tool results, for the agent that called the tool. Entries expire.
 pub trait CachedResults: Send + Sync {
-    /// A part of the result, from this byte on, not more than so many bytes.
+    /// Reads at most `bytes_max` bytes of a result, starting at byte `offset`.
     ///
     /// # Errors
-    /// When there is no such result any more; the text says what to do.
+    /// When the result is no longer cached; the message says what to do.
     fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultChunk, String>;
 }
 
-/// A part of a result.
+/// A chunk of a cached tool result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultChunk {
     /// The text.
     pub text: String,
-    /// Where it begins: not within a character.
+    /// Its byte offset in the full text, on a character boundary.
     pub offset: usize,
-    /// How long the whole is.
+    /// The length of the full text.
     pub bytes_total: usize,
 }
 
@@ -278,22 +282,22 @@ pub struct ResultChunk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub i64);
 
-/// Tells the time.
+/// The wall clock.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 
-    /// How far the clocks on the wall are from UTC at that time.
+    /// The local time zone's offset from UTC at that time.
     fn offset_minutes(&self, _at: Timestamp) -> i32 {
         0
     }
 }
 
-/// Gives random bytes that nobody can guess.
+/// A source of cryptographically secure random bytes.
 pub trait Entropy: Send + Sync {
     /// Fills `bytes`.
     ///
     /// # Errors
-    /// When the operating system gives none; nothing may be named by guessable bytes instead.
+    /// When the operating system provides none; callers must not fall back to guessable bytes.
     fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault>;
 }

@@ -1,5 +1,5 @@
-//! What an agent may do and may grant. Tools declare effects, grants say what is allowed, [`judge`] decides; nothing
-//! here knows a tool's name. Missing policy means no.
+//! Permissions: what an agent may do, and what it may grant to children. Tools declare effects, grants say what is
+//! allowed, [`judge`] decides; this module knows no tool semantics. Default deny: without a policy nothing is allowed.
 
 mod budget;
 mod directory_set;
@@ -25,5 +25,5 @@ pub use permissions::{Dimension, LineageLink, Permissions, Reasons, ceiling, eff
 pub use preset::{GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset};
 pub use targets::Targets;
 
-/// How deep a tree of agents may be: an agent without a parent is at 0.
+/// Maximum depth of a tree of agents; a root agent has depth 0.
 pub const DEPTH_MAX: u32 = 5;

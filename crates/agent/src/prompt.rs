@@ -1,5 +1,5 @@
-//! What an agent is told before the first message: its own prompt alone, or layers of them, each with its source. And what
-//! differs from one question to the next, which rides behind the last message.
+//! System prompts: the agent's own prompt, or layers with their sources. And the volatile suffix: facts that change
+//! between requests, appended after the last message.
 
 #[cfg(test)]
 mod tests;
@@ -10,91 +10,91 @@ use crate::tokens::Counting;
 use crate::truncate::{omission_note, truncate_middle};
 use crate::{TokenCount, format_minute};
 
-/// What every agent is told that has no prompt of its own.
+/// The prompt of agents without their own.
 const BUILT_IN: &str = include_str!("prompt/built_in.md");
 
-/// The same for a small model, which has no room for more.
+/// The same for small models, which have no room for more.
 const BUILT_IN_SMALL: &str = include_str!("prompt/built_in_small.md");
 
-/// The most tokens of one note.
+/// Maximum number of tokens of one note.
 pub const NOTE_TOKENS_MAX: TokenCount = 8000;
 
-/// All notes together may be so much of the model's window.
+/// The share of the model's window that all notes together may take.
 const NOTES_PERCENT: TokenCount = 25;
 
-/// Something that people have written down for agents.
+/// An instruction file for agents, such as `AGENTS.md`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The file.
+    /// The path of the file.
     pub source: String,
-    /// Whose words these are.
+    /// How far its content is trusted.
     pub trust: Trust,
-    /// What it says.
+    /// The content.
     pub text: String,
 }
 
-/// Whose words a note is.
+/// The trust level of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// Whoever runs the daemon.
+    /// Written by the daemon's owner.
     Owner,
-    /// Whoever has written to the folder.
+    /// Found in the project's files; untrusted.
     Project,
 }
 
-/// Where an agent works.
+/// The environment of an agent, for its prompt.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptEnvironment<'a> {
     /// Its working directory.
     pub cwd: &'a FilePath,
-    /// Where it may write.
+    /// Directories it may write to.
     pub writable_paths: &'a [FilePath],
-    /// The operating system; empty is not known.
+    /// The operating system; empty if unknown.
     pub operating_system: &'a str,
 }
 
-/// The prompt of an agent that has none of its own: the built-in words, the notes, the environment. A small model is told
-/// no notes.
+/// Builds the prompt of an agent without its own: the built-in text, the notes, the environment. Small models get no
+/// notes.
 #[must_use]
 pub fn layered_prompt(
-    traits: &ModelSpec,
+    spec: &ModelSpec,
     notes: &[Note],
     environment: &PromptEnvironment<'_>,
     count: Counting<'_>,
 ) -> String {
-    let PromptEnvironment { cwd, writable_paths: writes, operating_system: system } = environment;
-    if traits.tier == ModelTier::Small {
+    let PromptEnvironment { cwd, writable_paths: writable, operating_system: os } = environment;
+    if spec.tier == ModelTier::Small {
         return format!("{}\nWorking directory: {cwd}", BUILT_IN_SMALL.trim());
     }
     let mut prompt = format!("# System\nSource: built in\n\n{}\n", BUILT_IN.trim());
     let tokens: Vec<_> = notes.iter().map(|note| count(note.text.trim())).collect();
-    let note_max = note_tokens_max(tokens, traits.window_tokens);
+    let note_max = note_tokens_max(tokens, spec.window_tokens);
     for note in notes.iter().filter(|note| !note.text.trim().is_empty()) {
         prompt.push('\n');
         prompt.push_str(&note_section(note, note_max, count));
     }
-    let writes: Vec<_> = writes.iter().map(FilePath::as_str).collect();
-    let writes = if writes.is_empty() { "nowhere".to_owned() } else { writes.join(", ") };
-    let system = if system.is_empty() { String::new() } else { format!("Operating system: {system}\n") };
-    let lines = format!("Working directory: {cwd}\n{system}You may write to: {writes}");
+    let writable: Vec<_> = writable.iter().map(FilePath::as_str).collect();
+    let writable = if writable.is_empty() { "nowhere".to_owned() } else { writable.join(", ") };
+    let os_line = if os.is_empty() { String::new() } else { format!("Operating system: {os}\n") };
+    let lines = format!("Working directory: {cwd}\n{os_line}You may write to: {writable}");
     prompt + "\n# Environment\nSource: the daemon\n\n" + &lines
 }
 
-/// The most tokens of each note, so that all of them are within their share of a window; one of unknown size has no share.
+/// The token limit of each note, so that all notes fit their share of the window. An unknown window has no share.
 fn note_tokens_max(mut notes: Vec<TokenCount>, window_tokens: TokenCount) -> TokenCount {
     if window_tokens == 0 {
         return NOTE_TOKENS_MAX;
     }
     notes.sort_unstable();
-    let (mut left, mut waiting) = (window_tokens * NOTES_PERCENT / 100, notes.len() as TokenCount);
-    // What short ones do not need is for the others.
+    let (mut left, mut remaining) = (window_tokens * NOTES_PERCENT / 100, notes.len() as TokenCount);
+    // Longer notes get the tokens that shorter ones do not need.
     for tokens in notes {
-        let share = (left / waiting).min(NOTE_TOKENS_MAX);
+        let share = (left / remaining).min(NOTE_TOKENS_MAX);
         if tokens > share {
             return share;
         }
         left -= tokens;
-        waiting -= 1;
+        remaining -= 1;
     }
     NOTE_TOKENS_MAX
 }
@@ -115,41 +115,42 @@ fn note_section(note: &Note, tokens_max: TokenCount, count: Counting<'_>) -> Str
     }
 }
 
-/// A line of backticks longer than any in the text: no text can end its own fence.
+/// A fence of more backticks than any run in the text, so that the text cannot close its own fence.
 fn code_fence(text: &str) -> String {
-    let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default();
+    let longest = text.split(|character| character != '`').map(str::len).max().unwrap_or_default();
     "`".repeat((longest + 1).max(3))
 }
 
 fn sanitize_line(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
+    text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
 
-/// What is true now, and may not be in a moment.
+/// Facts that change between requests.
 #[derive(Debug, Clone, Copy)]
 pub struct VolatileFacts<'a> {
-    /// The time.
+    /// The current time.
     pub at: Timestamp,
-    /// How far the clocks on the wall are from UTC.
+    /// The local time zone's offset from UTC.
     pub offset_minutes: i32,
-    /// What is under way in the working directory.
+    /// A one-line status of the working directory.
     pub workspace_status: Option<&'a str>,
-    /// What is left of each budget that there is.
+    /// The remaining amount of each limited budget.
     pub budget_left: &'a [(&'static str, u64)],
 }
 
-/// The most characters of what is under way in the working directory.
+/// Maximum length of the status line.
 const STATUS_CHARS_MAX: usize = 500;
 
-/// What rides behind the last message.
+/// Renders the volatile suffix.
 #[must_use]
-pub fn volatile_suffix(now: &VolatileFacts<'_>) -> String {
-    let mut lines = vec![format!("Time: {}", format_minute(now.at, now.offset_minutes))];
-    if let Some(state) = now.workspace_status {
-        lines.push(sanitize_line(state).chars().take(STATUS_CHARS_MAX).collect());
+pub fn volatile_suffix(facts: &VolatileFacts<'_>) -> String {
+    let mut lines = vec![format!("Time: {}", format_minute(facts.at, facts.offset_minutes))];
+    if let Some(status) = facts.workspace_status {
+        lines.push(sanitize_line(status).chars().take(STATUS_CHARS_MAX).collect());
     }
-    if !now.budget_left.is_empty() {
-        let left: Vec<_> = now.budget_left.iter().map(|(name, amount)| format!("{amount} {name}")).collect();
+    if !facts.budget_left.is_empty() {
+        let left: Vec<_> =
+            facts.budget_left.iter().map(|(name, amount)| format!("{amount} {name}")).collect();
         lines.push(format!("Budget left: {}", left.join(", ")));
     }
     format!("<session-context>\n{}\n</session-context>", lines.join("\n"))

@@ -1,18 +1,18 @@
-//! Takes secrets out of a text before a model is asked to sum it up, and out of what it says. A list of patterns: what is
-//! no secret may go with them, and a secret that looks like nothing stays.
+//! Redacts secrets in a transcript before a model summarizes it, and in the summary. Pattern based: it may redact texts
+//! that are no secrets, and misses secrets without a recognizable form.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What stands in the place of a secret.
+/// The replacement of a secret.
 const PLACEHOLDER: &str = "[redacted]";
 
-/// Each with what takes its place; the name before a secret stays. Arguments of calls are JSON: a new line in them is `\n`,
-/// whose `n` is no part of the word behind it, and a quote has backslashes before it.
+/// Patterns with their replacements; the name before a secret is retained. Tool arguments are JSON: a line break in
+/// them is `\n`, whose `n` is not part of the next word, and quotes are preceded by backslashes.
 const PATTERNS: [(&str, &str); 12] = [
-    // Whole private keys, and the beginning of one that was cut off.
+    // Complete private keys, and the beginning of a truncated one.
     (
         r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s:,.\-\\]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
         PLACEHOLDER,
@@ -20,7 +20,7 @@ const PATTERNS: [(&str, &str); 12] = [
     (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*", PLACEHOLDER),
     // The daemon's own tokens.
     (r"(\\[nrt]|\b)nx[kc]_[A-Za-z0-9_\-]{8,}", "$1[redacted]"),
-    // Keys of model providers, and of those who take payments.
+    // Keys of model and payment providers.
     (
         r"(\\[nrt]|\b)(?:sk|pk|rk)(?:-[A-Za-z0-9_\-]{16,}|_(?:live|test)_[A-Za-z0-9]{8,}|_[A-Za-z0-9]{24,})",
         "$1[redacted]",
@@ -38,9 +38,10 @@ const PATTERNS: [(&str, &str); 12] = [
     // JSON Web Tokens.
     (r"(\\[nrt]|\b)eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*", "$1[redacted]"),
     (r"(?i)(\\[nrt]|\b)(bearer|basic)\s+[A-Za-z0-9._~+/\-]{12,}=*", "$1$2 [redacted]"),
-    // Passwords in addresses.
+    // Passwords in URLs.
     (r"\b([A-Za-z][A-Za-z0-9+.\-]*://[^\s/:@]*):[^\s/@]+@", "$1:[redacted]@"),
-    // What is called a secret. Words behind that are listed: `token_count` and `password_file` are none.
+    // Assignments to names of secrets. The allowed suffixes are listed: `token_count` and `password_file` are not
+    // secrets.
     (
         r#"(?xi)\b([A-Z0-9_\-]*
             (?:(?:api|access|private|signing|encryption)[_-]?key|secret|token|passwd|password|passphrase)
@@ -51,19 +52,20 @@ const PATTERNS: [(&str, &str); 12] = [
     ),
 ];
 
-/// A pattern that is none would be left out; a test holds that all of them are.
+/// The compiled patterns. An invalid pattern is skipped; a test checks that all are valid.
 static COMPILED_PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
-    let compiled =
-        |(pattern, mark): (&str, &'static str)| Regex::new(pattern).ok().map(|regex| (regex, mark));
+    let compiled = |(pattern, replacement): (&str, &'static str)| {
+        Regex::new(pattern).ok().map(|regex| (regex, replacement))
+    };
     PATTERNS.into_iter().filter_map(compiled).collect()
 });
 
-/// The text without what looks like a secret.
+/// Replaces everything in the text that looks like a secret.
 #[must_use]
 pub fn redact(text: &str) -> Cow<'_, str> {
     let mut clean = Cow::Borrowed(text);
-    for (regex, mark) in COMPILED_PATTERNS.iter() {
-        if let Cow::Owned(cleaner) = regex.replace_all(&clean, *mark) {
+    for (regex, replacement) in COMPILED_PATTERNS.iter() {
+        if let Cow::Owned(cleaner) = regex.replace_all(&clean, *replacement) {
             clean = Cow::Owned(cleaner);
         }
     }
@@ -75,12 +77,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_pattern_is_one() {
+    fn all_patterns_compile() {
         assert_eq!(COMPILED_PATTERNS.len(), PATTERNS.len());
     }
 
     #[test]
-    fn secrets_go_and_what_is_around_them_stays() {
+    fn secrets_are_redacted_and_surrounding_text_is_not() {
         let long = "a1B2".repeat(10);
         for secret in [
             format!("sk-{long}"),
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_secret_stays() {
+    fn names_of_secrets_are_retained() {
         for (text, clean) in [
             ("Authorization: Bearer abcdefghijklmnop", "Authorization: Bearer [redacted]"),
             ("postgres://me:hunter22@host/db", "postgres://me:[redacted]@host/db"),
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_in_arguments_of_calls_go_too() {
+    fn secrets_in_tool_arguments_are_redacted() {
         for (text, clean) in [
             (
                 r#"{"cmd":"OPENAI_API_KEY=\"abcdef123456\" run"}"#,
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_words_stay() {
+    fn ordinary_text_is_unchanged() {
         for text in [
             "the token count is 17, the secret of speed is rest",
             "https://example.org:8080/path@2?x=1",

@@ -1,24 +1,24 @@
-//! How much text is, in tokens: an estimate before a model has seen it, and what models report afterwards.
+//! Token counts: estimates before a model call, calibration by the usage that models report, and costs.
 
 use std::sync::Arc;
 
 use crate::Message;
 
-/// A number of tokens, or of things counted beside them.
+/// A number of tokens.
 pub type TokenCount = u64;
 
-/// What a message costs beyond its text: role and separators.
+/// Tokens of a message beyond its text: role and separators.
 const MESSAGE_OVERHEAD: TokenCount = 4;
 
-/// About how many tokens a text is for a model whose tokenizer is not known: a quarter for a letter of ASCII, half for one
-/// of other alphabets, one for a sign of Chinese, Japanese or Korean. A text that is there at all costs at least one.
+/// Estimates the tokens of a text for a model with an unknown tokenizer: a quarter for an ASCII character, half for one
+/// of other alphabets, one for a Chinese, Japanese or Korean character. A nonempty text counts as at least one.
 #[must_use]
 pub fn estimate_tokens(text: &str) -> TokenCount {
     let quarters: TokenCount = text.bytes().map(quarter_tokens).sum();
     (quarters / 4).max(TokenCount::from(!text.is_empty()))
 }
 
-/// What a letter counts, in quarters of a token, by its first byte; the bytes behind that count nothing.
+/// The weight of a character in quarters of a token, by its first UTF-8 byte; continuation bytes count zero.
 fn quarter_tokens(byte: u8) -> TokenCount {
     match byte {
         0..=0x7f => 1,
@@ -29,20 +29,20 @@ fn quarter_tokens(byte: u8) -> TokenCount {
     }
 }
 
-/// Says how many tokens a text is, for one model.
+/// A token counter for one model.
 pub type Counting<'a> = &'a (dyn Fn(&str) -> TokenCount + 'a);
 
-/// About what a picture costs the models that take them.
+/// Estimated tokens of an image.
 const IMAGE_TOKENS: TokenCount = 1000;
 
 fn count_message(message: &Message, count: Counting<'_>) -> TokenCount {
     let calls = message.tool_calls.iter().map(|call| count(&call.name) + count(&call.arguments));
     let images = message.images.len() as TokenCount * IMAGE_TOKENS;
-    let thoughts = message.reasoning_block.as_deref().map_or(0, count);
-    MESSAGE_OVERHEAD + count(&message.text) + calls.sum::<TokenCount>() + thoughts + images
+    let reasoning = message.reasoning_block.as_deref().map_or(0, count);
+    MESSAGE_OVERHEAD + count(&message.text) + calls.sum::<TokenCount>() + reasoning + images
 }
 
-/// A message that was counted: once, before it comes into a context.
+/// A message with its token count, which is computed once, before the message joins a context.
 #[derive(Debug, Clone)]
 pub struct CountedMessage {
     pub(crate) message: Arc<Message>,
@@ -58,71 +58,72 @@ impl CountedMessage {
     }
 }
 
-/// How far a model's counts are from ours, in thousandths: learned from what it reports, and kept with the agent.
+/// The ratio of a model's token counts to our estimates, in permille: learned from reported usage, and persisted with
+/// the agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenCalibration {
     permille: Option<u64>,
 }
 
 impl TokenCalibration {
-    /// Requests below this say more about a model's template than about its tokenizer.
+    /// Smaller requests measure the model's chat template rather than its tokenizer.
     const SAMPLE_TOKENS_MIN: TokenCount = 256;
-    /// No tokenizer is so much thriftier than ours: a server that reports less has cut the question short.
+    /// No tokenizer is this much more compact than the estimate: a server that reports less has truncated the prompt.
     const PERMILLE_MIN: u64 = 800;
     const PERMILLE_MAX: u64 = 4000;
 
-    /// A gauge as it was kept; one that cannot be is none.
+    /// A stored calibration; an out-of-range value counts as none.
     #[must_use]
     pub fn from_permille(permille: Option<u64>) -> Self {
         Self { permille: permille.filter(|known| (Self::PERMILLE_MIN..=Self::PERMILLE_MAX).contains(known)) }
     }
 
-    /// The thousandths, when something was learned.
+    /// The ratio, if known.
     #[must_use]
     pub fn permille(self) -> Option<u64> {
         self.permille
     }
 
-    /// A model has reported so many tokens for what was counted as so many. The first report counts whole, later ones
-    /// a quarter; no report moves the gauge beyond its bounds.
+    /// Records that a model reported `reported` tokens for an estimate of `counted`. The first sample is taken as is,
+    /// later ones with weight one quarter; the ratio stays within its bounds.
     pub fn observe(&mut self, counted: TokenCount, reported: TokenCount) {
         if counted < Self::SAMPLE_TOKENS_MIN || reported == 0 {
             return;
         }
-        let heard = (reported.saturating_mul(1000) / counted).clamp(Self::PERMILLE_MIN, Self::PERMILLE_MAX);
-        self.permille = Some(self.permille.map_or(heard, |known| (known * 3 + heard) / 4));
+        let sample = (reported.saturating_mul(1000) / counted).clamp(Self::PERMILLE_MIN, Self::PERMILLE_MAX);
+        self.permille = Some(self.permille.map_or(sample, |known| (known * 3 + sample) / 4));
     }
 
-    /// What the model would say to so many of our tokens.
+    /// Converts estimated tokens to the model's tokens.
     #[must_use]
     pub fn to_model_tokens(self, counted: TokenCount) -> TokenCount {
         counted.saturating_mul(self.permille.unwrap_or(1000)) / 1000
     }
 
-    /// How many of our tokens are so many of the model's.
+    /// Converts the model's tokens to estimated tokens.
     #[must_use]
     pub fn to_counted_tokens(self, tokens: TokenCount) -> TokenCount {
         tokens.saturating_mul(1000) / self.permille.unwrap_or(1000)
     }
 }
 
-/// Tokens as a model reported them for one or more requests.
+/// Token usage of one or more requests, as reported by a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens read, cached ones among them.
+    /// Input tokens, including cached ones.
     pub input: TokenCount,
-    /// Tokens written, those of its reasoning among them.
+    /// Output tokens, including reasoning.
     pub output: TokenCount,
-    /// Tokens read from the model's cache.
+    /// Input tokens read from the provider's prompt cache.
     pub cached: TokenCount,
-    /// Tokens read and written to the model's cache, where that has a price.
+    /// Input tokens written to the provider's prompt cache, where that has a price.
     pub cache_written: TokenCount,
-    /// Tokens it thought before it answered.
+    /// Reasoning tokens.
     pub reasoning: TokenCount,
 }
 
 impl Usage {
-    /// The sum of two reports; a report beyond 64 bits stays at the top instead of wrapping.
+    /// The saturating sum of two reports.
     #[must_use]
     pub fn plus(self, other: Usage) -> Usage {
         Usage {
@@ -138,27 +139,27 @@ impl Usage {
 /// An amount of money: billionths of a dollar.
 pub type NanoDollars = u64;
 
-/// What a model costs: millionths of a dollar for a million tokens.
+/// The prices of a model, in millionths of a dollar per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prices {
-    /// Tokens read.
+    /// Input tokens.
     pub input: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: u64,
-    /// Tokens read from its cache.
+    /// Input tokens read from the cache.
     pub cached: u64,
-    /// Tokens written to its cache.
+    /// Input tokens written to the cache.
     pub cache_written: u64,
 }
 
 impl Prices {
-    /// What a report costs; an absurd one stays at the top instead of wrapping.
+    /// The cost of a report; saturates.
     #[must_use]
     pub fn cost(&self, usage: Usage) -> NanoDollars {
-        let special = usage.cached.saturating_add(usage.cache_written);
-        let plain = usage.input.saturating_sub(special);
+        let cache_tokens = usage.cached.saturating_add(usage.cache_written);
+        let uncached = usage.input.saturating_sub(cache_tokens);
         let parts = [
-            (plain, self.input),
+            (uncached, self.input),
             (usage.output, self.output),
             (usage.cached, self.cached),
             (usage.cache_written, self.cache_written),
@@ -168,19 +169,19 @@ impl Prices {
     }
 }
 
-/// What an agent's models have reported over its life.
+/// The accumulated usage of an agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Reports so far.
+    /// Number of reports.
     pub requests: u64,
     /// Their sum.
     pub usage: Usage,
-    /// What they cost, as far as prices are known.
+    /// Their cost, as far as prices are known.
     pub cost: NanoDollars,
 }
 
 impl UsageTotals {
-    /// Adds one report, by a model of these prices.
+    /// Adds one report of a model with these prices.
     pub fn add(&mut self, usage: Usage, prices: Option<&Prices>) {
         self.requests += 1;
         self.usage = self.usage.plus(usage);
@@ -194,7 +195,7 @@ mod tests {
     use crate::ToolCall;
 
     #[test]
-    fn text_is_counted_by_its_letters_whatever_their_alphabet() {
+    fn estimate_weighs_characters_by_script() {
         for (text, tokens) in [
             ("", 0),
             ("a", 1),
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_counts_its_calls_too() {
+    fn message_count_includes_tool_calls() {
         let call = ToolCall { id: "1".into(), name: "echo".into(), arguments: "{\"a\": 12}".into() };
         assert_eq!(
             CountedMessage::new(Message::assistant("", vec![call]), &estimate_tokens).tokens,
@@ -221,38 +222,35 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_follows_reports_within_bounds() {
-        let mut gauge = TokenCalibration::default();
-        assert_eq!(gauge.to_model_tokens(1000), 1000);
-        gauge.observe(100, 500);
-        assert_eq!(gauge.to_model_tokens(1000), 1000, "a small request teaches nothing");
-        gauge.observe(1000, 1200);
-        assert_eq!((gauge.to_model_tokens(1000), gauge.to_counted_tokens(1200)), (1200, 1000));
-        gauge.observe(1000, 800);
-        assert_eq!(gauge.to_model_tokens(1000), 1100);
-        (0..50).for_each(|_| gauge.observe(1000, u64::MAX));
+    fn calibration_follows_reports_within_bounds() {
+        let mut calibration = TokenCalibration::default();
+        assert_eq!(calibration.to_model_tokens(1000), 1000);
+        calibration.observe(100, 500);
+        assert_eq!(calibration.to_model_tokens(1000), 1000, "a small request is ignored");
+        calibration.observe(1000, 1200);
+        assert_eq!((calibration.to_model_tokens(1000), calibration.to_counted_tokens(1200)), (1200, 1000));
+        calibration.observe(1000, 800);
+        assert_eq!(calibration.to_model_tokens(1000), 1100);
+        (0..50).for_each(|_| calibration.observe(1000, u64::MAX));
+        assert!((3990..=4000).contains(&calibration.to_model_tokens(1000)), "an absurd report is clamped");
+        (0..50).for_each(|_| calibration.observe(1000, 1));
         assert!(
-            (3990..=4000).contains(&gauge.to_model_tokens(1000)),
-            "an absurd report moves it to the bound"
-        );
-        (0..50).for_each(|_| gauge.observe(1000, 1));
-        assert!(
-            (800..=810).contains(&gauge.to_model_tokens(1000)),
-            "nor does one of a question that was cut short"
+            (800..=810).contains(&calibration.to_model_tokens(1000)),
+            "a report for a truncated prompt is clamped"
         );
     }
 
     #[test]
-    fn an_absurd_report_does_not_wrap() {
+    fn absurd_reports_saturate() {
         let huge = Usage { input: u64::MAX, output: 1, ..Usage::default() };
         assert_eq!(huge.plus(huge).input, u64::MAX);
-        let dear = Prices { input: u64::MAX, ..Prices::default() };
-        assert_eq!(dear.cost(huge), NanoDollars::MAX);
+        let prices = Prices { input: u64::MAX, ..Prices::default() };
+        assert_eq!(prices.cost(huge), NanoDollars::MAX);
     }
 
     #[test]
     fn cached_tokens_have_their_own_price() {
-        // Three dollars for a million tokens read, a tenth of it from the cache, fifteen for those written.
+        // Per million tokens: 3 dollars for input, a tenth of it if cached, 15 dollars for output.
         let prices =
             Prices { input: 3_000_000, output: 15_000_000, cached: 300_000, cache_written: 3_750_000 };
         let usage = Usage { input: 1000, output: 100, cached: 600, cache_written: 300, reasoning: 50 };

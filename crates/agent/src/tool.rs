@@ -1,67 +1,67 @@
-//! What a tool is to an agent: a description for the model, and outcomes that the model reads.
+//! Tool specifications for models, and the outcomes of tool calls.
 
 use std::sync::Arc;
 
 use crate::TokenCount;
 
-/// A tool's description.
+/// The specification of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSpec {
     /// Its name, such as `fs.read_file`.
     pub name: Arc<str>,
-    /// Its name for models that allow no dots, such as `fs_read_file`.
+    /// Its name for model APIs that allow no dots, such as `fs_read_file`.
     pub model_name: Arc<str>,
-    /// Other names it is known by.
+    /// Its aliases.
     pub aliases: &'static [&'static str],
-    /// What it does, for the model.
+    /// The description that models see.
     pub description: Arc<str>,
     /// The JSON Schema of its arguments, as text.
     pub input_schema: Arc<str>,
-    /// How it runs beside others.
+    /// How its calls run concurrently with others.
     pub concurrency: Concurrency,
-    /// What a crash while it runs means.
+    /// Whether a call may be repeated after a crash.
     pub class: ToolClass,
-    /// How long it may run.
+    /// The timeout of a call, in milliseconds.
     pub time_ms_max: u64,
-    /// What its description costs in each request.
+    /// Number of tokens that its specification adds to each request.
     pub tokens: TokenCount,
 }
 
-/// How a tool runs beside the other calls of one answer.
+/// How a tool call runs relative to the other calls of one response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Concurrency {
-    /// Beside others.
+    /// Concurrently with others.
     Parallel,
-    /// Alone, in the order of the calls.
+    /// Exclusively, in the order of the calls.
     Ordered,
-    /// Beside others, and it waits for other agents: its turn gives way to theirs meanwhile.
+    /// Concurrently, and it waits for other agents: its turn yields its admission permit to theirs meanwhile.
     Waiting,
 }
 
-/// What it means when nobody knows whether a call ran.
+/// Whether a call whose outcome is unknown, because the daemon crashed, may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolClass {
-    /// It may run again.
+    /// It may be repeated.
     Pure,
-    /// It may run again with the same key.
+    /// It may be repeated with the same idempotency key.
     Keyed,
-    /// It may not run again.
+    /// It may not be repeated.
     Once,
 }
 
-/// What came of a call. Always shown to the model, never a fault.
+/// The outcome of a tool call. Always reported to the model, never a fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolOutcome {
-    /// It did what it should.
+    /// The call succeeded; its result.
     Done(String),
-    /// It did not.
+    /// The call failed; the error message.
     Failed(String),
-    /// It was not allowed to.
+    /// The permission was denied; the reason.
     Denied(String),
 }
 
 impl ToolOutcome {
-    /// The text the model reads.
+    /// The text for the model.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -69,7 +69,7 @@ impl ToolOutcome {
         }
     }
 
-    /// The same outcome in one word.
+    /// The name of the variant, for events and logs.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,19 +1,19 @@
-//! Makes a text short enough for a model: its middle goes, with a note in its place.
+//! Truncates a text to a token limit: removes its middle and inserts a note instead.
 
 use crate::TokenCount;
 use crate::tokens::Counting;
 
-/// How often a cut is made shorter when the count says that it is still too long.
+/// Limit of attempts with a smaller size when the result still has too many tokens.
 const ATTEMPTS_MAX: u32 = 16;
 
-/// The note that says how much is missing.
+/// The note with the number of omitted bytes.
 #[must_use]
 pub fn omission_note(bytes: usize) -> String {
     format!("[… {bytes} bytes left out …]")
 }
 
-/// The text, if it is not more than so many tokens; otherwise its beginning and its end with a note between them, which
-/// is given where the gap begins and how many bytes it has.
+/// Returns the text if it has at most `tokens_max` tokens; otherwise its beginning and end, with a note between them.
+/// `note` gets the offset and the length of the gap in bytes.
 #[must_use]
 pub fn truncate_middle(
     text: &str,
@@ -21,7 +21,7 @@ pub fn truncate_middle(
     count: Counting<'_>,
     note: &dyn Fn(usize, usize) -> String,
 ) -> String {
-    // No token is shorter than a byte.
+    // A token has at least one byte.
     if text.len() as TokenCount <= tokens_max {
         return text.to_owned();
     }
@@ -29,33 +29,33 @@ pub fn truncate_middle(
     if tokens <= tokens_max {
         return text.to_owned();
     }
-    let mut keep = proportional_bytes(
+    let mut retained_bytes = proportional_bytes(
         text.len(),
         tokens_max.saturating_sub(count(&note(text.len(), text.len()))),
         tokens,
     );
     for _ in 0..ATTEMPTS_MAX {
-        let cut = replace_middle(text, keep, note);
-        if keep == 0 || count(&cut) <= tokens_max {
+        let cut = replace_middle(text, retained_bytes, note);
+        if retained_bytes == 0 || count(&cut) <= tokens_max {
             return cut;
         }
-        keep = keep * 3 / 4;
+        retained_bytes = retained_bytes * 3 / 4;
     }
     replace_middle(text, 0, note)
 }
 
-/// The share of the bytes that is `wanted` of `tokens`.
+/// The bytes that correspond to `wanted` of `tokens` tokens.
 fn proportional_bytes(bytes: usize, wanted: TokenCount, tokens: TokenCount) -> usize {
     let share = bytes as u128 * u128::from(wanted) / u128::from(tokens.max(1));
     usize::try_from(share).unwrap_or(bytes)
 }
 
-/// Two thirds of what stays is the beginning.
-fn replace_middle(text: &str, keep: usize, note: &dyn Fn(usize, usize) -> String) -> String {
-    let head = text.floor_char_boundary(keep - keep / 3);
-    let tail = text.ceil_char_boundary(text.len() - keep / 3).max(head);
+/// Retains `retained_bytes` bytes, two thirds of them from the beginning.
+fn replace_middle(text: &str, retained_bytes: usize, note: &dyn Fn(usize, usize) -> String) -> String {
+    let head = text.floor_char_boundary(retained_bytes - retained_bytes / 3);
+    let tail = text.ceil_char_boundary(text.len() - retained_bytes / 3).max(head);
     let note = note(head, tail - head);
-    let separator = |there: &str| if there.is_empty() { "" } else { "\n" };
+    let separator = |part: &str| if part.is_empty() { "" } else { "\n" };
     let (before, after) = (&text[..head], &text[tail..]);
     [before, separator(before), &note, separator(after), after].concat()
 }
@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_fits_stays_as_it_is() {
+    fn text_within_the_limit_is_unchanged() {
         assert_eq!(truncated("short", 5), "short");
         assert_eq!(truncated(&"a".repeat(400), 100), "a".repeat(400));
         assert_eq!(truncated("", 0), "");
     }
 
     #[test]
-    fn beginning_and_end_stay_and_the_note_says_what_is_missing() {
+    fn note_counts_the_bytes_omitted_from_the_middle() {
         let text = format!("begin{}end", "ä".repeat(10_000));
         for tokens_max in [20, 100, 1000, 2000] {
             let cut = truncated(&text, tokens_max);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn even_no_room_gives_an_end() {
+    fn limit_of_zero_leaves_only_the_note() {
         assert_eq!(truncated(&"x".repeat(100), 0), "[… 100 bytes left out …]");
     }
 }

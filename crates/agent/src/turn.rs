@@ -1,5 +1,5 @@
-//! One message worked through to an answer, as a machine: events in, actions out. Who carries the actions out, and
-//! when, is left to the runtime; which calls of an answer may run now is kept by [`calls`].
+//! The state machine of one turn, from a message to the response: events in, actions out. The runtime executes the
+//! actions; [`call_scheduler`] decides which tool calls of a response may run.
 
 mod call_scheduler;
 #[cfg(test)]
@@ -11,85 +11,85 @@ use crate::journal::TurnProgress;
 use crate::permission::Resource;
 use crate::{Ending, Fault, Message, TokenCount, ToolCall, ToolClass, ToolOutcome, Usage, compaction};
 
-/// What happened.
+/// An input of the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnEvent {
-    /// The model said more.
+    /// A text delta of the model.
     Text(String),
-    /// The model thought this before the calls that follow; it is kept with them.
+    /// The model's reasoning before the tool calls that follow; stored with them.
     ReasoningBlock(String),
-    /// The model made a call, which can run in this manner.
+    /// A tool call of the model, and how it may run.
     ToolCall(ToolCall, Schedule),
-    /// The model told what it used.
+    /// The token usage that the model reported.
     Usage(Usage),
-    /// The context was folded, and so many tokens of it are free again.
+    /// The context was compacted, which reclaimed this many tokens.
     Compacted(TokenCount),
-    /// The model's answer ends where it does because it is as long as it may be.
+    /// The model's response was cut off at its token limit.
     Truncated,
-    /// The model's answer is complete.
+    /// The model's response is complete.
     ModelDone,
-    /// The model, or the way to it, failed.
+    /// The model, or the connection to it, failed.
     ModelFailed(Fault),
-    /// The call at this place of the answer is done.
+    /// The tool call at this index of the response finished.
     ToolDone(usize, ToolOutcome),
-    /// Somebody has a word to add; it is delivered before the model is asked again.
+    /// An added instruction; it joins the context before the next model call.
     Steer(Message),
-    /// There is no more of this. What runs may end; nothing new begins.
+    /// This budget is used up. Running calls may finish; nothing new starts.
     BudgetExhausted(Resource),
-    /// Somebody wants the turn to end now.
+    /// The turn was cancelled.
     Cancel,
-    /// The turn cannot go on, for this reason; it may be opened again.
+    /// The turn cannot continue, for this reason; it may be reopened.
     Interrupt(String),
 }
 
-/// What is to be done, in the order given.
+/// An output of the state machine. Actions are executed in the order given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnAction {
-    /// Put this message into the context.
+    /// Append this message to the context.
     Append(Message),
-    /// Ask the model with the context as it now is.
+    /// Call the model with the current context.
     CallModel,
-    /// Run the call at this place and come back with [`TurnEvent::ToolDone`]. Several may run at once.
+    /// Run the call at this index and report [`TurnEvent::ToolDone`]. Several calls may run at once.
     RunTool(usize, ToolCall),
-    /// The turn is over: what still runs is stopped. Nothing follows.
+    /// The turn is over: cancel what still runs. No action follows.
     End(TurnEnd),
 }
 
-/// How much one turn may do.
+/// The limits of one turn.
 #[derive(Debug, Clone, Copy)]
 pub struct TurnLimits {
-    /// How often the model may be asked.
+    /// Maximum number of model calls.
     pub rounds_max: u64,
-    /// Calls that run at once.
+    /// Maximum number of tool calls that run at once.
     pub calls_running_max: usize,
 }
 
-/// How a turn ended.
+/// The result of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnEnd {
-    /// In which way.
+    /// The outcome.
     pub outcome: TurnOutcome,
-    /// All that was said, with notices in brackets.
+    /// The text of all responses, with notices in brackets.
     pub content: String,
-    /// What the model reported, if it did.
+    /// The token usage, if the model reported it.
     pub usage: Option<Usage>,
-    /// How often the model was asked.
+    /// Number of model calls.
     pub rounds: u64,
-    /// Why it stopped before its end; the next send goes on.
+    /// Why the turn was halted early; the next message continues.
     pub halted: Option<Halt>,
 }
 
-/// Why a turn stops before its end.
+/// Why a turn is halted early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Halt {
-    /// The model may not be asked more often in one turn.
+    /// The turn reached its limit of model calls.
     IterationLimit,
     /// A budget is used up.
     Budget(Resource),
 }
 
 impl Halt {
-    /// The word clients know.
+    /// The name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -99,64 +99,64 @@ impl Halt {
     }
 }
 
-/// The ways a turn ends.
+/// The outcome of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnOutcome {
-    /// With an answer.
+    /// The model responded.
     Completed,
-    /// Somebody cancelled it.
+    /// The turn was cancelled.
     Cancelled,
     /// The model failed.
     Failed(Fault),
-    /// The daemon stopped in the middle, and the turn did not go on by itself; the reason.
+    /// The daemon stopped meanwhile, and the turn was not resumed; the reason.
     Interrupted(String),
 }
 
 impl TurnEnd {
-    /// The end of a turn that never began.
+    /// The end of a turn that was cancelled before it began.
     #[must_use]
     pub fn cancelled_before_start() -> Self {
         Self::without_content(TurnOutcome::Cancelled)
     }
 
-    /// The end of a turn in which nothing was said.
+    /// The end of a turn without text.
     #[must_use]
     pub fn without_content(outcome: TurnOutcome) -> Self {
         Self { outcome, content: String::new(), usage: None, rounds: 0, halted: None }
     }
 }
 
-/// Words that one turn takes while it runs.
+/// Limit of instructions that can be added to one turn and not yet delivered.
 pub const STEERS_MAX: usize = 16;
 
-/// Answers in a row without one usable call.
+/// Limit of consecutive responses without a usable tool call.
 const UNUSABLE_ROUNDS_MAX: u32 = 3;
 
-/// What the model is told of a call that may have run when the daemon stopped, and must not run twice.
+/// The result of a tool call that may have run when the daemon stopped, and must not run twice.
 const RESULT_UNKNOWN: &str = "Outcome unknown: the daemon stopped while this tool ran. It may have taken effect or not, \
                               and it was not run again. Check before you repeat it.";
 
 const NOTICE_LIMIT: &str = "[Max tool iterations reached]";
 const NOTICE_EMPTY: &str = "[Provider returned an empty response]";
 const NOTICE_EMPTY_AGAIN: &str = "[Stopping: provider returned multiple empty responses in a row]";
-const NOTICE_TRUNCATED: &str = "\n\n[The answer is cut off: it reached the most tokens it may have]";
+const NOTICE_TRUNCATED: &str = "\n\n[Response truncated: it reached its token limit]";
 const NOTICE_UNUSABLE: &str = "[Stopping: the model made no usable tool call three times in a row]";
 
-/// A turn under way.
+/// A running turn.
 #[derive(Debug)]
 pub struct Turn {
     limits: TurnLimits,
     rounds: u64,
     /// Text of earlier rounds, and notices.
     content: String,
-    /// Text of the round under way.
+    /// Text of the current round.
     round_text: String,
-    /// Thoughts of the round under way.
+    /// Reasoning of the current round.
     reasoning_block: Option<String>,
-    /// Calls of the answer under way, and then of the answer whose calls run.
+    /// Calls of the current response, and while they run, of the last one.
     calls: CallScheduler,
     phase: TurnPhase,
-    /// The answer under way is cut off.
+    /// Whether the current response was cut off at its token limit.
     truncated: bool,
     steers: Vec<Message>,
     usage: Option<Usage>,
@@ -173,7 +173,7 @@ enum TurnPhase {
 }
 
 impl Turn {
-    /// Starts a turn: the first actions keep the message and ask the model.
+    /// Starts a turn: the first actions append the message and call the model.
     #[must_use]
     pub fn start(message: Message, limits: TurnLimits) -> (Self, Vec<TurnAction>) {
         let turn = Self {
@@ -194,49 +194,43 @@ impl Turn {
         (turn, vec![TurnAction::Append(message), TurnAction::CallModel])
     }
 
-    /// Goes on with a turn that a crash cut off. `manners` say how the calls of its last answer can run; one that may
-    /// not run twice, and may have run, does not run again.
+    /// Resumes a turn that a crash interrupted. `schedules` says how the calls of its last response may run; a call
+    /// that must not run twice, and may have run, is not repeated.
     #[must_use]
     pub fn resume(
         progress: TurnProgress,
-        manners: Vec<Schedule>,
+        schedules: Vec<Schedule>,
         limits: TurnLimits,
     ) -> (Self, Vec<TurnAction>) {
-        let TurnProgress {
-            responses: answers,
-            content: said,
-            calls,
-            started_calls: begun,
-            finished_calls: mut done,
-            steers,
-        } = progress;
+        let TurnProgress { responses, content, calls, started_calls, mut finished_calls, steers } = progress;
         let (mut turn, _) = Self::start(Message::user("", crate::MessageSource::default()), limits);
-        turn.rounds = answers;
-        turn.content = said;
+        turn.rounds = responses;
+        turn.content = content;
         turn.steers = steers.into();
         if calls.is_empty() {
             let actions = turn.next_round();
             return (turn, actions);
         }
         turn.phase = TurnPhase::RunningTools;
-        for (place, (call, manner)) in calls.into_iter().zip(manners).enumerate() {
-            let outcome = done.remove(&place).or_else(|| match begun.get(&place) {
+        for (index, (call, schedule)) in calls.into_iter().zip(schedules).enumerate() {
+            let outcome = finished_calls.remove(&index).or_else(|| match started_calls.get(&index) {
                 Some(ToolClass::Once) => Some(ToolOutcome::Failed(RESULT_UNKNOWN.to_owned())),
                 Some(ToolClass::Pure | ToolClass::Keyed) | None => None,
             });
-            turn.calls.restore(call, manner, outcome);
+            turn.calls.restore(call, schedule, outcome);
         }
         let actions = turn.advance();
         (turn, actions)
     }
 
-    /// Whether a word can still be added.
+    /// Whether an instruction can be added.
     #[must_use]
     pub fn accepts_steers(&self) -> bool {
         self.phase != TurnPhase::Ended && self.steers.len() < STEERS_MAX
     }
 
-    /// Takes an event and says what to do. After the end every event is ignored, so a turn ends exactly once.
+    /// Processes an event and returns the actions to execute. Ignores every event after the end, so a turn ends exactly
+    /// once.
     pub fn handle(&mut self, event: TurnEvent) -> Vec<TurnAction> {
         match (self.phase, event) {
             (TurnPhase::Ended, _) => Vec::new(),
@@ -258,12 +252,12 @@ impl Turn {
                 self.round_text.push_str(&text);
                 Vec::new()
             }
-            (TurnPhase::CallingModel, TurnEvent::ReasoningBlock(thoughts)) => {
-                self.reasoning_block = Some(thoughts);
+            (TurnPhase::CallingModel, TurnEvent::ReasoningBlock(reasoning)) => {
+                self.reasoning_block = Some(reasoning);
                 Vec::new()
             }
-            (TurnPhase::CallingModel, TurnEvent::ToolCall(call, manner)) => {
-                self.calls.add(call, manner);
+            (TurnPhase::CallingModel, TurnEvent::ToolCall(call, schedule)) => {
+                self.calls.add(call, schedule);
                 Vec::new()
             }
             (TurnPhase::CallingModel, TurnEvent::Truncated) => {
@@ -282,11 +276,11 @@ impl Turn {
                 self.calls.fail_pending(&budget_exhausted_result(resource));
                 self.advance()
             }
-            (TurnPhase::RunningTools, TurnEvent::ToolDone(place, outcome)) => {
-                self.calls.complete(place, outcome);
+            (TurnPhase::RunningTools, TurnEvent::ToolDone(index, outcome)) => {
+                self.calls.complete(index, outcome);
                 self.advance()
             }
-            // A model that is not asked has nothing to say, and a call that does not run cannot end.
+            // No model call is in flight, or no tool call is running: a late event.
             (
                 TurnPhase::RunningTools,
                 TurnEvent::Text(_) | TurnEvent::ReasoningBlock(_) | TurnEvent::ToolCall(..),
@@ -302,30 +296,30 @@ impl Turn {
     fn finish_response(&mut self) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.round_text);
         self.content.push_str(&text);
-        let (was_cut_short, thoughts) = (std::mem::take(&mut self.truncated), self.reasoning_block.take());
+        let (was_truncated, reasoning) = (std::mem::take(&mut self.truncated), self.reasoning_block.take());
         if !self.calls.is_empty() {
             self.last_response_empty = false;
             self.phase = TurnPhase::RunningTools;
-            let answer =
-                Message { reasoning_block: thoughts, ..Message::assistant(text, self.calls.tool_calls()) };
-            let mut actions = vec![TurnAction::Append(answer)];
+            let response =
+                Message { reasoning_block: reasoning, ..Message::assistant(text, self.calls.tool_calls()) };
+            let mut actions = vec![TurnAction::Append(response)];
             actions.extend(self.advance());
             return actions;
         }
-        if was_cut_short {
+        if was_truncated {
             self.content.push_str(NOTICE_TRUNCATED);
         }
         if text.is_empty() {
             return self.handle_empty_response();
         }
-        // Whatever was wrong with earlier answers, this one breaks the row.
+        // A usable response resets the counters of consecutive bad ones.
         self.last_response_empty = false;
         self.unusable_rounds = 0;
         let mut actions = vec![TurnAction::Append(Message::assistant(text, Vec::new()))];
         if self.steers.is_empty() {
             actions.push(self.end(TurnOutcome::Completed, None));
         } else {
-            // Somebody added a word while the model gave its last answer: it gets one more.
+            // Instructions arrived during the last response: the model gets another round.
             actions.extend(self.next_round());
         }
         actions
@@ -343,11 +337,11 @@ impl Turn {
         actions
     }
 
-    /// Starts what can start; when all calls are done, keeps their results and goes on to the next round.
+    /// Starts the calls that are ready; once all are done, appends their results and begins the next round.
     fn advance(&mut self) -> Vec<TurnAction> {
         let started = self.calls.start_ready();
         let mut actions: Vec<_> =
-            started.into_iter().map(|(place, call)| TurnAction::RunTool(place, call)).collect();
+            started.into_iter().map(|(index, call)| TurnAction::RunTool(index, call)).collect();
         if !self.calls.all_done() {
             return actions;
         }
@@ -374,7 +368,8 @@ impl Turn {
         actions
     }
 
-    /// Ends with a notice as the last answer, behind what the model was just saying: a context never ends on a question.
+    /// Ends with a notice as the last assistant message, after the partial text: a context never ends with a user
+    /// message.
     fn stop_with_notice(&mut self, notice: &str, halted: Option<Halt>) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.round_text) + notice;
         self.content.push_str(&text);
@@ -389,7 +384,7 @@ impl Turn {
         self.stop_with_notice(&notice, Some(Halt::Budget(resource)))
     }
 
-    /// Calls that were running get a result, and what was said so far is kept as the answer that broke off.
+    /// Completes unfinished calls with a result, and appends the partial text as an aborted assistant message.
     fn abort(&mut self, ending: Ending, outcome: TurnOutcome) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.round_text);
         self.content.push_str(&text);
@@ -404,7 +399,7 @@ impl Turn {
         actions
     }
 
-    /// Words that were added are never lost, whatever comes next.
+    /// Appends the added instructions, so that none is lost however the turn continues.
     fn deliver_steers(&mut self) -> Vec<TurnAction> {
         self.steers.drain(..).map(TurnAction::Append).collect()
     }
@@ -416,7 +411,7 @@ impl Turn {
     }
 }
 
-/// What a call is answered that no longer could run.
+/// The result of a tool call that did not run because the budget is used up.
 #[must_use]
 pub fn budget_exhausted_result(resource: Resource) -> String {
     format!("Did not execute: the budget of {resource} is used up")

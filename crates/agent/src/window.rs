@@ -1,4 +1,4 @@
-//! The context an agent works in: its system prompt and messages, their size, and what of them a model is shown.
+//! An agent's context: system prompt and messages, their token counts, and the messages as sent to a model.
 
 use std::sync::Arc;
 
@@ -6,30 +6,30 @@ use crate::compaction::CompactionPart;
 use crate::tokens::{CountedMessage, Counting, TokenCalibration};
 use crate::{Ending, Message, Role, TokenCount};
 
-/// What is kept free of a model's window for its answer: a quarter, and not more than this.
+/// Maximum number of tokens reserved for the response; the reserve is a quarter of the model's window if that is less.
 const RESPONSE_RESERVE_TOKENS_MAX: TokenCount = 2000;
 
-/// A context whose messages fill so much of their room is folded before the model is asked.
+/// The fill level of the message capacity above which the context is compacted before the next model call.
 const COMPACTION_PERCENT: TokenCount = 90;
 
-/// A context. Appending costs the same however long it is.
+/// A context. Appending takes constant time.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     system: Option<Arc<str>>,
     system_tokens: TokenCount,
-    /// Shared with the question that is under way; nobody has it any more when a message is added.
+    /// Shared with the model request in flight; unshared again by the time a message is added.
     messages: Arc<Vec<Arc<Message>>>,
-    /// What each message was counted as.
+    /// The token count of each message.
     tokens: Vec<TokenCount>,
     message_tokens: TokenCount,
-    /// The messages as a model is shown them, once one of them is shown differently. The same each time, so that what was
-    /// written of them stays good.
+    /// The messages as sent to the model, once one of them needs a placeholder. Identical in each request, so that
+    /// encoders can reuse what they encoded before.
     request_messages: Option<Arc<Vec<Arc<Message>>>>,
     history_version: HistoryVersion,
 }
 
-/// What lists of messages have in common when the longer one came of the shorter by appending: whoever has worked
-/// through one need not look at it again. A list that lost or changed a message has another.
+/// The identity of a message history. Equal versions mean that one history extends the other by appending, so a reader
+/// can reuse its work on the shorter one. Removing or changing a message creates a new version.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryVersion(Arc<()>);
 
@@ -41,49 +41,49 @@ impl PartialEq for HistoryVersion {
 
 impl Eq for HistoryVersion {}
 
-/// What a context is held against: the model's window, and what is sent beside the context.
+/// The model's window and everything that a request contains beside the messages and the system prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FixedOverhead {
-    /// What the model can take; zero is not known.
+    /// The model's context window; zero if unknown.
     pub budget: TokenCount,
-    /// The descriptions of the tools.
+    /// Tokens of the tool specifications.
     pub tools: TokenCount,
-    /// What is added anew to each request.
+    /// Tokens of the volatile suffix.
     pub volatile_suffix: TokenCount,
-    /// How the model counts.
+    /// The calibration of token estimates for the model.
     pub calibration: TokenCalibration,
 }
 
 /// A context's size in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowSize {
-    /// The system prompt.
+    /// Tokens of the system prompt.
     pub system: TokenCount,
-    /// The descriptions of the tools.
+    /// Tokens of the tool specifications.
     pub tools: TokenCount,
-    /// What is added anew to each request.
+    /// Tokens of the volatile suffix.
     pub volatile_suffix: TokenCount,
-    /// The messages.
+    /// Tokens of the messages.
     pub messages: TokenCount,
-    /// All of these, corrected by what the model has reported.
+    /// The sum of these, in calibrated tokens.
     pub total: TokenCount,
-    /// What the model can take.
+    /// The model's context window.
     pub budget: TokenCount,
-    /// The budget less what is kept for the answer.
+    /// The window without the reserve for the response.
     pub available: TokenCount,
-    /// What is still free.
+    /// Tokens still available.
     pub remaining: TokenCount,
 }
 
 impl WindowSize {
-    /// Whether it is time to fold. A window of unknown size is never full.
+    /// Whether the context is due for compaction. A window of unknown size is never full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.budget > 0 && self.messages > self.message_capacity() * COMPACTION_PERCENT / 100
     }
 
-    /// What messages may have: what prompt, tools and tail leave of what is available, and where that is less, half of
-    /// what is kept for the answer. Zero is not known.
+    /// The capacity for messages: what the system prompt, tools and suffix leave of `available`, but at least half of
+    /// the response reserve. Zero if the window is unknown.
     #[must_use]
     pub fn message_capacity(&self) -> TokenCount {
         let left = self.available.saturating_sub(self.system + self.tools + self.volatile_suffix);
@@ -92,7 +92,7 @@ impl WindowSize {
 }
 
 impl Window {
-    /// A context with no messages; an empty system prompt is none.
+    /// A context without messages; an empty system prompt counts as none.
     #[must_use]
     pub fn new(system: Option<&str>, count: Counting<'_>) -> Self {
         let system = system.filter(|text| !text.is_empty());
@@ -111,12 +111,12 @@ impl Window {
         &self.messages
     }
 
-    /// What each message was counted as.
+    /// The token count of each message.
     pub(crate) fn tokens(&self) -> &[TokenCount] {
         &self.tokens
     }
 
-    /// What all messages were counted as.
+    /// The token count of all messages.
     #[must_use]
     pub fn message_tokens(&self) -> TokenCount {
         self.message_tokens
@@ -127,28 +127,28 @@ impl Window {
         let CountedMessage { message, tokens } = counted;
         self.message_tokens += tokens;
         self.tokens.push(tokens);
-        let noted = with_placeholder(&message);
-        if noted.is_some() && self.request_messages.is_none() {
+        let placeholder = with_placeholder(&message);
+        if placeholder.is_some() && self.request_messages.is_none() {
             self.request_messages = Some(Arc::clone(&self.messages));
         }
-        if let Some(shown) = &mut self.request_messages {
-            Arc::make_mut(shown).push(noted.unwrap_or_else(|| Arc::clone(&message)));
+        if let Some(request_messages) = &mut self.request_messages {
+            Arc::make_mut(request_messages).push(placeholder.unwrap_or_else(|| Arc::clone(&message)));
         }
         Arc::make_mut(&mut self.messages).push(message);
     }
 
-    /// Keeps the first messages and forgets the rest.
+    /// Truncates the context to its first `messages` messages.
     pub fn truncate(&mut self, messages: usize) {
-        let forgotten = messages.min(self.messages.len())..;
+        let removed = messages.min(self.messages.len())..;
         self.history_version = HistoryVersion::default();
-        Arc::make_mut(&mut self.messages).truncate(forgotten.start);
-        if let Some(shown) = &mut self.request_messages {
-            Arc::make_mut(shown).truncate(forgotten.start);
+        Arc::make_mut(&mut self.messages).truncate(removed.start);
+        if let Some(request_messages) = &mut self.request_messages {
+            Arc::make_mut(request_messages).truncate(removed.start);
         }
-        self.message_tokens -= self.tokens.drain(forgotten).sum::<TokenCount>();
+        self.message_tokens -= self.tokens.drain(removed).sum::<TokenCount>();
     }
 
-    /// The context made of these parts: what stays is not counted again.
+    /// The compacted context. Retained messages are not counted again.
     #[must_use]
     pub fn compacted(&self, parts: &[CompactionPart], count: Counting<'_>) -> Self {
         let system = (self.system.clone(), self.system_tokens);
@@ -157,42 +157,42 @@ impl Window {
             match part {
                 CompactionPart::Retained { from, to } => {
                     let to = (*to).min(self.messages.len());
-                    for place in *from..to {
-                        let message = Arc::clone(&self.messages[place]);
-                        window.push(CountedMessage { message, tokens: self.tokens[place] });
+                    for index in *from..to {
+                        let message = Arc::clone(&self.messages[index]);
+                        window.push(CountedMessage { message, tokens: self.tokens[index] });
                     }
                 }
                 CompactionPart::Inserted(message) => {
-                    window.push(CountedMessage::new(Message::clone(message), count))
+                    window.push(CountedMessage::new(Message::clone(message), count));
                 }
             }
         }
         window
     }
 
-    /// Whether the context can end before the message at this place: no call before it waits for its result there.
+    /// Whether the context can be split before the message at this index: not between a tool call and its results.
     #[must_use]
-    pub fn can_split_at(&self, place: usize) -> bool {
+    pub fn can_split_at(&self, index: usize) -> bool {
         let is_result = |message: &Arc<Message>| message.role == Role::Tool;
         let calls = |message: &Arc<Message>| !message.tool_calls.is_empty();
-        let last = place.checked_sub(1).and_then(|last| self.messages.get(last));
-        let is_cut = self.messages.get(place).is_some_and(is_result) || last.is_some_and(calls);
-        place <= self.messages.len() && !is_cut
+        let last = index.checked_sub(1).and_then(|last| self.messages.get(last));
+        let is_cut = self.messages.get(index).is_some_and(is_result) || last.is_some_and(calls);
+        index <= self.messages.len() && !is_cut
     }
 
-    /// The size within this frame.
+    /// The token counts of the context with this overhead.
     #[must_use]
-    pub fn size(&self, frame: &FixedOverhead) -> WindowSize {
-        let FixedOverhead { budget, tools, volatile_suffix: dynamic, calibration: gauge } = *frame;
-        let [system, tools, dynamic, messages] = [self.system_tokens, tools, dynamic, self.message_tokens]
-            .map(|counted| gauge.to_model_tokens(counted));
-        // The parts add up.
-        let total = system + tools + dynamic + messages;
+    pub fn size(&self, overhead: &FixedOverhead) -> WindowSize {
+        let FixedOverhead { budget, tools, volatile_suffix: suffix, calibration } = *overhead;
+        let [system, tools, suffix, messages] = [self.system_tokens, tools, suffix, self.message_tokens]
+            .map(|counted| calibration.to_model_tokens(counted));
+        // A sum of rounded parts, so that the reported parts add up.
+        let total = system + tools + suffix + messages;
         let available = budget - (budget / 4).min(RESPONSE_RESERVE_TOKENS_MAX);
         WindowSize {
             system,
             tools,
-            volatile_suffix: dynamic,
+            volatile_suffix: suffix,
             messages,
             total,
             budget,
@@ -201,32 +201,32 @@ impl Window {
         }
     }
 
-    /// The lineage of the messages, as they are and as a model is shown them.
+    /// The version of the message history, both stored and as sent.
     #[must_use]
     pub fn history_version(&self) -> &HistoryVersion {
         &self.history_version
     }
 
-    /// The messages as a model is shown them: an answer that broke off before its first word gets a word in its
-    /// place, because models refuse an empty one.
+    /// The messages as sent to the model: an aborted response without text gets a placeholder, because model APIs
+    /// reject empty messages.
     #[must_use]
     pub fn request_messages(&self) -> Arc<Vec<Arc<Message>>> {
         Arc::clone(self.request_messages.as_ref().unwrap_or(&self.messages))
     }
 }
 
-/// What stands in the place of a message that has no words.
+/// The placeholder of an aborted assistant message without text.
 fn placeholder_text(message: &Message) -> Option<&'static str> {
-    let note = match message.ending? {
+    let text = match message.ending? {
         Ending::Cancelled => "[cancelled]",
         Ending::Failed | Ending::Denied => "[failed]",
         Ending::Interrupted => "[interrupted]",
     };
-    (message.role == Role::Assistant && message.text.is_empty()).then_some(note)
+    (message.role == Role::Assistant && message.text.is_empty()).then_some(text)
 }
 
 fn with_placeholder(message: &Message) -> Option<Arc<Message>> {
-    placeholder_text(message).map(|note| Arc::new(Message { text: note.to_owned(), ..message.clone() }))
+    placeholder_text(message).map(|text| Arc::new(Message { text: text.to_owned(), ..message.clone() }))
 }
 
 #[cfg(test)]

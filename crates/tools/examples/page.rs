@@ -1,4 +1,5 @@
-//! Prints the reference page of the tools, made from their descriptions and schemas. `cargo xtask schema` keeps it.
+//! Prints the reference page of the tools, from their specifications. `cargo xtask schema` writes it to
+//! `docs/reference`.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,12 +10,12 @@ use serde_json::Value;
 use tools::{ToolDependencies, ToolRegistry};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let parts = ToolDependencies { clock: Arc::new(StubOutside), entropy: Arc::new(StubOutside) };
+    let dependencies = ToolDependencies { clock: Arc::new(StubOutside), entropy: Arc::new(StubOutside) };
     let mut page = String::from(
-        "# Tools\n\nGenerated from the code; do not edit. What a model may call, as far as its agent's grant goes. Models \
-         that allow no dots\nin names are shown underscores; `disable_tools` takes every name of a tool.\n",
+        "# Tools\n\nGenerated from the code; do not edit. Tools that a model may call if its agent's permissions allow them. Models\n\
+         that allow no dots in names see underscores instead; `disable_tools` accepts any name of a tool.\n",
     );
-    for tool in ToolRegistry::new(parts).all() {
+    for tool in ToolRegistry::new(dependencies).all() {
         describe(&mut page, tool.spec())?;
     }
     print!("{page}");
@@ -26,17 +27,17 @@ fn describe(page: &mut String, spec: &ToolSpec) -> Result<(), Box<dyn std::error
     if !spec.aliases.is_empty() {
         writeln!(page, "Also known as `{}`.", spec.aliases.join("`, `"))?;
     }
-    let pace = match spec.concurrency {
-        Concurrency::Parallel => "Runs beside other calls",
-        Concurrency::Ordered => "Runs alone, in the order of the calls",
-        Concurrency::Waiting => "Runs beside other calls and may wait for other agents",
+    let concurrency = match spec.concurrency {
+        Concurrency::Parallel => "Runs in parallel with other calls",
+        Concurrency::Ordered => "Runs alone, in call order",
+        Concurrency::Waiting => "Runs in parallel with other calls and may wait for other agents",
     };
     let class = match spec.class {
-        ToolClass::Pure => "may run again",
-        ToolClass::Keyed => "may run again with the same key",
+        ToolClass::Pure => "may be repeated after a crash",
+        ToolClass::Keyed => "may be repeated with the same key",
         ToolClass::Once => "is never repeated",
     };
-    writeln!(page, "{pace}; {class}; at most {} s.", spec.time_ms_max / 1000)?;
+    writeln!(page, "{concurrency}; {class}; at most {} s.", spec.time_ms_max / 1000)?;
     let schema: Value = serde_json::from_str(&spec.input_schema)?;
     let Some(fields) = schema["properties"].as_object().filter(|fields| !fields.is_empty()) else {
         page.push_str("\nTakes no arguments.\n");
@@ -55,7 +56,7 @@ fn describe(page: &mut String, spec: &ToolSpec) -> Result<(), Box<dyn std::error
     Ok(())
 }
 
-/// The page needs neither time nor chance.
+/// A stub: the page needs neither time nor randomness.
 struct StubOutside;
 
 impl Clock for StubOutside {

@@ -1,4 +1,4 @@
-//! Tools for other agents. They act through the peers of the agent that calls; who may be reached was judged before.
+//! Tools for other agents. They act through the `Peers` of the calling agent; the judge checked the access before.
 
 mod cancel;
 mod create;
@@ -21,12 +21,12 @@ use agent::{Fault, FaultKind, ToolOutcome};
 
 use json_types::AgentIdArgument;
 
-/// How long a tool may run that waits for another agent's turn.
+/// Timeout of a tool that waits for another agent's turn.
 const WAIT_MS_MAX: u64 = 60 * 60 * 1000;
 
-/// What a call touches that is for another agent.
-fn reach_effect(name: &AgentIdArgument, scene: &CallSite<'_>) -> Effect {
-    Effect::Reach(name.0.clone(), (scene.relation_to)(&name.0))
+/// The effect of a call on another agent.
+fn reach_effect(name: &AgentIdArgument, site: &CallSite<'_>) -> Effect {
+    Effect::Reach(name.0.clone(), (site.relation_to)(&name.0))
 }
 
 fn fault_outcome(fault: Fault) -> ToolOutcome {

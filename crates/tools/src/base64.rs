@@ -1,4 +1,4 @@
-//! Tools for base64: the standard alphabet with padding.
+//! Base64 tools: standard alphabet with padding.
 
 mod decode;
 mod encode;

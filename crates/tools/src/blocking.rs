@@ -1,46 +1,42 @@
-//! Work that would hold up the thread of the turns: done on a thread of its own, and told when nobody waits any more.
+//! Runs blocking work on a thread of its own, with cooperative cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::definition::{ToolResult, execution_failed};
 
-/// Says whether whoever asked is gone. Work that takes long looks at it again and again.
+/// A cancellation flag. Long-running work checks it regularly.
 #[derive(Clone)]
 pub(crate) struct CancelFlag(Arc<AtomicBool>);
 
 impl CancelFlag {
-    /// One that is never given.
+    /// A flag that is not set.
     pub(crate) fn never() -> Self {
         Self(Arc::new(AtomicBool::new(false)))
     }
 
-    /// One that was given.
+    /// A flag that is set.
     #[cfg(test)]
     pub(crate) fn cancelled() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// An error when nobody waits for the answer any more.
+    /// Fails when the call was cancelled.
     pub(crate) fn check(&self) -> Result<(), agent::ToolOutcome> {
-        if self.0.load(Ordering::Relaxed) {
-            Err(execution_failed("nobody waits for it any more"))
-        } else {
-            Ok(())
-        }
+        if self.0.load(Ordering::Relaxed) { Err(execution_failed("the call was cancelled")) } else { Ok(()) }
     }
 }
 
-/// Does work on a thread of its own. Dropping the future tells the work to stop: a thread cannot be ended from outside.
+/// Runs work on a blocking thread. Dropping the future sets the cancellation flag: a thread cannot be stopped from
+/// outside.
 pub(crate) async fn run_blocking(
     work: impl FnOnce(&CancelFlag) -> ToolResult + Send + 'static,
 ) -> ToolResult {
     let stop = CancelFlag::never();
-    let waiting = CancelOnDrop(stop.clone());
-    let answer = tokio::task::spawn_blocking(move || work(&stop)).await;
-    drop(waiting);
-    answer
-        .unwrap_or_else(|_| Err(execution_failed("the tool broke down; this is a fault of the tool itself")))
+    let cancel_on_drop = CancelOnDrop(stop.clone());
+    let result = tokio::task::spawn_blocking(move || work(&stop)).await;
+    drop(cancel_on_drop);
+    result.unwrap_or_else(|_| Err(execution_failed("the tool panicked; this is a bug in the tool")))
 }
 
 struct CancelOnDrop(CancelFlag);
@@ -59,7 +55,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn dropping_the_wait_stops_the_work() {
+    async fn dropping_the_future_cancels_the_work() {
         let (begun, is_begun) = mpsc::channel();
         let (ended, is_ended) = mpsc::channel();
         let mut working = Box::pin(run_blocking(move |stop| {
@@ -77,8 +73,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_fails_the_call_alone() {
-        let answer = run_blocking(|_| panic!("broken")).await;
-        assert!(answer.unwrap_err().text().starts_with("Execution failed: the tool broke down"));
+    async fn panic_fails_only_the_call() {
+        let result = run_blocking(|_| panic!("broken")).await;
+        assert!(result.unwrap_err().text().starts_with("Execution failed: the tool panicked"));
     }
 }

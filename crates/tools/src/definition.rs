@@ -1,5 +1,5 @@
-//! How a tool is written: its file names the input, what a call touches and what it does. Description, schema and the
-//! reading of arguments are derived from the input.
+//! The framework for defining tools: a tool's file declares its input type, effects and implementation. Specification,
+//! schema and argument parsing are derived from the input type.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,28 +16,29 @@ use serde_json::Value;
 use crate::blocking::{CancelFlag, run_blocking};
 use crate::{arguments, spec};
 
-/// What tools need of the outside beside the leave of each call.
+/// Dependencies that all tools share, beside the context of each call.
 pub struct ToolDependencies {
-    /// Tells the time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Names what must not be guessed.
+    /// The source of random bytes for temporary names and UUIDs.
     pub entropy: Arc<dyn Entropy>,
 }
 
-/// What a call has to work with.
+/// The environment of one tool call.
 pub(crate) struct Invocation {
     pub(crate) context: ToolContext,
     pub(crate) dependencies: Arc<ToolDependencies>,
-    /// How long the text of its arguments was.
+    /// The length of the arguments' JSON text.
     pub(crate) argument_bytes: usize,
 }
 
-/// What a tool gives back: text for the model, or the outcome that is none.
+/// The result of a tool: text for the model, or an unsuccessful outcome.
 pub(crate) type ToolResult = Result<String, ToolOutcome>;
 
-/// A tool. Arguments are good and leave is given when it runs.
+/// A tool definition. When it runs, the arguments are valid and the effects are permitted.
 pub(crate) trait ToolDefinition: 'static {
-    /// The arguments. The comment on the type is the tool's description, those on its fields are theirs.
+    /// The arguments. The type's doc comment becomes the tool's description; those of the fields describe the
+    /// arguments.
     type Input: DeserializeOwned + JsonSchema + Send + 'static;
 
     const NAME: &'static str;
@@ -45,29 +46,29 @@ pub(crate) trait ToolDefinition: 'static {
     const CONCURRENCY: Concurrency = Concurrency::Parallel;
     const CLASS: ToolClass = ToolClass::Pure;
     const TIME_MS_MAX: u64 = 30_000;
-    /// The longest text of arguments that is read.
+    /// Maximum length of the arguments' JSON text.
     const ARGUMENT_BYTES_MAX: usize = 1 << 20;
 
-    /// What a call would touch. The error is a whole text for the model.
-    fn effects(_input: &Self::Input, _scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+    /// The effects of a call. The error is the complete message for the model.
+    fn effects(_input: &Self::Input, _site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
         Ok(Vec::new())
     }
 
     fn run(input: Self::Input, call: Invocation) -> impl Future<Output = ToolResult> + Send + 'static;
 }
 
-/// A tool that only computes: the same input gives the same answer.
+/// A tool that only computes: equal inputs give equal results.
 pub(crate) trait PureTool: 'static {
     type Input: DeserializeOwned + JsonSchema + Send + 'static;
 
     const NAME: &'static str;
-    /// Whether even a short input can take long.
+    /// Whether even a short input can take long; such calls always run on a blocking thread.
     const IS_HEAVY: bool = false;
 
     fn compute(input: Self::Input, stop: &CancelFlag) -> ToolResult;
 }
 
-/// Above this, computing takes long enough to hold up whatever shares the thread.
+/// Calls with longer arguments run on a blocking thread, because they would delay other tasks of the runtime thread.
 const INLINE_BYTES_MAX: usize = 64 << 10;
 
 impl<T: PureTool> ToolDefinition for T {
@@ -83,26 +84,26 @@ impl<T: PureTool> ToolDefinition for T {
     }
 }
 
-/// The tool that a definition makes.
-pub(crate) fn build_tool<T: ToolDefinition>(parts: &Arc<ToolDependencies>) -> Arc<dyn Tool> {
+/// Builds the tool of a definition.
+pub(crate) fn build_tool<T: ToolDefinition>(dependencies: &Arc<ToolDependencies>) -> Arc<dyn Tool> {
     Arc::new(DefinedTool {
         spec: Arc::new(spec::build_spec::<T>()),
         prepare: prepare_call::<T>,
-        dependencies: Arc::clone(parts),
+        dependencies: Arc::clone(dependencies),
     })
 }
 
-/// The arguments are no arguments of the tool.
+/// The outcome of invalid arguments.
 pub(crate) fn invalid_input(what: impl std::fmt::Display) -> ToolOutcome {
     ToolOutcome::Failed(format!("Invalid input: {what}"))
 }
 
-/// The tool could not do it.
+/// The outcome of a failed execution.
 pub(crate) fn execution_failed(what: impl std::fmt::Display) -> ToolOutcome {
     ToolOutcome::Failed(format!("{FAILED_PREFIX}{what}"))
 }
 
-/// Why a tool could not do it, for somebody who called none.
+/// The reason of a failure without the prefix for models, for callers other than tools.
 pub(crate) fn failure_reason(outcome: &ToolOutcome) -> &str {
     let text = outcome.text();
     text.strip_prefix(FAILED_PREFIX).unwrap_or(text)
@@ -110,20 +111,21 @@ pub(crate) fn failure_reason(outcome: &ToolOutcome) -> &str {
 
 const FAILED_PREFIX: &str = "Execution failed: ";
 
-/// JSON in one line.
+/// Serializes a value as JSON on one line.
 pub(crate) fn compact_json(value: &impl Serialize) -> ToolResult {
     serde_json::to_string(value).map_err(execution_failed)
 }
 
-/// JSON for eyes. Indentation can make a deep value a hundred times as long as it was.
+/// Serializes a value as indented JSON, with a size limit: indentation can make a deeply nested value a hundred times
+/// as long.
 pub(crate) fn pretty_json(value: &impl Serialize) -> ToolResult {
     let mut text = BoundedBuffer(Vec::new());
     serde_json::to_writer_pretty(&mut text, value).map_err(execution_failed)?;
     String::from_utf8(text.0).map_err(execution_failed)
 }
 
-/// Writes the members of every object in the order of their names: whether a `Value` keeps another order depends on what
-/// else is in the build.
+/// Serializes the members of every object sorted by name. The order inside a `Value` depends on whether any crate of
+/// the build enables serde_json's `preserve_order`.
 pub(crate) struct SortedKeys<'a>(pub(crate) &'a Value);
 
 impl Serialize for SortedKeys<'_> {
@@ -135,12 +137,12 @@ impl Serialize for SortedKeys<'_> {
                     members.iter().map(|(name, value)| (name, SortedKeys(value))).collect();
                 serializer.collect_map(members)
             }
-            plain => plain.serialize(serializer),
+            scalar => scalar.serialize(serializer),
         }
     }
 }
 
-/// The most that is laid out for eyes.
+/// Maximum size of indented JSON.
 const PRETTY_BYTES_MAX: usize = 10 << 20;
 
 struct BoundedBuffer(Vec<u8>);
@@ -173,19 +175,19 @@ impl Tool for DefinedTool {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str, scene: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
-        (self.prepare)(arguments, scene, Arc::clone(&self.dependencies))
+    fn prepare(&self, arguments: &str, site: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
+        (self.prepare)(arguments, site, Arc::clone(&self.dependencies))
     }
 }
 
 fn prepare_call<T: ToolDefinition>(
     text: &str,
-    scene: &CallSite<'_>,
-    parts: Arc<ToolDependencies>,
+    site: &CallSite<'_>,
+    dependencies: Arc<ToolDependencies>,
 ) -> Result<Box<dyn PreparedCall>, String> {
     let input = arguments::parse::<T::Input>(text, T::ARGUMENT_BYTES_MAX)?;
-    let effects = T::effects(&input, scene)?;
-    Ok(Box::new(TypedCall::<T> { input, effects, dependencies: parts, argument_bytes: text.len() }))
+    let effects = T::effects(&input, site)?;
+    Ok(Box::new(TypedCall::<T> { input, effects, dependencies, argument_bytes: text.len() }))
 }
 
 struct TypedCall<T: ToolDefinition> {
@@ -200,12 +202,9 @@ impl<T: ToolDefinition> PreparedCall for TypedCall<T> {
         self.effects.clone()
     }
 
-    fn run(self: Box<Self>, leave: ToolContext) -> BoxFuture<'static, ToolOutcome> {
-        let call = Invocation {
-            context: leave,
-            dependencies: self.dependencies,
-            argument_bytes: self.argument_bytes,
-        };
+    fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome> {
+        let call =
+            Invocation { context, dependencies: self.dependencies, argument_bytes: self.argument_bytes };
         let running = T::run(self.input, call);
         Box::pin(async move { running.await.map_or_else(|outcome| outcome, ToolOutcome::Done) })
     }

@@ -1,4 +1,4 @@
-//! Tools for files. How a file is opened without leaving the folder that allows it is in `beneath.rs`.
+//! File tools. `beneath_root.rs` opens files without leaving the directory that permits them.
 
 mod append;
 mod append_file;
@@ -22,25 +22,25 @@ use rustix::fs::OFlags;
 use self::beneath_root::PermittedPath;
 use crate::definition::execution_failed;
 
-/// The most that is read or written at once.
+/// Maximum size of the content read or written by one call.
 const CONTENT_BYTES_MAX: usize = 10 << 20;
 
-/// Reads a path as a model wrote it. `~` and `file://` are names like any other.
-fn resolve_path(path: &str, scene: &CallSite<'_>) -> Result<FilePath, String> {
-    FilePath::resolve(path, scene.cwd).map_err(|fault| format!("Invalid input: field `path`: {fault}"))
+/// Resolves a path as a model wrote it. `~` and `file://` have no special meaning.
+fn resolve_path(path: &str, site: &CallSite<'_>) -> Result<FilePath, String> {
+    FilePath::resolve(path, site.cwd).map_err(|fault| format!("Invalid input: field `path`: {fault}"))
 }
 
-/// The bytes of a regular file that has at most so many.
-pub(crate) fn read_bytes(given: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, ToolOutcome> {
-    let place = PermittedPath::from_permit(permit, given)?;
-    let found = place.find()?.ok_or_else(|| place.not_found())?;
-    found.require_regular(&place)?;
-    let file = found.open(OFlags::RDONLY).map_err(|errno| place.errno_outcome(errno))?;
+/// Reads a regular file of at most `bytes_max` bytes.
+pub(crate) fn read_bytes(requested: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, ToolOutcome> {
+    let path = PermittedPath::from_permit(permit, requested)?;
+    let found = path.find()?.ok_or_else(|| path.not_found())?;
+    found.require_regular(&path)?;
+    let file = found.open(OFlags::RDONLY).map_err(|errno| path.errno_outcome(errno))?;
     let mut bytes = Vec::new();
     let read = file.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|fault| execution_failed(format!("{}: {fault}", place.requested_path())))?;
+    read.map_err(|fault| execution_failed(format!("{}: {fault}", path.requested_path())))?;
     if bytes.len() > bytes_max {
-        return Err(execution_failed(format!("{} has more than {bytes_max} bytes", place.requested_path())));
+        return Err(execution_failed(format!("{} has more than {bytes_max} bytes", path.requested_path())));
     }
     Ok(bytes)
 }

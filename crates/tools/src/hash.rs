@@ -1,4 +1,4 @@
-//! Tools for digests.
+//! Hash tools.
 
 mod sha256;
 

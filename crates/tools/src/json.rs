@@ -1,4 +1,4 @@
-//! Tools for JSON.
+//! JSON tools.
 
 mod parse;
 mod query;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::definition::execution_failed;
 
-/// Reads JSON text.
+/// Parses JSON text.
 fn parse_json(text: &str) -> Result<Value, ToolOutcome> {
     serde_json::from_str(text).map_err(|fault| execution_failed(format!("Invalid JSON: {fault}")))
 }

@@ -1,5 +1,5 @@
-//! Tools that models call: small calculations, files beneath allowed folders, other agents.
-//! A tool is one file and one line in `catalog.rs`; what it may touch is judged elsewhere before it runs.
+//! Built-in tools that models call: computations, files beneath allowed directories, other agents.
+//! A tool is one file and one line in `catalog.rs`; the permission judge checks its effects before it runs.
 
 mod agents;
 mod arguments;

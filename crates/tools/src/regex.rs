@@ -1,4 +1,4 @@
-//! Tools for regular expressions, and the limits that keep a pattern from taking the machine.
+//! Regular expression tools, and the limits on compile and search costs.
 
 mod r#match;
 mod replace;
@@ -11,17 +11,17 @@ use regex::{Regex, RegexBuilder};
 
 use crate::definition::invalid_input;
 
-/// The longest pattern: before its compiled form is measured, each few characters can become a large table.
+/// Maximum length of a pattern: a few characters can expand to a large table before the compiled size is checked.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
 
-/// The most a compiled pattern may take.
+/// Maximum size of a compiled pattern.
 const COMPILED_BYTES_MAX: usize = 4 << 20;
 
-/// The most a compiled pattern may take times the length of the text. A search cannot be stopped halfway, and in the
-/// worst case it takes time in proportion to both: with this, about a minute.
+/// Maximum product of compiled size and text length. A search cannot be cancelled, and its worst-case time is
+/// proportional to both: about a minute with this limit.
 const SEARCH_COST_MAX: usize = 1 << 38;
 
-/// Compiles a pattern within limits, to search a text of this length.
+/// Compiles a pattern within the limits for a text of this length.
 fn compile(pattern: &str, text_bytes: usize) -> Result<Regex, ToolOutcome> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(invalid_input(format!("field `pattern`: longer than {PATTERN_BYTES_MAX} bytes")));
@@ -35,9 +35,9 @@ fn compile(pattern: &str, text_bytes: usize) -> Result<Regex, ToolOutcome> {
     })
 }
 
-/// The last line of a complaint; those before it repeat the pattern.
+/// The last line of an error message; the lines before it repeat the pattern.
 fn error_summary(fault: &regex::Error) -> String {
-    let words = fault.to_string();
-    let last = words.lines().last().unwrap_or_default();
+    let message = fault.to_string();
+    let last = message.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }

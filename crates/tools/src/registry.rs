@@ -1,4 +1,4 @@
-//! The tools there are, and how they are found: by name, by the name for models, by any other name.
+//! The tool registry: lookup by name, model name or alias.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use agent::outside::{Tool, Toolbox};
 
 use crate::{ToolDependencies, catalog};
 
-/// All tools of the daemon itself.
+/// The registry of all built-in tools.
 pub struct ToolRegistry {
     tools: Vec<Arc<dyn Tool>>,
     by_name: HashMap<Arc<str>, usize>,
@@ -16,12 +16,12 @@ pub struct ToolRegistry {
 impl ToolRegistry {
     /// Builds all tools.
     #[must_use]
-    pub fn new(parts: ToolDependencies) -> Self {
-        let tools = catalog::tools(&Arc::new(parts));
+    pub fn new(dependencies: ToolDependencies) -> Self {
+        let tools = catalog::tools(&Arc::new(dependencies));
         let mut by_name = HashMap::new();
-        for (place, tool) in tools.iter().enumerate() {
+        for (index, tool) in tools.iter().enumerate() {
             for name in lookup_names(&**tool) {
-                by_name.entry(name).or_insert(place);
+                by_name.entry(name).or_insert(index);
             }
         }
         Self { tools, by_name }
@@ -38,7 +38,7 @@ impl Toolbox for ToolRegistry {
     }
 }
 
-/// Everything a tool is called, each name once.
+/// All names of a tool, each once.
 fn lookup_names(tool: &dyn Tool) -> Vec<Arc<str>> {
     let spec = tool.spec();
     let mut names = vec![Arc::clone(&spec.name)];

@@ -1,4 +1,4 @@
-//! Tools for results of other tools.
+//! Tools for results of earlier tool calls.
 
 mod read;
 

@@ -1,4 +1,4 @@
-//! A tool's description for models, derived from its input type: comments become words, fields become a closed schema.
+//! Builds a tool's specification from its input type: doc comments become descriptions, fields become a closed schema.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::definition::{SortedKeys, ToolDefinition};
 
-/// Four characters are about one token.
+/// Estimated characters per token.
 const TOKEN_CHARS: TokenCount = 4;
 
-/// Describes a tool.
+/// Builds the specification of a tool.
 pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -22,7 +22,7 @@ pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
     let description = single_line(schema.remove("description").as_ref());
     schema.remove("title");
     normalize_schema(&mut schema);
-    // Writing a value into a text does not fail.
+    // Serializing a `Value` does not fail.
     let input_schema = serde_json::to_string(&SortedKeys(&Value::Object(schema))).unwrap_or_default();
     let size =
         [T::NAME, &description, &input_schema].into_iter().map(|text| text.chars().count() as TokenCount);
@@ -39,11 +39,11 @@ pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
     }
 }
 
-/// A model is told the plain form: members that may be left out are read as `null` too, but nobody has to know.
+/// Simplifies the schema for models: optional members also accept `null`, but the schema does not mention it.
 fn normalize_schema(schema: &mut Map<String, Value>) {
     let properties = schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     for property in properties.as_object_mut().into_iter().flat_map(Map::values_mut) {
-        // A member of any shape has the schema `true`, with nothing to put in.
+        // A member of any type has the schema `true`, which has no members.
         let Some(property) = property.as_object_mut() else { continue };
         property.remove("format");
         if let Some(description) = property.remove("description") {
@@ -59,7 +59,7 @@ fn normalize_schema(schema: &mut Map<String, Value>) {
     }
 }
 
-/// A comment as one line.
+/// Joins a doc comment to one line.
 fn single_line(comment: Option<&Value>) -> String {
     let comment = comment.and_then(Value::as_str).unwrap_or_default();
     comment.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! Tools for text as it is.
+//! Text tools.
 
 mod echo;
 

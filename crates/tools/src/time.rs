@@ -1,4 +1,4 @@
-//! Tools for time.
+//! Time tools.
 
 mod get_time;
 

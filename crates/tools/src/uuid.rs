@@ -1,4 +1,4 @@
-//! Tools for UUIDs.
+//! UUID tools.
 
 mod generate;
 

@@ -1,5 +1,5 @@
-//! Where agents work, as the disk has it: paths as people write them become paths without links. What people have written
-//! there for agents is found by [`notes`], the state of a repository by [`git`].
+//! File system access for agents' working directories: resolves user paths to paths without links. [`notes`] loads
+//! instruction files, [`git`] the state of a repository.
 
 mod git;
 mod notes;
@@ -13,28 +13,28 @@ use agent::prompt::Note;
 
 use crate::definition::failure_reason;
 
-/// The disk of this machine.
+/// The local file system.
 pub struct LocalWorkspace {
     home: Option<FilePath>,
-    /// Where the owner's own notes are.
+    /// The directory of the owner's own notes.
     owner_notes_directory: Option<FilePath>,
 }
 
 impl LocalWorkspace {
-    /// A disk where `~` stands for this folder.
+    /// A workspace where `~` stands for this directory.
     #[must_use]
     pub fn new(home: Option<FilePath>) -> Self {
         Self { home, owner_notes_directory: None }
     }
 
-    /// The same disk, with a folder where the owner keeps `NEXUS.md`.
+    /// Sets the directory of the owner's `NEXUS.md`.
     #[must_use]
-    pub fn with_owner_notes(mut self, folder: FilePath) -> Self {
-        self.owner_notes_directory = Some(folder);
+    pub fn with_owner_notes(mut self, directory: FilePath) -> Self {
+        self.owner_notes_directory = Some(directory);
         self
     }
 
-    /// A path as it was written, made absolute. What `..` means is left to the disk.
+    /// Expands `~` and makes the path absolute. Leaves `..` to the file system.
     fn expand_path(&self, path: &str, base: &FilePath) -> Result<String, String> {
         let path = path.replace('\\', "/");
         let at_home = match path.strip_prefix('~') {
@@ -43,7 +43,7 @@ impl LocalWorkspace {
         };
         let text = match (at_home, &self.home) {
             (Some(rest), Some(home)) => format!("{home}{rest}"),
-            (Some(_), None) => return Err("no home folder is known".to_owned()),
+            (Some(_), None) => return Err("the home directory is unknown".to_owned()),
             (None, _) if path.starts_with('/') => path,
             (None, _) => format!("{base}/{path}"),
         };
@@ -68,7 +68,7 @@ impl Workspace for LocalWorkspace {
     }
 
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
-        // A variable of a script that was not set must not stand for a whole folder.
+        // An unset variable in a script must not stand for a whole directory.
         if path.is_empty() {
             return Err(PathFault::Empty.to_string());
         }
@@ -93,18 +93,18 @@ impl Workspace for LocalWorkspace {
     }
 }
 
-/// Finds the longest part that is there and appends the rest as it stands.
+/// Canonicalizes the longest existing prefix and appends the rest unchanged.
 fn canonicalize_existing_prefix(wanted: &FilePath) -> Result<FilePath, String> {
-    let mut there = Path::new(wanted.as_str());
+    let mut existing = Path::new(wanted.as_str());
     loop {
-        match std::fs::canonicalize(there) {
+        match std::fs::canonicalize(existing) {
             Ok(found) => {
                 let rest =
-                    Path::new(wanted.as_str()).strip_prefix(there).map_err(|fault| fault.to_string())?;
+                    Path::new(wanted.as_str()).strip_prefix(existing).map_err(|fault| fault.to_string())?;
                 return to_file_path(&found.join(rest));
             }
             Err(fault) if matches!(fault.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                there = there.parent().ok_or_else(|| fault.to_string())?;
+                existing = existing.parent().ok_or_else(|| fault.to_string())?;
             }
             Err(fault) => return Err(fault.to_string()),
         }

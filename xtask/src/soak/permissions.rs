@@ -5,7 +5,7 @@ use crate::cargo;
 use crate::command::Failure;
 
 const TEST_COMMAND: &str =
-    "test --release --locked -p agent --test ceiling -- --nocapture nobody_may_do_or_grant";
+    "test --release --locked -p agent --test ceiling -- --nocapture no_agent_exceeds";
 /// How the test is told the number of cases.
 const CASES_VARIABLE: &str = "CEILING_CASES";
 /// Would run one case instead.

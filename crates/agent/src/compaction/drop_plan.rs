@@ -1,5 +1,5 @@
-//! Makes a context shorter without a model: the same context always becomes the same. Oldest outputs of tools go first,
-//! then the oldest groups, and at last what is left is cut in its middle.
+//! Compaction without a model; deterministic. Drops the oldest tool outputs first, then the oldest message groups, and
+//! finally truncates the longest remaining messages.
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use crate::tokens::{CountedMessage, Counting};
 use crate::truncate::{omission_note, truncate_middle};
 use crate::{Image, Message, MessageSource, Role, TokenCount, Window};
 
-/// Outputs shorter than this stay: their note would be no shorter.
+/// Shorter outputs are retained: their note would be no shorter.
 const OUTPUT_TOKENS_MIN: TokenCount = 32;
 
-/// No message is cut to less.
+/// The minimum size of a truncated message.
 const TRUNCATED_TOKENS_MIN: TokenCount = 48;
 
-/// Arguments of a call longer than this are left out when there is no other way.
+/// Longer arguments of tool calls are omitted as a last resort.
 const ARGUMENT_TOKENS_MAX: TokenCount = 128;
 
-/// What a context of at most so many tokens is made of; what cannot be shortened any more stays, and none is when
-/// nothing would be shorter.
+/// The parts of a context of at most `tokens_max` tokens, as far as it can be shortened. None if nothing would get
+/// shorter.
 #[must_use]
 pub fn drop_oldest(
     window: &Window,
     tokens_max: TokenCount,
     count: Counting<'_>,
 ) -> Option<Vec<CompactionPart>> {
-    let mut dropping = DropPlan::new(window, tokens_max, count);
-    dropping.drop_outputs();
-    dropping.drop_groups();
-    dropping.truncate_longest();
-    dropping.into_parts()
+    let mut plan = DropPlan::new(window, tokens_max, count);
+    plan.drop_outputs();
+    plan.drop_groups();
+    plan.truncate_longest();
+    plan.into_parts()
 }
 
 struct DropPlan<'a> {
@@ -40,16 +40,16 @@ struct DropPlan<'a> {
     count: Counting<'a>,
     tokens_max: TokenCount,
     tokens: TokenCount,
-    /// Where the newest group begins.
+    /// The index where the newest group begins.
     newest_group: usize,
-    /// What takes a message's place: another, or nothing.
+    /// The replacement of a message: another message, or none if it is dropped.
     replacements: BTreeMap<usize, Option<CountedMessage>>,
 }
 
 impl<'a> DropPlan<'a> {
     fn new(window: &'a Window, tokens_max: TokenCount, count: Counting<'a>) -> Self {
         let total = window.messages().len();
-        let newest = (0..total).rev().find(|place| window.can_split_at(*place)).unwrap_or_default();
+        let newest = (0..total).rev().find(|index| window.can_split_at(*index)).unwrap_or_default();
         let tokens = window.message_tokens();
         Self { window, count, tokens_max, tokens, newest_group: newest, replacements: BTreeMap::new() }
     }
@@ -58,26 +58,26 @@ impl<'a> DropPlan<'a> {
         self.tokens <= self.tokens_max
     }
 
-    fn replace(&mut self, place: usize, message: Option<Message>) {
-        let before = match self.replacements.get(&place) {
-            Some(changed) => changed.as_ref().map_or(0, |counted| counted.tokens),
-            None => self.window.tokens()[place],
+    fn replace(&mut self, index: usize, message: Option<Message>) {
+        let before = match self.replacements.get(&index) {
+            Some(replacement) => replacement.as_ref().map_or(0, |counted| counted.tokens),
+            None => self.window.tokens()[index],
         };
         let counted = message.map(|message| CountedMessage::new(message, self.count));
         self.tokens = self.tokens - before + counted.as_ref().map_or(0, |counted| counted.tokens);
-        self.replacements.insert(place, counted);
+        self.replacements.insert(index, counted);
     }
 
     fn drop_outputs(&mut self) {
-        for place in 0..self.newest_group {
+        for index in 0..self.newest_group {
             if self.fits() {
                 return;
             }
-            let (message, tokens) = (&self.window.messages()[place], self.window.tokens()[place]);
+            let (message, tokens) = (&self.window.messages()[index], self.window.tokens()[index]);
             if message.role == Role::Tool && tokens > OUTPUT_TOKENS_MIN {
                 let text = format!("[output dropped to make room: {tokens} tokens]");
-                let short = Message { text, ..Message::clone(message) };
-                self.replace(place, Some(short));
+                let shortened = Message { text, ..Message::clone(message) };
+                self.replace(index, Some(shortened));
             }
         }
     }
@@ -88,80 +88,81 @@ impl<'a> DropPlan<'a> {
         }
         let note = Message::user(drop_note(self.window.messages().len()), MessageSource::default());
         self.tokens += CountedMessage::new(note, self.count).tokens;
-        let staying = self.protected();
+        let retained = self.protected();
         let mut from = 0;
         while from < self.newest_group && !self.fits() {
-            let to = (from + 1..=self.newest_group).find(|place| self.window.can_split_at(*place));
+            let to = (from + 1..=self.newest_group).find(|index| self.window.can_split_at(*index));
             let to = to.unwrap_or(self.newest_group);
-            (from..to).filter(|place| !staying.contains(place)).for_each(|place| self.replace(place, None));
+            (from..to).filter(|index| !retained.contains(index)).for_each(|index| self.replace(index, None));
             from = to;
         }
     }
 
-    /// What is not dropped with its neighbours: the user's newest words, the last summary, and as far as there is room
-    /// what is pinned.
+    /// The messages that are retained when their group is dropped: the newest user message, the last summary, and as
+    /// many pinned messages as fit.
     fn protected(&self) -> Vec<usize> {
         let messages = self.window.messages();
         let newest =
-            |is: &dyn Fn(&Message) -> bool| (0..self.newest_group).rev().find(|place| is(&messages[*place]));
-        let is_question = |message: &Message| message.role == Role::User && !is_compaction_note(message);
-        let asked_now = messages[self.newest_group..].iter().any(|message| is_question(message));
-        let question = newest(&is_question).filter(|_| !asked_now);
+            |is: &dyn Fn(&Message) -> bool| (0..self.newest_group).rev().find(|index| is(&messages[*index]));
+        let is_user_message = |message: &Message| message.role == Role::User && !is_compaction_note(message);
+        let is_in_newest_group = messages[self.newest_group..].iter().any(|message| is_user_message(message));
+        let user_message = newest(&is_user_message).filter(|_| !is_in_newest_group);
         let summary = newest(&is_summary);
-        let pinned = (0..self.newest_group).rev().filter(|place| is_pinned(&messages[*place]));
-        let wanted = question.into_iter().chain(summary).chain(pinned);
+        let pinned = (0..self.newest_group).rev().filter(|index| is_pinned(&messages[*index]));
+        let candidates = user_message.into_iter().chain(summary).chain(pinned);
         let mut left = (self.tokens_max * PINNED_PERCENT / 100).max(TRUNCATED_TOKENS_MIN);
-        let mut staying = Vec::new();
-        for place in wanted {
-            let tokens = self.window.tokens()[place];
-            // Question and summary stay in any case: they can still be cut.
-            let is_needed = Some(place) == question || Some(place) == summary;
-            if (tokens <= left || is_needed) && !staying.contains(&place) {
+        let mut retained = Vec::new();
+        for index in candidates {
+            let tokens = self.window.tokens()[index];
+            // User message and summary are retained in any case: they can still be truncated.
+            let is_needed = Some(index) == user_message || Some(index) == summary;
+            if (tokens <= left || is_needed) && !retained.contains(&index) {
                 left = left.saturating_sub(tokens);
-                staying.push(place);
+                retained.push(index);
             }
         }
-        staying
+        retained
     }
 
-    /// The longest first, each by as much as is too much.
+    /// Truncates the longest messages first, each by as much as is still too much.
     fn truncate_longest(&mut self) {
-        let mut left: Vec<_> = (0..self.window.messages().len())
-            .filter(|place| !matches!(self.replacements.get(place), Some(None)))
-            .map(|place| (self.tokens_at(place), place))
+        let mut remaining: Vec<_> = (0..self.window.messages().len())
+            .filter(|index| !matches!(self.replacements.get(index), Some(None)))
+            .map(|index| (self.tokens_at(index), index))
             .collect();
-        left.sort_unstable_by(|one, other| other.cmp(one));
-        for (tokens, place) in left {
+        remaining.sort_unstable_by(|a, b| b.cmp(a));
+        for (tokens, index) in remaining {
             if self.fits() {
                 return;
             }
             let wanted = tokens.saturating_sub(self.tokens - self.tokens_max).max(TRUNCATED_TOKENS_MIN);
             if wanted < tokens {
-                let message = self.message_at(place).clone();
-                self.replace(place, Some(shorten(message, wanted, self.count)));
+                let message = self.message_at(index).clone();
+                self.replace(index, Some(shorten(message, wanted, self.count)));
             }
         }
     }
 
-    fn tokens_at(&self, place: usize) -> TokenCount {
-        match self.replacements.get(&place) {
-            Some(changed) => changed.as_ref().map_or(0, |counted| counted.tokens),
-            None => self.window.tokens()[place],
+    fn tokens_at(&self, index: usize) -> TokenCount {
+        match self.replacements.get(&index) {
+            Some(replacement) => replacement.as_ref().map_or(0, |counted| counted.tokens),
+            None => self.window.tokens()[index],
         }
     }
 
-    fn message_at(&self, place: usize) -> &Message {
-        match self.replacements.get(&place) {
+    fn message_at(&self, index: usize) -> &Message {
+        match self.replacements.get(&index) {
             Some(Some(counted)) => &counted.message,
-            Some(None) | None => &self.window.messages()[place],
+            Some(None) | None => &self.window.messages()[index],
         }
     }
 
     fn into_parts(self) -> Option<Vec<CompactionPart>> {
         let is_dropped =
-            |(place, changed): (&usize, &Option<CountedMessage>)| changed.is_none().then_some(*place);
-        let places = self.replacements.iter().filter_map(is_dropped);
-        let dropped: usize = places.map(|place| represented_messages(&self.window.messages()[place])).sum();
+            |(index, replacement): (&usize, &Option<CountedMessage>)| replacement.is_none().then_some(*index);
+        let dropped_indices = self.replacements.iter().filter_map(is_dropped);
+        let dropped: usize =
+            dropped_indices.map(|index| represented_messages(&self.window.messages()[index])).sum();
         let mut parts = Vec::new();
         if dropped > 0 {
             parts.push(CompactionPart::Inserted(Box::new(Message::user(
@@ -169,11 +170,11 @@ impl<'a> DropPlan<'a> {
                 MessageSource::default(),
             ))));
         }
-        for place in 0..self.window.messages().len() {
-            match self.replacements.get(&place) {
-                None => push_retained(&mut parts, place),
+        for index in 0..self.window.messages().len() {
+            match self.replacements.get(&index) {
+                None => push_retained(&mut parts, index),
                 Some(Some(counted)) => {
-                    parts.push(CompactionPart::Inserted(Box::new(Message::clone(&counted.message))))
+                    parts.push(CompactionPart::Inserted(Box::new(Message::clone(&counted.message))));
                 }
                 Some(None) => {}
             }
@@ -186,19 +187,19 @@ fn drop_note(dropped: usize) -> String {
     format!("{DROP_NOTE_PREFIX} to make room: {dropped}. Ask the user or look again for what you miss.]")
 }
 
-/// Pictures go first, then the middle of the text, then arguments of calls.
+/// Shortens a message: omits images first, then the middle of the text, then tool call arguments.
 fn shorten(mut message: Message, tokens_max: TokenCount, count: Counting<'_>) -> Message {
     if !message.images.is_empty() {
         message.text.push_str(&format!("\n[{} left out]", Image::count_label(message.images.len())));
         message.images.clear();
     }
-    let others = CountedMessage::new(Message { text: String::new(), ..message.clone() }, count).tokens;
-    let text_max = tokens_max.saturating_sub(others).max(TRUNCATED_TOKENS_MIN / 2);
+    let overhead = CountedMessage::new(Message { text: String::new(), ..message.clone() }, count).tokens;
+    let text_max = tokens_max.saturating_sub(overhead).max(TRUNCATED_TOKENS_MIN / 2);
     message.text = truncate_middle(&message.text, text_max, count, &|_, bytes| omission_note(bytes));
     if CountedMessage::new(message.clone(), count).tokens > tokens_max {
         for call in &mut message.tool_calls {
             if count(&call.arguments) > ARGUMENT_TOKENS_MAX {
-                // Models want JSON here.
+                // Model APIs require valid JSON here.
                 call.arguments = format!("{{\"left_out_bytes\":{}}}", call.arguments.len());
             }
         }

@@ -1,17 +1,17 @@
-//! Messages as a text that a model can sum up: without secrets, and as long as there is room for.
+//! The transcript of messages for a summary request: redacted, and truncated to the available tokens.
 
 use super::is_summary;
 use crate::tokens::Counting;
 use crate::truncate::{omission_note, truncate_middle};
 use crate::{Message, Role, TokenCount, redact};
 
-/// What is left of a tool's output or a call's arguments, in tokens, when there is less and less room.
+/// Token limits of tool outputs and arguments, tried in order until the transcript fits.
 const OUTPUT_TOKENS_STEPS: [TokenCount; 3] = [1000, 100, 20];
 
-/// A message may be so much of the whole, once outputs are as short as they get.
+/// The divisor for the share of one message, once outputs have their lowest limit.
 const MESSAGE_SHARE_DIVISOR: TokenCount = 4;
 
-/// Secrets go first: half of one would look like nothing.
+/// One message of the transcript. Redacted before truncation, because a truncated secret would not be recognized.
 struct TranscriptLine {
     role: Role,
     is_summary: bool,
@@ -42,43 +42,43 @@ impl TranscriptLine {
     }
 }
 
-/// The messages in their order. Outputs of tools are shortened first, then long messages, then the oldest are left out,
-/// but for earlier summaries, which stand for more than themselves.
-pub(super) fn transcript(messages: &[&Message], room: TokenCount, count: Counting<'_>) -> String {
+/// The transcript, in message order. Shortens tool outputs first, then long messages, then omits the oldest messages
+/// except earlier summaries, which represent more messages than themselves.
+pub(super) fn transcript(messages: &[&Message], tokens_max: TokenCount, count: Counting<'_>) -> String {
     let lines: Vec<_> = messages.iter().map(|message| TranscriptLine::from_message(message)).collect();
     for output_max in OUTPUT_TOKENS_STEPS {
         let texts: Vec<_> =
             lines.iter().map(|line| line.render(output_max, TokenCount::MAX, count)).collect();
-        if texts.iter().map(|text| count(text)).sum::<TokenCount>() <= room {
+        if texts.iter().map(|text| count(text)).sum::<TokenCount>() <= tokens_max {
             return texts.concat();
         }
     }
-    newest_lines(&lines, room, count)
+    newest_lines(&lines, tokens_max, count)
 }
 
-fn newest_lines(lines: &[TranscriptLine], room: TokenCount, count: Counting<'_>) -> String {
-    let mut left = room;
+fn newest_lines(lines: &[TranscriptLine], tokens_max: TokenCount, count: Counting<'_>) -> String {
+    let mut left = tokens_max;
     let mut texts: Vec<_> = vec![None; lines.len()];
-    let mut fits = |place: usize| {
-        let text = lines[place].render(
+    let mut try_add = |index: usize| {
+        let text = lines[index].render(
             OUTPUT_TOKENS_STEPS[OUTPUT_TOKENS_STEPS.len() - 1],
-            (room / MESSAGE_SHARE_DIVISOR).max(1),
+            (tokens_max / MESSAGE_SHARE_DIVISOR).max(1),
             count,
         );
         let tokens = count(&text);
         let fits = tokens <= left;
         if fits {
             left -= tokens;
-            texts[place] = Some(text);
+            texts[index] = Some(text);
         }
         fits
     };
     let (summaries, others): (Vec<_>, Vec<_>) =
-        (0..lines.len()).rev().partition(|place| lines[*place].is_summary);
-    for place in summaries {
-        fits(place);
+        (0..lines.len()).rev().partition(|index| lines[*index].is_summary);
+    for index in summaries {
+        try_add(index);
     }
-    let _ = others.into_iter().all(fits);
+    let _ = others.into_iter().all(try_add);
     let missing = texts.iter().filter(|text| text.is_none()).count();
     if let Some(gap) = texts.iter().position(Option::is_none) {
         texts[gap] = Some(format!("[{missing} earlier messages left out]\n"));

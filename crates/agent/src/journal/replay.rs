@@ -1,4 +1,4 @@
-//! Reads an agent's records again: which messages are in its context, and how far each open turn had come.
+//! Rebuilds an agent from its records: the messages in its context and the progress of each open turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,57 +6,57 @@ use std::sync::Arc;
 use super::{AcceptedTurn, CompactionRecord, Record};
 use crate::{Message, Role, ToolCall, ToolClass, ToolOutcome, TurnOutcome, compaction};
 
-/// What an agent's records add up to.
+/// The state that an agent's records replay to.
 #[derive(Debug, Default)]
 pub struct Replay {
     messages: Vec<Arc<Message>>,
     open_turns: VecDeque<OpenTurn>,
-    /// Turns that were interrupted last, each with the messages there were then: they may be opened again.
+    /// The most recently interrupted turns, each with the context length at that time: they may be reopened.
     interrupted: Vec<(OpenTurn, usize)>,
 }
 
 /// A turn that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenTurn {
-    /// What was taken.
+    /// The accepted message.
     pub accepted: AcceptedTurn,
-    /// How far it had come.
+    /// The stage it had reached.
     pub stage: TurnStage,
-    /// How often it was opened again.
+    /// How often it was reopened.
     pub attempts: u32,
 }
 
-/// How far a turn had come.
+/// The stage of an open turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnStage {
-    /// It had not begun.
+    /// Still queued.
     Waiting,
-    /// It had begun.
+    /// Begun, with its progress.
     Running(TurnProgress),
 }
 
-/// What a turn had done.
+/// The progress of a running turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TurnProgress {
-    /// Answers of the model that are in the context.
+    /// Number of model responses in the context.
     pub responses: u64,
-    /// What it had said.
+    /// The text produced so far, with notices.
     pub content: String,
-    /// The calls of its last answer, while their results are not in the context.
+    /// The tool calls of the last response, while their results are not in the context.
     pub calls: Vec<ToolCall>,
-    /// Those that were about to run, by their place.
+    /// Calls that were about to run, by index.
     pub started_calls: BTreeMap<usize, ToolClass>,
-    /// Those that were done.
+    /// Calls that finished, by index.
     pub finished_calls: BTreeMap<usize, ToolOutcome>,
-    /// Words that were added and are not in the context.
+    /// Added instructions that are not in the context yet.
     pub steers: VecDeque<Message>,
 }
 
-/// Interrupted turns that are remembered, so that one of them can be opened again.
+/// Limit of interrupted turns that are retained for reopening.
 const INTERRUPTED_MAX: usize = 64;
 
 impl Replay {
-    /// Reads all records of an agent.
+    /// Replays all records of an agent.
     #[must_use]
     pub fn from_records(records: impl IntoIterator<Item = Record>) -> Self {
         let mut replay = Self::default();
@@ -64,16 +64,17 @@ impl Replay {
         replay
     }
 
-    /// The messages of the context and the turns that are open, in the order they were taken; but the one that runs comes
-    /// first, because its question is in the context.
+    /// The messages of the context, and the open turns in the order of acceptance, except that the running turn comes
+    /// first, because its message is already in the context.
     #[must_use]
     pub fn into_parts(mut self) -> (Vec<Arc<Message>>, VecDeque<OpenTurn>) {
         self.open_turns.make_contiguous().sort_by_key(|open| open.stage == TurnStage::Waiting);
         (self.messages, self.open_turns)
     }
 
-    /// An interrupted turn, as it would be if it were opened again; the messages that stay then. None when it had begun and
-    /// others came behind it: the model would answer those again instead, and asked anew it would do again what it did.
+    /// An interrupted turn as it would be reopened, and the context length to truncate to. None if the turn had begun
+    /// and later turns followed: the model would respond to those instead, and a fresh run would repeat its side
+    /// effects.
     #[must_use]
     pub fn reopenable_turn(&self, turn: u64) -> Option<(OpenTurn, usize)> {
         let (open, end) = self.interrupted.iter().find(|(open, _)| open.accepted.turn == turn)?;
@@ -100,14 +101,14 @@ impl Replay {
                     progress.steers.push_back(*message);
                 }
             }
-            Record::CallBegun { turn, index: place, class, .. } => {
+            Record::CallBegun { turn, index, class, .. } => {
                 if let Some(progress) = self.progress(turn) {
-                    progress.started_calls.insert(place, class);
+                    progress.started_calls.insert(index, class);
                 }
             }
-            Record::CallDone { turn, index: place, outcome } => {
+            Record::CallDone { turn, index, outcome } => {
                 if let Some(progress) = self.progress(turn) {
-                    progress.finished_calls.insert(place, outcome);
+                    progress.finished_calls.insert(index, outcome);
                 }
             }
             Record::TurnEnded { turn, end, .. } => {
@@ -116,10 +117,10 @@ impl Replay {
             Record::TurnReopened { turn, messages, .. } => self.reopen_turn(turn, messages),
             Record::RolledBack { messages, .. } => {
                 self.messages.truncate(messages);
-                // What they had begun is no longer there.
+                // The truncated messages may include those of interrupted turns.
                 self.interrupted.clear();
             }
-            Record::Compacted(folded) => self.compact(&folded),
+            Record::Compacted(compaction_record) => self.compact(&compaction_record),
             Record::Created(_)
             | Record::PermissionsChanged { .. }
             | Record::Renamed { .. }
@@ -155,11 +156,11 @@ impl Replay {
     }
 
     fn end_turn(&mut self, turn: u64, was_interrupted: bool) {
-        let Some(place) = self.open_turns.iter().position(|open| open.accepted.turn == turn) else { return };
-        let Some(mut open) = self.open_turns.remove(place) else { return };
+        let Some(index) = self.open_turns.iter().position(|open| open.accepted.turn == turn) else { return };
+        let Some(mut open) = self.open_turns.remove(index) else { return };
         if was_interrupted {
             if let TurnStage::Running(progress) = &mut open.stage {
-                // Whatever was missing got its result when the turn was interrupted.
+                // The interruption appended a result for every unfinished call.
                 progress.calls.clear();
                 progress.responses = progress.responses.saturating_sub(1);
             }
@@ -172,29 +173,29 @@ impl Replay {
 
     fn reopen_turn(&mut self, turn: u64, messages: usize) {
         self.messages.truncate(messages);
-        let place = self.interrupted.iter().position(|(open, _)| open.accepted.turn == turn);
-        if let Some(place) = place {
-            // Nobody waited for it in line: it goes first.
-            self.open_turns.push_front(self.interrupted.remove(place).0);
+        let index = self.interrupted.iter().position(|(open, _)| open.accepted.turn == turn);
+        if let Some(index) = index {
+            // A reopened turn runs before the queued ones.
+            self.open_turns.push_front(self.interrupted.remove(index).0);
         }
         if let Some(open) = self.open_turns.iter_mut().find(|open| open.accepted.turn == turn) {
             open.attempts += 1;
         }
     }
 
-    fn compact(&mut self, folded: &CompactionRecord) {
+    fn compact(&mut self, compaction_record: &CompactionRecord) {
         let before = self.messages.len();
-        self.messages = folded.apply(&self.messages);
+        self.messages = compaction_record.apply(&self.messages);
         let after = self.messages.len();
-        // A turn that was interrupted last can still go on, if what it ended with is there.
-        let keeps_end = folded.retains_last(before);
+        // The most recently interrupted turn stays reopenable if the compaction retains its last message.
+        let retains_end = compaction_record.retains_last(before);
         self.interrupted.retain_mut(|(open, end)| {
             let is_last = *end == before;
             *end = if is_last { after } else { *end };
-            open.stage == TurnStage::Waiting || (is_last && keeps_end)
+            open.stage == TurnStage::Waiting || (is_last && retains_end)
         });
-        if let Some(progress) = folded.turn.and_then(|turn| self.progress(turn)) {
-            progress.content.push_str(&compaction::notice(folded.reclaimed()));
+        if let Some(progress) = compaction_record.turn.and_then(|turn| self.progress(turn)) {
+            progress.content.push_str(&compaction::notice(compaction_record.reclaimed()));
         }
     }
 
@@ -206,7 +207,7 @@ impl Replay {
         }
     }
 
-    /// One turn runs at a time.
+    /// The progress of the running turn; at most one turn runs at a time.
     fn running_progress(&mut self) -> Option<&mut TurnProgress> {
         self.open_turns.iter_mut().find_map(|open| match &mut open.stage {
             TurnStage::Running(progress) => Some(progress),
@@ -215,8 +216,8 @@ impl Replay {
     }
 }
 
-/// An interrupted turn leaves an empty answer at the end, so that the context does not end on a question. It is taken
-/// back when the turn goes on.
+/// The context length without the notice of an interruption. An interrupted turn appends an empty assistant message, so
+/// that the context does not end with a user message; resuming the turn removes it.
 fn length_without_notice(messages: &[Arc<Message>]) -> usize {
     let is_notice = |message: &&Arc<Message>| {
         message.role == Role::Assistant && message.ending == Some(crate::Ending::Interrupted)

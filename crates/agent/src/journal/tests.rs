@@ -1,5 +1,5 @@
-//! What records add up to: every sequence that a turn can leave, told by hand. Turns that are cut off at every commit
-//! are in [`prefixes`]; who plays them is in [`play`].
+//! Replay of every record sequence that a turn can leave, written by hand. [`prefixes`] cuts turns off at every commit;
+//! [`simulation`] drives them.
 
 mod prefixes;
 mod simulation;
@@ -24,7 +24,7 @@ fn message_added(message: Message) -> Record {
     Record::MessageAdded(Box::new(message))
 }
 
-fn answer(text: &str) -> Record {
+fn response(text: &str) -> Record {
     message_added(Message::assistant(text, Vec::new()))
 }
 
@@ -40,13 +40,13 @@ fn result(id: &str) -> Record {
     message_added(Message::tool_result(id, &ToolOutcome::Done(id.to_uppercase())))
 }
 
-fn call_begun(turn: u64, place: usize, class: ToolClass) -> Record {
-    let (call_id, tool) = (place.to_string(), "x".to_owned());
-    Record::CallBegun { turn, index: place, call_id, tool, class }
+fn call_begun(turn: u64, index: usize, class: ToolClass) -> Record {
+    let (call_id, tool) = (index.to_string(), "x".to_owned());
+    Record::CallBegun { turn, index, call_id, tool, class }
 }
 
-fn call_done(turn: u64, place: usize, text: &str) -> Record {
-    Record::CallDone { turn, index: place, outcome: ToolOutcome::Done(text.to_owned()) }
+fn call_done(turn: u64, index: usize, text: &str) -> Record {
+    Record::CallDone { turn, index, outcome: ToolOutcome::Done(text.to_owned()) }
 }
 
 fn steered(turn: u64, text: &str) -> Record {
@@ -85,43 +85,47 @@ fn texts(records: &[Record]) -> Vec<String> {
     replayed(records).0
 }
 
-/// How far the one turn had come that is open.
+/// The progress of the only open turn.
 fn progress(records: &[Record]) -> TurnProgress {
     let (_, mut open) = replayed(records);
-    assert_eq!(open.len(), 1, "one turn is open");
+    assert_eq!(open.len(), 1, "number of open turns");
     match open.remove(0).stage {
         TurnStage::Running(progress) => progress,
-        TurnStage::Waiting => panic!("it has begun"),
+        TurnStage::Waiting => panic!("the turn has begun"),
     }
 }
 
 #[test]
-fn nothing_adds_up_to_nothing() {
+fn no_records_replay_to_an_empty_state() {
     assert_eq!(replayed(&[]), (Vec::new(), Vec::new()));
 }
 
 #[test]
-fn a_turn_that_was_only_taken_waits_and_is_not_in_the_context() {
+fn accepted_turn_is_queued_and_not_in_the_context() {
     let (texts, open) = replayed(&[accepted(1), accepted(2)]);
     assert_eq!(texts, Vec::<String>::new());
-    assert_eq!(open.iter().map(|open| open.accepted.turn).collect::<Vec<_>>(), [1, 2], "in their order");
+    assert_eq!(
+        open.iter().map(|open| open.accepted.turn).collect::<Vec<_>>(),
+        [1, 2],
+        "in order of acceptance"
+    );
     assert!(open.iter().all(|open| open.stage == TurnStage::Waiting && open.attempts == 0));
 }
 
 #[test]
-fn a_turn_that_was_begun_has_its_message_in_the_context() {
+fn begun_turn_has_its_message_in_the_context() {
     let records = [accepted(1), begun(1)];
     assert_eq!(texts(&records), ["ask 1"]);
     assert_eq!(progress(&records), TurnProgress::default());
 }
 
 #[test]
-fn a_turn_that_ended_is_over() {
-    let records = [accepted(1), begun(1), answer("yes"), completed(1)];
+fn ended_turn_is_not_open() {
+    let records = [accepted(1), begun(1), response("yes"), completed(1)];
     assert_eq!(replayed(&records), (vec!["ask 1".to_owned(), "yes".to_owned()], Vec::new()));
     for outcome in [crate::TurnOutcome::Cancelled, crate::TurnOutcome::Completed] {
         let unbegun = [accepted(1), ended(1, outcome)];
-        assert_eq!(replayed(&unbegun), (Vec::new(), Vec::new()), "one that never began leaves nothing");
+        assert_eq!(replayed(&unbegun), (Vec::new(), Vec::new()), "a turn that never began leaves nothing");
     }
 }
 
@@ -148,7 +152,7 @@ fn calls_are_open_until_their_results_are_in_the_context() {
 }
 
 #[test]
-fn what_calls_of_an_earlier_answer_did_says_nothing_of_the_next() {
+fn call_records_do_not_carry_over_to_the_next_response() {
     let mut records = vec![accepted(1), begun(1), calls("one ", &["a"]), call_begun(1, 0, ToolClass::Once)];
     records.extend([call_done(1, 0, "A"), result("a"), calls("two", &["b"])]);
     let progress = progress(&records);
@@ -158,10 +162,10 @@ fn what_calls_of_an_earlier_answer_did_says_nothing_of_the_next() {
 }
 
 #[test]
-fn a_word_is_remembered_until_it_is_in_the_context() {
+fn steer_is_pending_until_it_is_in_the_context() {
     let mut records = vec![accepted(1), begun(1), steered(1, "one"), steered(1, "two")];
     assert_eq!(progress(&records).steers, [user("one"), user("two")]);
-    records.extend([answer("hm"), message_added(user("one")), message_added(user("two"))]);
+    records.extend([response("hm"), message_added(user("one")), message_added(user("two"))]);
     assert_eq!(progress(&records).steers, []);
     assert_eq!(texts(&records), ["ask 1", "hm", "one", "two"]);
     records.push(steered(1, "three"));
@@ -169,24 +173,24 @@ fn a_word_is_remembered_until_it_is_in_the_context() {
 }
 
 #[test]
-fn what_waits_behind_a_turn_is_left_alone_by_it() {
+fn queued_turn_is_not_affected_by_the_running_one() {
     let records =
         [accepted(1), begun(1), accepted(2), steered(1, "word"), calls("", &["a"]), call_done(1, 0, "A")];
     let (_, open) = replayed(&records);
     assert_eq!(open[1].stage, TurnStage::Waiting);
-    let TurnStage::Running(progress) = &open[0].stage else { panic!("it has begun") };
+    let TurnStage::Running(progress) = &open[0].stage else { panic!("the turn has begun") };
     assert_eq!((progress.calls.len(), progress.finished_calls.len(), progress.steers.len()), (1, 1, 1));
 }
 
 #[test]
-fn the_turn_that_runs_goes_on_before_one_that_was_taken_earlier_and_still_waits() {
+fn running_turn_comes_before_earlier_queued_ones() {
     let records = [accepted(1), accepted(2), accepted(3), begun(2), accepted(4)];
     let (_, open) = replayed(&records);
     assert_eq!(open.iter().map(|open| open.accepted.turn).collect::<Vec<_>>(), [2, 1, 3, 4]);
 }
 
 #[test]
-fn a_turn_that_goes_on_after_a_crash_keeps_all_it_had_and_counts_how_often() {
+fn resumed_turn_retains_progress_and_counts_attempts() {
     let mut records = vec![accepted(1), begun(1), calls("", &["a"]), call_begun(1, 0, ToolClass::Once)];
     for attempts in 1..=3 {
         records.push(reopened(1, 2));
@@ -205,14 +209,14 @@ fn interrupted_in_a_call() -> Vec<Record> {
 }
 
 #[test]
-fn an_interrupted_turn_is_over_and_can_be_opened_again() {
+fn interrupted_turn_is_closed_and_can_be_reopened() {
     let records = interrupted_in_a_call();
     assert_eq!(replayed(&records), (["ask 1", "see", "A", ""].map(str::to_owned).into(), Vec::new()));
     let replay = Replay::from_records(records);
-    let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
-    assert_eq!(messages, 3, "the notice is taken back");
+    let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
+    assert_eq!(messages, 3, "the notice is removed");
     let expected = TurnProgress { responses: 1, content: "see".to_owned(), ..TurnProgress::default() };
-    let TurnStage::Running(progress) = &open.stage else { panic!("it had begun") };
+    let TurnStage::Running(progress) = &open.stage else { panic!("the turn had begun") };
     assert_eq!(
         (progress.responses, &progress.content, &progress.calls),
         (1, &expected.content, &expected.calls)
@@ -221,21 +225,21 @@ fn an_interrupted_turn_is_over_and_can_be_opened_again() {
 }
 
 #[test]
-fn a_turn_that_is_opened_again_goes_on_before_the_notice() {
+fn reopened_turn_continues_before_the_notice() {
     let mut records = interrupted_in_a_call();
     records.push(reopened(1, 3));
     assert_eq!(texts(&records), ["ask 1", "see", "A"]);
     assert_eq!((progress(&records).responses, progress(&records).calls), (1, Vec::new()));
-    records.extend([answer("so"), completed(1)]);
+    records.extend([response("so"), completed(1)]);
     assert_eq!(replayed(&records), (["ask 1", "see", "A", "so"].map(str::to_owned).into(), Vec::new()));
     assert!(Replay::from_records(records).reopenable_turn(1).is_none(), "it is completed");
 }
 
 #[test]
-fn a_turn_that_was_interrupted_before_it_began_begins_when_it_is_opened_again() {
+fn turn_interrupted_before_it_began_begins_on_reopen() {
     let mut records = vec![accepted(1), interrupted(1)];
     let replay = Replay::from_records(records.clone());
-    let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
+    let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
     assert_eq!((&open.stage, messages), (&TurnStage::Waiting, 0));
     records.extend([reopened(1, 0), begun(1)]);
     assert_eq!(texts(&records), ["ask 1"]);
@@ -243,47 +247,47 @@ fn a_turn_that_was_interrupted_before_it_began_begins_when_it_is_opened_again() 
 }
 
 #[test]
-fn only_its_own_notice_is_taken_back() {
+fn reopening_removes_only_the_own_notice() {
     let mut records = interrupted_in_a_call();
     records.extend([accepted(2), interrupted(2)]);
     let replay = Replay::from_records(records.clone());
-    let (_, messages) = replay.reopenable_turn(2).expect("it was interrupted");
-    assert_eq!(messages, 4, "the notice of the first stays: its question has no other answer");
-    records.extend([accepted(3), begun(3), answer("three"), completed(3)]);
+    let (_, messages) = replay.reopenable_turn(2).expect("an interrupted turn");
+    assert_eq!(messages, 4, "the notice of turn 1 stays: its message has no other response");
+    records.extend([accepted(3), begun(3), response("three"), completed(3)]);
     let replay = Replay::from_records(records);
-    let (open, messages) = replay.reopenable_turn(2).expect("it was interrupted");
-    assert_eq!((open.stage, messages), (TurnStage::Waiting, 6), "nothing of the third is taken back");
+    let (open, messages) = replay.reopenable_turn(2).expect("an interrupted turn");
+    assert_eq!((open.stage, messages), (TurnStage::Waiting, 6), "no message of turn 3 is removed");
 }
 
 #[test]
-fn a_turn_that_had_begun_and_has_others_behind_it_stays_interrupted() {
+fn begun_turn_with_later_turns_cannot_be_reopened() {
     let mut records = interrupted_in_a_call();
-    records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
+    records.extend([accepted(2), begun(2), response("two"), completed(2)]);
     assert!(
         Replay::from_records(records).reopenable_turn(1).is_none(),
-        "asked at the end it would be asked twice"
+        "its message would be in the context twice"
     );
 }
 
 #[test]
-fn what_was_rolled_back_is_not_in_the_context_and_its_turns_cannot_be_opened_again() {
+fn rollback_truncates_context_and_prevents_reopening() {
     let mut records = interrupted_in_a_call();
     records.push(Record::RolledBack { by: "admin".to_owned(), messages: 0 });
     assert_eq!(texts(&records), Vec::<String>::new());
     assert!(Replay::from_records(records.clone()).reopenable_turn(1).is_none());
-    records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
+    records.extend([accepted(2), begun(2), response("two"), completed(2)]);
     assert_eq!(texts(&records), ["ask 2", "two"]);
 }
 
 #[test]
-fn messages_that_came_without_a_turn_are_in_the_context() {
-    let records = [message_added(user("from elsewhere")), answer("long ago"), accepted(1)];
+fn messages_without_a_turn_are_in_the_context() {
+    let records = [message_added(user("from elsewhere")), response("long ago"), accepted(1)];
     let (texts, open) = replayed(&records);
     assert_eq!((texts, open.len()), (["from elsewhere", "long ago"].map(str::to_owned).into(), 1));
 }
 
 #[test]
-fn what_is_no_part_of_a_conversation_changes_nothing_of_it() {
+fn records_outside_the_conversation_do_not_affect_replay() {
     let by = || "admin".to_owned();
     let id = AgentId::parse("b").expect("a name");
     let others = [
@@ -295,26 +299,27 @@ fn what_is_no_part_of_a_conversation_changes_nothing_of_it() {
         Record::Destroyed { by: by() },
     ];
     let plain = [accepted(1), begun(1), calls("", &["a"]), call_begun(1, 0, ToolClass::Once)];
-    let mixed: Vec<_> = plain.iter().flat_map(|one| others.iter().cloned().chain([one.clone()])).collect();
+    let mixed: Vec<_> =
+        plain.iter().flat_map(|record| others.iter().cloned().chain([record.clone()])).collect();
     assert_eq!(replayed(&mixed), replayed(&plain));
 }
 
 #[test]
-fn records_of_turns_that_nobody_knows_are_passed_over() {
-    let strange =
+fn records_of_unknown_turns_are_ignored() {
+    let unknown =
         [begun(9), steered(9, "word"), call_begun(9, 0, ToolClass::Once), call_done(9, 0, "x"), completed(9)];
-    assert_eq!(replayed(&strange), (Vec::new(), Vec::new()));
-    assert!(Replay::from_records(strange.to_vec()).reopenable_turn(9).is_none());
+    assert_eq!(replayed(&unknown), (Vec::new(), Vec::new()));
+    assert!(Replay::from_records(unknown.to_vec()).reopenable_turn(9).is_none());
 }
 
 #[test]
-fn every_kind_has_a_word_of_its_own() {
-    let kinds = [accepted(1), begun(1), answer(""), steered(1, ""), call_done(1, 0, ""), completed(1)];
-    let mut words: Vec<_> = kinds.iter().map(Record::kind).collect();
-    words.extend([reopened(1, 0).kind(), call_begun(1, 0, ToolClass::Once).kind()]);
-    let all = words.len();
-    words.sort_unstable();
-    words.dedup();
-    assert_eq!(words.len(), all);
+fn record_kinds_have_distinct_names() {
+    let records = [accepted(1), begun(1), response(""), steered(1, ""), call_done(1, 0, ""), completed(1)];
+    let mut kinds: Vec<_> = records.iter().map(Record::kind).collect();
+    kinds.extend([reopened(1, 0).kind(), call_begun(1, 0, ToolClass::Once).kind()]);
+    let all = kinds.len();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(kinds.len(), all);
     assert_eq!((Role::User, RestartPolicy::ALL.map(RestartPolicy::name)), (Role::User, ["resume", "mark"]));
 }

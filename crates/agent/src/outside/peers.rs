@@ -1,61 +1,61 @@
-//! The other agents, as the agent that calls a tool sees them. What it may do to them was judged before; that it still
-//! may is judged again where it is done.
+//! The interface through which tools act on other agents on behalf of the calling agent. The judge checks the
+//! permission before a tool runs; the runtime checks it again when it applies the operation.
 
 use std::sync::Arc;
 
 use super::BoxFuture;
 use crate::{AgentId, Fault, RequestId};
 
-/// An agent to be created, as a model asks for it. Its parent is the agent that asks.
+/// An agent to create, as requested by a model. Its parent is the calling agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewPeer {
-    /// Its name; made up when there is none.
+    /// Its name; generated if none.
     pub id: Option<AgentId>,
     /// Its preset.
     pub preset: Option<String>,
-    /// Its prompt.
+    /// Its system prompt.
     pub system_prompt: Option<String>,
-    /// Tools it may not call.
+    /// Tools that it may not call.
     pub disable_tools: Vec<String>,
-    /// Its working directory; its parent's when there is none.
+    /// Its working directory; its parent's if none.
     pub cwd: Option<String>,
-    /// Where it may write.
+    /// Directories that it may write to.
     pub write_paths: Option<Vec<String>>,
     /// Its model.
     pub model: Option<String>,
     /// Its first message.
     pub initial_message: Option<String>,
-    /// Whether to wait for the answer to it.
+    /// Whether to wait for the response to `initial_message`.
     pub wait: bool,
 }
 
-/// An agent that was created.
+/// The result of creating an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatedPeer {
     /// Its name.
     pub id: AgentId,
-    /// The name of the first send, when there was a first message.
+    /// The request id of the first message, if there was one.
     pub initial_request_id: Option<RequestId>,
-    /// The answer to the first message, when it was waited for.
+    /// The response to the first message, if the caller waited for it.
     pub response: Option<Result<PeerResponse, Fault>>,
 }
 
-/// What came of a message to another agent.
+/// The result of sending a message to another agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerResponse {
-    /// All that it said; nothing when nobody waited.
+    /// The text of the response; empty if the caller did not wait.
     pub content: String,
-    /// The name of the send.
+    /// The request id of the message.
     pub request_id: RequestId,
-    /// Whether somebody cancelled it.
+    /// Whether the turn was cancelled.
     pub cancelled: bool,
-    /// Why it stopped before its end, when it did.
+    /// Why the turn was halted early, if it was.
     pub halted: Option<&'static str>,
-    /// Whether the message was left without waiting.
+    /// Whether the message was only enqueued, without waiting for the response.
     pub queued: bool,
 }
 
-/// Another agent in numbers.
+/// The status of another agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerStatus {
     /// Its name.
@@ -68,29 +68,29 @@ pub struct PeerStatus {
     pub message_count: usize,
     /// Whether a turn is running.
     pub is_working: bool,
-    /// Turns that wait.
+    /// Number of queued turns.
     pub queued: usize,
-    /// Why its last turn stopped before its end, when it did.
+    /// Why its last turn was halted early, if it was.
     pub halted: Option<&'static str>,
 }
 
-/// The other agents.
+/// Operations on other agents.
 pub trait Peers: Send + Sync {
-    /// Creates a child.
+    /// Creates a child agent.
     fn create(&self, new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>>;
 
-    /// Gives another agent a message. A wait that would never end is refused at once.
+    /// Sends a message to another agent. A wait that would deadlock is rejected at once.
     fn send(&self, to: AgentId, content: String, wait: bool) -> BoxFuture<'_, Result<PeerResponse, Fault>>;
 
-    /// Looks at another agent.
+    /// Returns the status of another agent.
     fn status(&self, of: AgentId) -> BoxFuture<'_, Result<PeerStatus, Fault>>;
 
-    /// Ends a send of another agent. False when there is none of that name.
+    /// Cancels a turn of another agent. False if there is no such turn.
     fn cancel(&self, at: AgentId, request_id: RequestId) -> BoxFuture<'_, Result<bool, Fault>>;
 
-    /// Ends another agent and its children. False when there is none of that name.
+    /// Destroys another agent and its descendants. False if there is no such agent.
     fn destroy(&self, agent: AgentId) -> BoxFuture<'_, Result<bool, Fault>>;
 
-    /// The agent itself and those below it, oldest first.
+    /// The calling agent and its descendants, oldest first.
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>>;
 }

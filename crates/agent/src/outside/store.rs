@@ -1,5 +1,5 @@
-//! Where agents are kept. What is given to a store is in line at once, and kept when its future says so: everything
-//! before it in the line is kept then, or was refused.
+//! The store interface. [`Store::append`] enqueues synchronously and its future resolves after commit; by then every
+//! earlier append is committed or was rejected.
 
 use std::sync::Arc;
 
@@ -7,41 +7,41 @@ use super::{BoxFuture, Timestamp};
 use crate::journal::{AgentRecord, AgentState, Record, Serial, StoredLedger};
 use crate::{AgentId, Fault, FaultKind, RequestId, TurnEnd};
 
-/// Things of one agent that are kept together with whatever else is in the same call, or not at all.
+/// Records, state and ledgers of one agent, committed atomically with the other appends of the same call.
 #[derive(Debug, Clone)]
 pub struct Append {
-    /// Whose they are.
+    /// The serial of the agent.
     pub agent: Serial,
     /// The agent's name; none for the daemon.
     pub agent_id: Option<AgentId>,
-    /// When they happened.
+    /// When the records were created.
     pub at: Timestamp,
-    /// What happened, in order.
+    /// The records, in order.
     pub records: Vec<Record>,
-    /// The agent's state after them, if it is another one.
+    /// The agent's state after them, if it changed.
     pub state: Option<AgentState>,
-    /// Ledgers that changed, the agent's own or an ancestor's.
+    /// Changed ledgers of the agent or its ancestors.
     pub ledgers: Vec<(Serial, StoredLedger)>,
 }
 
-/// A record that is kept.
+/// A committed record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Its place in the whole journal, from 1, without a hole.
+    /// Its sequence number in the whole journal, from 1, without gaps.
     pub sequence: u64,
-    /// Whose it is.
+    /// The serial of the agent.
     pub agent: Serial,
-    /// What that agent was called then; none for the daemon.
+    /// The agent's name at that time; none for the daemon.
     pub agent_id: Option<AgentId>,
-    /// Its place in that agent's own records, from 1, without a hole.
+    /// Its sequence number among the agent's own records, from 1, without gaps.
     pub agent_sequence: u64,
-    /// When it happened.
+    /// When the record was created.
     pub at: Timestamp,
-    /// What.
+    /// The record.
     pub record: Record,
 }
 
-/// One agent in the index.
+/// One agent in the index of all agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexRow {
     /// Its serial.
@@ -52,18 +52,18 @@ pub struct IndexRow {
     pub parent: Option<Serial>,
     /// The digest of its capability token.
     pub capability_digest: [u8; 32],
-    /// Whether it was destroyed; it is kept because somebody below it lives on.
+    /// Whether it was destroyed; the row remains while it has live descendants.
     pub is_destroyed: bool,
-    /// Whether an admin said that it is finished.
+    /// Whether an admin marked it as finished.
     pub is_finished: bool,
 }
 
-/// One agent as it is kept.
+/// One agent as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAgent {
     /// Its serial.
     pub serial: Serial,
-    /// What it is made from, with its name and rights of now.
+    /// The record it is restored from, with its current name and permissions.
     pub record: AgentRecord,
     /// Its state.
     pub state: AgentState,
@@ -73,61 +73,61 @@ pub struct StoredAgent {
     pub is_destroyed: bool,
 }
 
-/// One turn as it is kept.
+/// One turn as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredTurn {
-    /// Which.
+    /// The number of the turn.
     pub turn: u64,
-    /// The SHA-256 of the message's text.
+    /// The SHA-256 of the message's content.
     pub content_digest: [u8; 32],
-    /// How it ended; none while it is open.
+    /// Its end; none while the turn is open.
     pub end: Option<TurnEnd>,
 }
 
-/// Which entries to read.
+/// A range of journal entries to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRange {
-    /// Only this agent's; all when there is none.
+    /// Restricts the range to one agent; none reads all agents.
     pub agent: Option<Serial>,
-    /// Only those behind this sequence.
+    /// The exclusive lower bound of the sequence.
     pub after: u64,
-    /// At most so many.
+    /// The maximum number of entries.
     pub limit: usize,
 }
 
-/// Where the journal begins and ends.
+/// The lowest and highest sequence of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JournalBounds {
-    /// The lowest sequence there is; one more than `last` when there is none.
+    /// The lowest stored sequence; `last + 1` if the journal is empty.
     pub first: u64,
-    /// The highest sequence there is; zero when there never was one.
+    /// The highest sequence; zero if there never was an entry.
     pub last: u64,
 }
 
-/// Why something was not kept, or not found.
+/// Why a store operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreFault {
-    /// A turn of that name exists already. Nothing of the call was kept.
-    #[error("a turn of that name exists")]
+    /// The agent already has a turn with that request id. Nothing of the call was committed.
+    #[error("a turn with that request id exists")]
     DuplicateRequestId,
-    /// An agent of that name exists already. Nothing of the call was kept.
-    #[error("an agent of that name exists")]
+    /// An agent of that name exists already. Nothing of the call was committed.
+    #[error("an agent with that name exists")]
     DuplicateAgentId,
-    /// There is no such agent. Nothing of the call was kept.
-    #[error("there is no such agent")]
+    /// There is no such agent. Nothing of the call was committed.
+    #[error("agent not found")]
     NotFound,
-    /// There is no room now. Nothing of the call was kept; the same call may pass later.
-    #[error("there is no room: {0}")]
+    /// The disk is full. Nothing of the call was committed; a retry may succeed.
+    #[error("disk full: {0}")]
     Full(String),
-    /// The store failed, and will not take anything more: nobody knows what the disk has kept of the last call.
+    /// The store failed and accepts no more appends: it is unknown how much of the last batch is on disk.
     #[error("the store has failed: {0}")]
     Failed(String),
-    /// What was read makes no sense.
+    /// Stored data cannot be decoded.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
 }
 
-/// When to try again if there is no room.
+/// The suggested retry delay while the disk is full.
 const FULL_RETRY_AFTER_MS: u64 = 1000;
 
 impl From<StoreFault> for Fault {
@@ -140,12 +140,11 @@ impl From<StoreFault> for Fault {
             StoreFault::NotFound => (FaultKind::NotFound, "Agent not found"),
             StoreFault::Full(_) => (
                 FaultKind::Full { retry_after_ms: FULL_RETRY_AFTER_MS },
-                "storage full: nothing was kept; make room on the disk of the daemon's home and try again",
+                "storage full: nothing was saved; free space on the disk of the daemon's home and try again",
             ),
-            StoreFault::Failed(_) => (
-                FaultKind::Internal,
-                "Internal error: the store has failed and the daemon has to be restarted",
-            ),
+            StoreFault::Failed(_) => {
+                (FaultKind::Internal, "Internal error: the store has failed; restart the daemon")
+            }
             StoreFault::Corrupt(_) => {
                 (FaultKind::Internal, "Internal error: the store is damaged; run nexus3 check")
             }
@@ -154,58 +153,59 @@ impl From<StoreFault> for Fault {
     }
 }
 
-/// Hears of what is kept.
+/// A listener for committed entries.
 pub trait CommitListener: Send + Sync {
-    /// These were kept just now, in the order of their sequences; every entry is told once. Must not wait.
+    /// Called after each commit, with the entries in the order of their sequences; each entry exactly once. Must not
+    /// block.
     fn committed(&self, entries: &[Arc<JournalEntry>]);
 
-    /// The store will not take anything more.
+    /// Called when the store fails and accepts no more appends.
     fn store_failed(&self, why: &str);
 }
 
-/// Keeps agents.
+/// Durable storage of agents and their journals.
 pub trait Store: Send + Sync {
-    /// Keeps all of this or nothing. In line when it returns; kept when the future ends well.
+    /// Appends all or nothing. Enqueued when this function returns; committed when the future resolves to `Ok`.
     ///
-    /// `Created` makes an agent, `RightsChanged`, `Renamed` and `Destroyed` change what it is made from; a destroyed
-    /// agent is forgotten when nobody below it is left. `TurnAccepted` opens a turn, `TurnEnded` closes it,
-    /// `TurnReopened` opens it again, or finds it open still.
+    /// `Created` inserts an agent; `PermissionsChanged`, `Renamed` and `Destroyed` update its record. A destroyed agent
+    /// is deleted once it has no descendants. `TurnAccepted` opens a turn, `TurnEnded` closes it, `TurnReopened` opens
+    /// it again, or leaves it open.
     fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>>;
 
-    /// All agents, by rising serial.
+    /// All agents, by ascending serial.
     fn index(&self) -> BoxFuture<'_, Result<Vec<IndexRow>, StoreFault>>;
 
-    /// The highest serial ever given.
+    /// The highest serial ever assigned.
     fn last_serial(&self) -> BoxFuture<'_, Result<Serial, StoreFault>>;
 
-    /// Agents in full; those that are not there are left out.
+    /// The stored agents with these serials; missing ones are omitted.
     fn agents(&self, serials: Vec<Serial>) -> BoxFuture<'_, Result<Vec<StoredAgent>, StoreFault>>;
 
-    /// Everything of one agent from this number on, in order.
+    /// All records of one agent, in order.
     fn history(&self, agent: Serial) -> BoxFuture<'_, Result<Vec<Record>, StoreFault>>;
 
-    /// The agents that have open turns, by rising serial.
+    /// The agents that have open turns, by ascending serial.
     fn agents_with_open_turns(&self) -> BoxFuture<'_, Result<Vec<Serial>, StoreFault>>;
 
-    /// A turn by the name of its send.
+    /// Looks up a turn by its request id.
     fn turn(
         &self,
         agent: Serial,
         request_id: RequestId,
     ) -> BoxFuture<'_, Result<Option<StoredTurn>, StoreFault>>;
 
-    /// Entries by rising sequence.
-    fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>>;
+    /// Reads entries by ascending sequence.
+    fn read(&self, range: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>>;
 
-    /// Where the journal begins and ends.
+    /// The bounds of the journal.
     fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>>;
 
-    /// Forgets the names of sends that ended before this moment; says how many. Their records stay.
+    /// Deletes the request ids of turns that ended before `before`; returns their number. Their records stay.
     fn prune_turns(&self, before: Timestamp) -> BoxFuture<'static, Result<u64, StoreFault>>;
 
-    /// Tells this watcher from now on. There is one; a second takes its place.
-    fn set_listener(&self, watcher: Arc<dyn CommitListener>);
+    /// Sets the commit listener. There is only one: a second call replaces it.
+    fn set_listener(&self, listener: Arc<dyn CommitListener>);
 
-    /// Returns when everything in line is kept and nothing more is taken.
+    /// Stops accepting appends and resolves when all enqueued ones are committed.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

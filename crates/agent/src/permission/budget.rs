@@ -1,32 +1,32 @@
-//! How much an agent may use up over its life. What is left of it is kept by whoever runs agents.
+//! Budgets: limits on an agent's lifetime consumption. The runtime's ledgers track what is left.
 
 use std::fmt;
 
-/// Something that is used up, or held.
+/// A limited resource, consumed or held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Resource {
-    /// Turns begun.
+    /// Turns started.
     Turns,
     /// Tool calls run.
     ToolCalls,
-    /// Tokens that models reported, read and written.
+    /// Tokens reported by models, input and output.
     Tokens,
     /// Milliseconds of running turns.
     WallMs,
-    /// Children alive at once, and theirs.
+    /// Live descendants.
     Children,
 }
 
 impl Resource {
-    /// All of them.
+    /// All resources.
     pub const ALL: [Resource; 5] =
         [Resource::Turns, Resource::ToolCalls, Resource::Tokens, Resource::WallMs, Resource::Children];
 
-    /// What is used up; children are only held.
+    /// The resources that are consumed; children are only held.
     pub const CONSUMED: [Resource; 4] =
         [Resource::Turns, Resource::ToolCalls, Resource::Tokens, Resource::WallMs];
 
-    /// The name clients know.
+    /// The name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// A limit for each resource; none means no limit.
+/// A limit for each resource; none means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
     limits: [Option<u64>; 5],
@@ -68,7 +68,7 @@ impl Budget {
         Self::default()
     }
 
-    /// Nothing of anything.
+    /// A limit of zero for every resource.
     #[must_use]
     pub fn zero() -> Self {
         Self { limits: [Some(0); 5] }
@@ -80,7 +80,7 @@ impl Budget {
         self.limits[resource.index()]
     }
 
-    /// The same budget with another limit.
+    /// Replaces the limit of one resource.
     #[must_use]
     pub fn with_limit(mut self, resource: Resource, limit: Option<u64>) -> Self {
         self.limits[resource.index()] = limit;
@@ -90,16 +90,16 @@ impl Budget {
     /// The tighter limit of each resource.
     #[must_use]
     pub fn intersection(&self, other: &Budget) -> Budget {
-        Resource::ALL.into_iter().fold(Budget::default(), |both, resource| {
+        Resource::ALL.into_iter().fold(Budget::default(), |tightest, resource| {
             let tighter = match (self.limit(resource), other.limit(resource)) {
-                (Some(one), Some(two)) => Some(one.min(two)),
-                (one, two) => one.or(two),
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
             };
-            both.with_limit(resource, tighter)
+            tightest.with_limit(resource, tighter)
         })
     }
 
-    /// Whether no limit is looser than the other's.
+    /// Whether no limit is looser than in `other`.
     #[must_use]
     pub fn is_within(&self, other: &Budget) -> bool {
         Resource::ALL.into_iter().all(|resource| match (self.limit(resource), other.limit(resource)) {

@@ -1,51 +1,51 @@
-//! Where files may be: absolute paths without dots or links in their text, and sets of folders closed under
-//! intersection. Text decides which folder a path is asked beneath; the open itself is done beneath that folder's
-//! handle, so that links cannot lead out of it.
+//! Absolute, normalized paths, and sets of directories closed under intersection. The path's text selects the directory
+//! that permits it; the file is then opened relative to that directory's handle, so that symbolic links cannot escape
+//! it.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest path that is looked at.
+/// Maximum length of a path.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// An absolute path in its simplest text: no `.`, no `..`, no empty part, no trailing slash.
+/// A normalized absolute path: no `.`, no `..`, no empty component, no trailing slash.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilePath(Arc<str>);
 
-/// Why a text is no path.
+/// Why a text is not a valid path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("the path is empty")]
     Empty,
-    /// No file has such a name.
-    #[error("the path holds a NUL")]
+    /// The text contains a NUL byte, which no file name has.
+    #[error("the path contains a NUL byte")]
     Nul,
-    /// Longer than any path.
+    /// The path exceeds the maximum length.
     #[error("the path is longer than {PATH_BYTES_MAX} bytes")]
     TooLong,
 }
 
-/// A path as it is opened: the folder that allows it, and what follows, relative to it.
+/// A path to open: the directory that permits it, and the rest relative to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootedPath {
-    /// The folder.
+    /// The permitting directory.
     pub root: FilePath,
-    /// What follows; empty for the folder itself.
+    /// The rest of the path; empty for the directory itself.
     pub relative: String,
 }
 
 impl FilePath {
-    /// The root of all.
+    /// The root directory.
     #[must_use]
     pub fn root() -> Self {
         Self(Arc::from("/"))
     }
 
-    /// Reads a path; a relative one begins at `base`. `..` is taken from the text, never from the disk.
+    /// Normalizes a path; a relative one starts at `base`. Resolves `..` in the text, never on disk.
     ///
     /// # Errors
-    /// When no file can have such a path.
+    /// When the path is not valid for any file.
     pub fn resolve(text: &str, base: &FilePath) -> Result<Self, PathFault> {
         if text.is_empty() {
             return Err(PathFault::Empty);
@@ -72,13 +72,13 @@ impl FilePath {
         &self.0
     }
 
-    /// Whether `path` is this folder or lies in it, part by part: `/a/bc` is not in `/a/b`.
+    /// Whether `path` is this directory or inside it, by components: `/a/bc` is not in `/a/b`.
     #[must_use]
     pub fn contains(&self, path: &FilePath) -> bool {
         self.relative_path(path).is_some()
     }
 
-    /// What of `path` comes after this folder.
+    /// The part of `path` below this directory, if it is inside.
     #[must_use]
     pub fn relative_path<'a>(&self, path: &'a FilePath) -> Option<&'a str> {
         if &*self.0 == "/" {
@@ -101,55 +101,55 @@ impl fmt::Debug for FilePath {
     }
 }
 
-/// A set of folders with all that is in them.
+/// A set of directories including all their contents.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DirectorySet {
-    /// Sorted; none holds another.
+    /// Sorted; no root contains another.
     roots: Vec<FilePath>,
 }
 
 impl DirectorySet {
-    /// No folder.
+    /// The empty set.
     #[must_use]
     pub fn none() -> Self {
         Self { roots: Vec::new() }
     }
 
-    /// Every folder.
+    /// The set of all files.
     #[must_use]
     pub fn all() -> Self {
         Self::from_roots([FilePath::root()])
     }
 
-    /// These folders.
+    /// The set of these directories.
     #[must_use]
     pub fn from_roots(roots: impl IntoIterator<Item = FilePath>) -> Self {
         let mut roots: Vec<FilePath> = roots.into_iter().collect();
-        // By length first: a folder comes before all that it holds.
+        // By length: a directory precedes its contents.
         roots.sort_by_key(|root| root.as_str().len());
-        let mut kept: Vec<FilePath> = Vec::with_capacity(roots.len());
+        let mut minimal: Vec<FilePath> = Vec::with_capacity(roots.len());
         for root in roots {
-            if !kept.iter().any(|other| other.contains(&root)) {
-                kept.push(root);
+            if !minimal.iter().any(|other| other.contains(&root)) {
+                minimal.push(root);
             }
         }
-        kept.sort();
-        Self { roots: kept }
+        minimal.sort();
+        Self { roots: minimal }
     }
 
-    /// The folders.
+    /// The directories, without nested ones.
     #[must_use]
     pub fn roots(&self) -> &[FilePath] {
         &self.roots
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty()
     }
 
-    /// The folder a path is in.
+    /// Finds the directory that contains a path.
     #[must_use]
     pub fn find(&self, path: &FilePath) -> Option<RootedPath> {
         let rooted = |root: &FilePath| {
@@ -158,19 +158,19 @@ impl DirectorySet {
         self.roots.iter().find_map(rooted)
     }
 
-    /// What is in both sets.
+    /// The intersection of both sets.
     #[must_use]
     pub fn intersection(&self, other: &DirectorySet) -> DirectorySet {
-        let pairs = self.roots.iter().flat_map(|one| other.roots.iter().map(move |two| (one, two)));
-        let both = |(one, two): (&FilePath, &FilePath)| match (one.contains(two), two.contains(one)) {
-            (true, _) => Some(two.clone()),
-            (_, true) => Some(one.clone()),
+        let pairs = self.roots.iter().flat_map(|a| other.roots.iter().map(move |b| (a, b)));
+        let common = |(a, b): (&FilePath, &FilePath)| match (a.contains(b), b.contains(a)) {
+            (true, _) => Some(b.clone()),
+            (_, true) => Some(a.clone()),
             _ => None,
         };
-        DirectorySet::from_roots(pairs.filter_map(both))
+        DirectorySet::from_roots(pairs.filter_map(common))
     }
 
-    /// Whether everything in this set is in the other too.
+    /// Whether this set is a subset of the other.
     #[must_use]
     pub fn is_within(&self, other: &DirectorySet) -> bool {
         self.roots.iter().all(|root| other.roots.iter().any(|outer| outer.contains(root)))
@@ -183,8 +183,8 @@ impl fmt::Display for DirectorySet {
             [] => out.write_str("nowhere"),
             [root] if root.as_str() == "/" => out.write_str("anywhere"),
             roots => {
-                for (place, root) in roots.iter().enumerate() {
-                    let separator = if place == 0 { "" } else { ", " };
+                for (index, root) in roots.iter().enumerate() {
+                    let separator = if index == 0 { "" } else { ", " };
                     write!(out, "{separator}{root}")?;
                 }
                 Ok(())

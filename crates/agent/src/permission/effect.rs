@@ -1,14 +1,14 @@
-//! What a tool call would touch. Tools declare it before they run; nobody else names it.
+//! Effects of tool calls. A tool declares them before a call runs.
 
 use std::sync::Arc;
 
 use super::FilePath;
 use crate::AgentId;
 
-/// One thing a call would touch.
+/// One effect of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Uses a tool of this name. Every call has this one.
+    /// Uses the tool of this name. Every call has this effect.
     Use(Arc<str>),
     /// Reads this file.
     Read(FilePath),
@@ -16,23 +16,23 @@ pub enum Effect {
     Write(FilePath),
     /// Runs this program.
     Run(Arc<str>),
-    /// Talks to this host.
+    /// Connects to this host.
     Connect(Arc<str>),
-    /// Creates an agent: the names of its preset and of those it extends.
+    /// Creates an agent: the names of its preset and of the presets it extends.
     Create(Vec<Arc<str>>),
-    /// Reaches another agent.
+    /// Accesses another agent.
     Reach(AgentId, Relation),
 }
 
-/// What another agent is to the one that asks.
+/// The relation of another agent to the calling agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// The one that asks.
+    /// The calling agent itself.
     Itself,
     /// Its parent.
     Parent,
-    /// Its child, or a child's, and so on.
+    /// Its child, or a further descendant.
     Descendant,
-    /// None of these, or nobody at all.
+    /// Any other agent, or a name without an agent.
     Other,
 }

@@ -1,11 +1,11 @@
-//! Why an agent may not do more: every limit with the one who set it, and the reason.
+//! Explains an agent's limits: each with the agent that set it, and the reason.
 
 use std::sync::Arc;
 
 use super::{Dimension, Grant, LineageLink, Permissions};
 use crate::AgentId;
 
-/// Which of an agent's two sets.
+/// Which of an agent's two grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GrantKind {
     /// What it may do.
@@ -14,28 +14,28 @@ pub enum GrantKind {
     MayGrant,
 }
 
-/// One limit.
+/// One limit on an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// What is limited.
+    /// The limited dimension.
     pub dimension: Dimension,
-    /// What is left of it after this limit, in words.
+    /// What remains allowed after this limit, as text.
     pub allows: String,
-    /// Who set it: the agent itself or one of its ancestors.
+    /// The agent that set it: the agent itself or one of its ancestors.
     pub set_by: AgentId,
-    /// Where it comes from.
+    /// The origin of the limit.
     pub reason: Arc<str>,
 }
 
-/// Every limit on one of an agent's sets, the oldest ancestor's first. The first of the line is the agent, then its
-/// parent, and so on. What an ancestor forbids is said once, where it was first forbidden.
+/// Lists every limit on one of an agent's grants, the oldest ancestor's first. The lineage starts with the agent, then
+/// its parent, and so on. A limit is listed once, at the oldest ancestor that sets it.
 #[must_use]
-pub fn explain(line: &[LineageLink], whose: GrantKind) -> Vec<Limit> {
+pub fn explain(lineage: &[LineageLink], kind: GrantKind) -> Vec<Limit> {
     let mut limits = Vec::new();
     let mut left = Grant::everything();
-    for (place, link) in line.iter().enumerate().rev() {
-        let own = place == 0 && whose == GrantKind::May;
-        let set = if own { &link.permissions.may } else { &link.permissions.may_grant };
+    for (index, link) in lineage.iter().enumerate().rev() {
+        let is_own = index == 0 && kind == GrantKind::May;
+        let set = if is_own { &link.permissions.may } else { &link.permissions.may_grant };
         let next = left.intersection(set);
         limits.extend(narrowed_limits(&left, &next, &link.agent, &link.permissions));
         left = next;
@@ -60,7 +60,7 @@ fn narrowed_limits<'a>(
         })
 }
 
-/// What a grant allows in one dimension. Two grants allow the same exactly when the words are the same.
+/// What a grant allows in one dimension, as text. Two grants allow the same exactly if their texts are equal.
 pub(super) fn describe(grant: &Grant, dimension: Dimension) -> String {
     match dimension {
         Dimension::Tools => grant.tools.to_string(),

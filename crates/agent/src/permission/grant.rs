@@ -1,33 +1,32 @@
-//! What is allowed, in every dimension at once. Two grants have an exact intersection: that is what ceilings are made
-//! of.
+//! Grants: what is allowed, in every dimension. The intersection of two grants is exact; ceilings are built from it.
 
 use super::{Budget, DirectorySet, FilePath, NameSet, Targets};
 
-/// What is allowed.
+/// A set of allowed actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// Tools that may be called.
     pub tools: NameSet,
-    /// Folders that may be read.
+    /// Directories that may be read.
     pub read: DirectorySet,
-    /// Folders that may be written.
+    /// Directories that may be written.
     pub write: DirectorySet,
-    /// Folders that may be neither read nor written, whatever else is allowed.
+    /// Directories that may be neither read nor written, whatever else is allowed.
     pub blocked: Vec<FilePath>,
     /// Programs that may be run.
     pub commands: NameSet,
-    /// Hosts that may be talked to.
+    /// Hosts that may be connected to.
     pub hosts: NameSet,
     /// Presets that children may be created from.
     pub create: NameSet,
-    /// Agents that may be reached.
+    /// Agents that may be accessed.
     pub targets: Targets,
-    /// How much of it.
+    /// Consumption limits.
     pub budget: Budget,
 }
 
 impl Grant {
-    /// Nothing at all.
+    /// The grant that allows nothing.
     #[must_use]
     pub fn nothing() -> Self {
         Self {
@@ -43,7 +42,7 @@ impl Grant {
         }
     }
 
-    /// Everything: where no ancestor sets a limit.
+    /// The grant without limits, for agents without ancestors.
     #[must_use]
     pub fn everything() -> Self {
         Self {
@@ -59,7 +58,7 @@ impl Grant {
         }
     }
 
-    /// What both allow.
+    /// The intersection: what both grants allow.
     #[must_use]
     pub fn intersection(&self, other: &Grant) -> Grant {
         let mut blocked = self.blocked.clone();
@@ -79,12 +78,12 @@ impl Grant {
         }
     }
 
-    /// Whether this grant allows nothing that the other does not.
+    /// Whether this grant allows nothing that the other does not allow.
     #[must_use]
     pub fn is_within(&self, other: &Grant) -> bool {
         let blocks = |path: &FilePath| self.blocked.iter().any(|own| own.contains(path));
-        let touches = |folders: &DirectorySet, path: &FilePath| {
-            folders
+        let touches = |directories: &DirectorySet, path: &FilePath| {
+            directories
                 .intersection(&DirectorySet::from_roots([path.clone()]))
                 .roots()
                 .iter()

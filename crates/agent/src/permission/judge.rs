@@ -1,39 +1,39 @@
-//! The one place that says yes or no to an effect. Pure: the same effects and grant give the same verdict.
+//! The permission check for effects, and the only one. Pure: equal effects and grants give equal verdicts.
 
 use std::sync::Arc;
 
 use super::{Dimension, DirectorySet, Effect, FilePath, Grant, Relation, RootedPath};
 
-/// Yes or no.
+/// The verdict on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may run, beneath these folders.
+    /// The call may run, with this permit.
     Allowed(Permit),
-    /// It may not.
+    /// The call may not run.
     Denied(Denial),
 }
 
-/// Leave to run.
+/// The permit for a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Permit {
-    /// For each file among the effects, in their order: the folder it has to be opened beneath.
+    /// For each file among the effects, in their order: the directory to open it beneath.
     pub files: Vec<RootedPath>,
-    /// Folders that an opened file may not turn out to be in.
+    /// Directories that an opened file must not be in.
     pub blocked: Vec<FilePath>,
 }
 
-/// Why not.
+/// The reason for a denial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// What was asked for.
+    /// The denied effect.
     pub effect: Effect,
-    /// Which limit forbids it.
+    /// The dimension of the limit that forbids it.
     pub dimension: Dimension,
-    /// In words, for whoever asked.
+    /// The error message for the caller.
     pub text: String,
 }
 
-/// Judges all effects of one call: it may run when every one of them is allowed.
+/// Judges all effects of one call: it may run if every effect is allowed.
 #[must_use]
 pub fn judge(effects: &[Effect], grant: &Grant) -> Verdict {
     let mut permit = Permit { files: Vec::new(), blocked: grant.blocked.clone() };
@@ -61,14 +61,14 @@ fn judge_one(effect: &Effect, grant: &Grant) -> Result<Option<RootedPath>, Denia
             format!("running '{program}' is not allowed; allowed: {}", grant.commands)
         }),
         Effect::Connect(host) => require(grant.hosts.contains(host), Dimension::Hosts, || {
-            format!("talking to '{host}' is not allowed; allowed: {}", grant.hosts)
+            format!("connecting to '{host}' is not allowed; allowed: {}", grant.hosts)
         }),
-        Effect::Create(lineage) => judge_create(lineage, grant),
+        Effect::Create(inheritance) => judge_create(inheritance, grant),
         Effect::Reach(agent, Relation::Itself) => {
             Err((Dimension::Targets, format!("'{agent}' cannot target itself")))
         }
-        Effect::Reach(agent, kinship) => {
-            require(grant.targets.contains(agent, *kinship), Dimension::Targets, || {
+        Effect::Reach(agent, relation) => {
+            require(grant.targets.contains(agent, *relation), Dimension::Targets, || {
                 format!("cannot target agent '{agent}'; allowed: {}", grant.targets)
             })
         }
@@ -86,7 +86,7 @@ fn require(
 fn judge_file(
     verb: &str,
     path: &FilePath,
-    folders: &DirectorySet,
+    directories: &DirectorySet,
     grant: &Grant,
     dimension: Dimension,
 ) -> Result<Option<RootedPath>, DenialReason> {
@@ -94,17 +94,18 @@ fn judge_file(
         return Err((Dimension::Blocked, format!("cannot {verb} '{path}': the path is blocked")));
     }
     let outside = || {
-        let text = format!("cannot {verb} '{path}': Path outside allowed directories. Allowed: {folders}");
+        let text =
+            format!("cannot {verb} '{path}': Path outside allowed directories. Allowed: {directories}");
         (dimension, text)
     };
-    folders.find(path).map(Some).ok_or_else(outside)
+    directories.find(path).map(Some).ok_or_else(outside)
 }
 
-/// A preset that extends an allowed one is narrower than it, and so allowed.
-fn judge_create(lineage: &[Arc<str>], grant: &Grant) -> Result<Option<RootedPath>, DenialReason> {
-    if lineage.iter().any(|name| grant.create.contains(name)) {
+/// A preset that extends an allowed preset is narrower, and so allowed too.
+fn judge_create(inheritance: &[Arc<str>], grant: &Grant) -> Result<Option<RootedPath>, DenialReason> {
+    if inheritance.iter().any(|name| grant.create.contains(name)) {
         return Ok(None);
     }
-    let preset = lineage.first().map_or("", |name| &**name);
+    let preset = inheritance.first().map_or("", |name| &**name);
     Err((Dimension::Create, format!("Requested preset '{preset}' exceeds parent ceiling")))
 }

@@ -1,4 +1,4 @@
-//! A set of names: only some, or all but some. Closed under intersection, so ceilings stay exact.
+//! A set of names: a list, or all except a list. Closed under intersection, so ceilings stay exact.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,32 +7,32 @@ use std::sync::Arc;
 /// A set of names.
 #[derive(Clone, PartialEq, Eq)]
 pub enum NameSet {
-    /// These and no others.
+    /// Only these names.
     Only(BTreeSet<Arc<str>>),
-    /// Every name, also of things that are not there yet, but these.
+    /// All names, including future ones, except these.
     AllExcept(BTreeSet<Arc<str>>),
 }
 
 impl NameSet {
-    /// No name at all.
+    /// The empty set.
     #[must_use]
     pub fn none() -> Self {
         NameSet::Only(BTreeSet::new())
     }
 
-    /// Every name.
+    /// The set of all names.
     #[must_use]
     pub fn all() -> Self {
         NameSet::AllExcept(BTreeSet::new())
     }
 
-    /// These names.
+    /// The set of these names.
     #[must_use]
     pub fn only<T: Into<Arc<str>>>(names: impl IntoIterator<Item = T>) -> Self {
         NameSet::Only(names.into_iter().map(Into::into).collect())
     }
 
-    /// Every name but these.
+    /// All names except these.
     #[must_use]
     pub fn all_except<T: Into<Arc<str>>>(names: impl IntoIterator<Item = T>) -> Self {
         NameSet::AllExcept(names.into_iter().map(Into::into).collect())
@@ -47,25 +47,23 @@ impl NameSet {
         }
     }
 
-    /// Whether no name is in the set.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, NameSet::Only(names) if names.is_empty())
     }
 
-    /// What is in both sets.
+    /// The intersection of both sets.
     #[must_use]
     pub fn intersection(&self, other: &NameSet) -> NameSet {
         match (self, other) {
-            (NameSet::Only(one), NameSet::Only(two)) => {
-                NameSet::Only(one.intersection(two).cloned().collect())
+            (NameSet::Only(a), NameSet::Only(b)) => NameSet::Only(a.intersection(b).cloned().collect()),
+            (NameSet::Only(only), NameSet::AllExcept(except))
+            | (NameSet::AllExcept(except), NameSet::Only(only)) => {
+                NameSet::Only(only.difference(except).cloned().collect())
             }
-            (NameSet::Only(only), NameSet::AllExcept(but))
-            | (NameSet::AllExcept(but), NameSet::Only(only)) => {
-                NameSet::Only(only.difference(but).cloned().collect())
-            }
-            (NameSet::AllExcept(one), NameSet::AllExcept(two)) => {
-                NameSet::AllExcept(one.union(two).cloned().collect())
+            (NameSet::AllExcept(a), NameSet::AllExcept(b)) => {
+                NameSet::AllExcept(a.union(b).cloned().collect())
             }
         }
     }
@@ -76,12 +74,12 @@ impl NameSet {
         self.intersection(&NameSet::all_except(names.iter().cloned()))
     }
 
-    /// Whether everything in this set is in the other too.
+    /// Whether this set is a subset of the other.
     #[must_use]
     pub fn is_within(&self, other: &NameSet) -> bool {
         match (self, other) {
-            (NameSet::Only(one), _) => one.iter().all(|name| other.contains(name)),
-            (NameSet::AllExcept(one), NameSet::AllExcept(two)) => two.is_subset(one),
+            (NameSet::Only(a), _) => a.iter().all(|name| other.contains(name)),
+            (NameSet::AllExcept(a), NameSet::AllExcept(b)) => b.is_subset(a),
             (NameSet::AllExcept(_), NameSet::Only(_)) => false,
         }
     }
@@ -89,15 +87,15 @@ impl NameSet {
 
 impl fmt::Display for NameSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, names) = match self {
+        let (prefix, names) = match self {
             NameSet::Only(names) if names.is_empty() => return out.write_str("none"),
             NameSet::AllExcept(names) if names.is_empty() => return out.write_str("all"),
             NameSet::Only(names) => ("only ", names),
             NameSet::AllExcept(names) => ("all but ", names),
         };
-        out.write_str(word)?;
-        for (place, name) in names.iter().enumerate() {
-            let separator = if place == 0 { "" } else { ", " };
+        out.write_str(prefix)?;
+        for (index, name) in names.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
             write!(out, "{separator}{name}")?;
         }
         Ok(())

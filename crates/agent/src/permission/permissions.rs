@@ -1,5 +1,5 @@
-//! An agent's two sets: what it may do, and what it may grant. What counts is their intersection with what every
-//! ancestor may grant, taken when it is needed and never kept.
+//! An agent's two grants: what it may do, and what it may grant. Effective is the intersection with what every ancestor
+//! may grant, computed on demand and never cached.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,42 +7,42 @@ use std::sync::Arc;
 use super::{Grant, Resource};
 use crate::AgentId;
 
-/// What an agent was given. By default both sets are the same, so that a child never exceeds its parent.
+/// The permissions of an agent. By default both grants are equal, so that a child never exceeds its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permissions {
     /// What it may do.
     pub may: Arc<Grant>,
-    /// What it may grant to children: no child may do or grant more.
+    /// What it may grant to children: no descendant may do or grant more.
     pub may_grant: Arc<Grant>,
-    /// Where each limit comes from.
+    /// The origin of each limit.
     pub reasons: Reasons,
 }
 
-/// One kind of limit.
+/// A dimension of permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dimension {
     /// Tools that may be called.
     Tools,
-    /// Folders that may be read.
+    /// Directories that may be read.
     Read,
-    /// Folders that may be written.
+    /// Directories that may be written.
     Write,
-    /// Folders that are closed to everybody.
+    /// Directories that are blocked.
     Blocked,
     /// Programs that may be run.
     Commands,
-    /// Hosts that may be talked to.
+    /// Hosts that may be connected to.
     Hosts,
     /// Presets that children may be created from.
     Create,
-    /// Agents that may be reached.
+    /// Agents that may be accessed.
     Targets,
-    /// How much of a resource.
+    /// The limit of a resource.
     Budget(Resource),
 }
 
 impl Dimension {
-    /// All of them.
+    /// All dimensions.
     pub const ALL: [Dimension; 13] = [
         Dimension::Tools,
         Dimension::Read,
@@ -59,7 +59,7 @@ impl Dimension {
         Dimension::Budget(Resource::Children),
     ];
 
-    /// The name clients know.
+    /// The name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Dimension {
     }
 }
 
-/// Where an agent's limits come from, in words.
+/// The origins of an agent's limits, as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasons {
     default_reason: Arc<str>,
@@ -86,11 +86,11 @@ pub struct Reasons {
 impl Reasons {
     /// The same reason for every limit.
     #[must_use]
-    pub fn uniform(usual: impl Into<Arc<str>>) -> Self {
-        Self { default_reason: usual.into(), overrides: BTreeMap::new() }
+    pub fn uniform(reason: impl Into<Arc<str>>) -> Self {
+        Self { default_reason: reason.into(), overrides: BTreeMap::new() }
     }
 
-    /// Another reason for one limit.
+    /// Sets the reason of one limit.
     pub fn set(&mut self, dimension: Dimension, reason: impl Into<Arc<str>>) {
         self.overrides.insert(dimension, reason.into());
     }
@@ -102,17 +102,17 @@ impl Reasons {
     }
 }
 
-/// An agent in a line of ancestors.
+/// An agent in a lineage, with its permissions.
 #[derive(Debug, Clone)]
 pub struct LineageLink {
     /// Its name.
     pub agent: AgentId,
-    /// What it was given.
+    /// Its own permissions, without the limits of its ancestors.
     pub permissions: Arc<Permissions>,
 }
 
 impl Permissions {
-    /// Both sets the same.
+    /// Permissions with two equal grants.
     #[must_use]
     pub fn uniform(grant: Grant, reasons: Reasons) -> Self {
         let grant = Arc::new(grant);
@@ -120,16 +120,18 @@ impl Permissions {
     }
 }
 
-/// What a child of the last in this line can be given at most. The line may be in any order.
+/// The ceiling of a child: the maximum it can be granted, given the permissions of all its ancestors in any order.
 #[must_use]
 pub fn ceiling<'a>(ancestors: impl IntoIterator<Item = &'a Permissions>) -> Grant {
-    ancestors.into_iter().fold(Grant::everything(), |all, one| all.intersection(&one.may_grant))
+    ancestors
+        .into_iter()
+        .fold(Grant::everything(), |all, permissions| all.intersection(&permissions.may_grant))
 }
 
-/// What an agent may do now: its own grant below the ceiling of all its ancestors. The first of the line is the agent.
+/// What an agent may do now: its own grant below the ceiling of its ancestors. The lineage starts with the agent.
 #[must_use]
-pub fn effective(line: &[LineageLink]) -> Grant {
-    match line {
+pub fn effective(lineage: &[LineageLink]) -> Grant {
+    match lineage {
         [] => Grant::nothing(),
         [own, ancestors @ ..] => {
             own.permissions.may.intersection(&ceiling(ancestors.iter().map(|link| &*link.permissions)))

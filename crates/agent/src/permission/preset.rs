@@ -1,4 +1,4 @@
-//! Grants by name: the four that everybody knows, and those that the configuration narrows from them.
+//! Presets: named grants. Four are built in; the configuration defines custom ones that narrow others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,19 @@ use super::{
     Budget, Dimension, DirectorySet, FilePath, Grant, NameSet, Permissions, Reasons, Resource, Targets,
 };
 
-/// How much is trusted, in one word.
+/// The trust level of a preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Bound to its folder.
+    /// Confined to its working directory.
     Sandboxed,
-    /// Free to read, and to create agents.
+    /// May read anywhere, and create agents.
     Trusted,
-    /// Free.
+    /// No restrictions.
     Yolo,
 }
 
 impl Level {
-    /// The word clients know.
+    /// The name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,119 +37,120 @@ impl fmt::Display for Level {
     }
 }
 
-/// A grant whose folders are still to be filled in.
+/// A named grant whose directories depend on the agent.
 #[derive(Debug, Clone)]
 pub struct Preset {
-    /// Its name, then the names of those it extends.
+    /// Its name, then the names of the presets it extends.
     pub inheritance: Vec<Arc<str>>,
-    /// How much is trusted.
+    /// The trust level.
     pub level: Level,
-    /// For people.
+    /// The description for users.
     pub description: Arc<str>,
     read: DirectoryScope,
     write: DirectoryScope,
-    /// The folders and the rest; the areas come on top.
+    /// The grant before `read` and `write` are applied.
     base_grant: Grant,
-    /// What custom presets took away by name: an ask may give back what a built-in preset leaves out, but not this.
+    /// The accumulated narrowings of custom presets. A request may add what a built-in preset omits, but nothing beyond
+    /// this.
     restriction: Grant,
 }
 
-/// Which folders a preset opens.
+/// The directories that a preset allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DirectoryScope {
     Anywhere,
-    /// The working directory; other folders when they are asked for.
+    /// The working directory, or the requested directories.
     Cwd,
-    /// Folders below the working directory that are asked for; none otherwise.
+    /// Requested directories below the working directory; none otherwise.
     Requested,
     Nowhere,
 }
 
-/// What a custom preset takes away from the one it extends.
+/// The restrictions of a custom preset on the preset it extends.
 #[derive(Debug, Clone, Default)]
 pub struct Narrowing {
-    /// For people.
+    /// The description for users.
     pub description: Option<String>,
     /// Only these tools.
     pub tools: Option<Vec<Arc<str>>>,
     /// Not these tools.
     pub disable_tools: Vec<Arc<str>>,
-    /// Reading only here.
+    /// Read only in these directories.
     pub read_paths: Option<Vec<FilePath>>,
-    /// Writing only here.
+    /// Write only in these directories.
     pub write_paths: Option<Vec<FilePath>>,
-    /// Neither reading nor writing here.
+    /// Neither read nor write in these directories.
     pub blocked_paths: Vec<FilePath>,
-    /// Only children from these presets.
+    /// Only children with these presets.
     pub may_create: Option<Vec<Arc<str>>>,
     /// Only these agents.
     pub targets: Option<Targets>,
-    /// No more than this.
+    /// At most this budget.
     pub budget: Budget,
 }
 
-/// What an agent is asked to be.
+/// The requested permissions of a new agent.
 #[derive(Debug, Clone)]
 pub struct GrantRequest {
     /// Its working directory.
     pub cwd: FilePath,
-    /// Where it may write, when that was said.
+    /// Writable directories, if specified.
     pub write_paths: Option<Vec<FilePath>>,
-    /// Tools it may not call.
+    /// Disabled tools.
     pub disable_tools: Vec<Arc<str>>,
-    /// Presets its children may have, when that was said.
+    /// Presets that its children may have, if specified.
     pub may_create: Option<Vec<Arc<str>>>,
-    /// How much it may use up.
+    /// Budget limits.
     pub budget: Budget,
 }
 
-/// A preset with an ask filled in.
+/// A preset applied to a request.
 #[derive(Debug, Clone)]
 pub struct ResolvedPreset {
     /// The grant.
     pub grant: Grant,
-    /// Where its limits come from.
+    /// The origins of its limits.
     pub reasons: Reasons,
 }
 
-/// Why a preset cannot be.
+/// Why a preset is invalid or does not fit a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PresetFault {
-    /// There is none of that name.
+    /// There is no preset of that name.
     #[error("unknown preset '{name}'; choose one of {choices}")]
     Unknown {
         /// The name.
         name: String,
-        /// Those there are.
+        /// The available presets.
         choices: String,
     },
-    /// Two of one name.
+    /// A preset of that name exists.
     #[error("there is a preset '{0}' already")]
     DuplicateName(String),
-    /// It would allow what the one it extends does not.
+    /// It would allow more than the preset it extends.
     #[error("preset '{name}' can only narrow '{base}': {what} would widen it")]
     Widens {
         /// The preset.
         name: String,
-        /// What it extends.
+        /// The preset it extends.
         base: String,
-        /// What would be wider.
+        /// The setting that would widen it.
         what: &'static str,
     },
-    /// Writing was asked for where there is no writing.
+    /// Writable directories were requested for a read-only preset.
     #[error("preset '{0}' cannot write: leave allowed_write_paths out, or choose another preset")]
     CannotWrite(String),
-    /// A folder outside the one that bounds it.
+    /// A writable directory outside the working directory was requested for a sandboxed preset.
     #[error("allowed_write_path '{path}' is outside sandbox root '{root}'")]
     OutsideRoot {
-        /// The folder.
+        /// The requested directory.
         path: FilePath,
-        /// The bound.
+        /// The working directory.
         root: FilePath,
     },
 }
 
-/// The tools that write: presets without folders to write to do not show them.
+/// The tools that write files: hidden from agents without writable directories.
 const WRITE_TOOLS: &[&str] = &["fs.write_file", "fs.append_file"];
 
 /// The tools that manage agents.
@@ -159,20 +160,20 @@ impl Preset {
     /// The preset's name.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
-        // A lineage begins with the preset itself; see `extend` and `builtin`.
+        // Never empty; see `extend` and `builtin`.
         &self.inheritance[0]
     }
 
-    /// Fills an ask in.
+    /// Applies the preset to a request.
     ///
     /// # Errors
-    /// When the ask does not fit the preset.
-    pub fn resolve(&self, ask: &GrantRequest) -> Result<ResolvedPreset, PresetFault> {
+    /// When the request does not fit the preset.
+    pub fn resolve(&self, request: &GrantRequest) -> Result<ResolvedPreset, PresetFault> {
         let mut reasons = Reasons::uniform(format!("preset '{}'", self.name()));
-        let read = self.directories(self.read, &ask.cwd, None);
-        let write = self.write_directories(ask, &mut reasons)?.intersection(&self.base_grant.write);
-        let mut tools = self.base_grant.tools.without(&ask.disable_tools);
-        if !ask.disable_tools.is_empty() {
+        let read = self.directories(self.read, &request.cwd, None);
+        let write = self.write_directories(request, &mut reasons)?.intersection(&self.base_grant.write);
+        let mut tools = self.base_grant.tools.without(&request.disable_tools);
+        if !request.disable_tools.is_empty() {
             reasons.set(Dimension::Tools, format!("preset '{}' and disable_tools", self.name()));
         }
         if write.is_empty() {
@@ -182,15 +183,15 @@ impl Preset {
             reasons.set(Dimension::Read, format!("cwd of preset '{}'", self.name()));
         }
         let mut create = self.base_grant.create.clone();
-        if let Some(presets) = &ask.may_create {
+        if let Some(presets) = &request.may_create {
             create = NameSet::only(presets.iter().cloned());
             if !presets.is_empty() {
-                tools = enable_agent_tools(tools, &ask.disable_tools);
+                tools = enable_agent_tools(tools, &request.disable_tools);
             }
             reasons.set(Dimension::Create, "may_create");
         }
         for resource in Resource::ALL {
-            if ask.budget.limit(resource).is_some() {
+            if request.budget.limit(resource).is_some() {
                 reasons.set(Dimension::Budget(resource), "budget");
             }
         }
@@ -199,22 +200,27 @@ impl Preset {
             read: read.intersection(&self.base_grant.read),
             write,
             create,
-            targets: self.reachable_targets(ask),
-            budget: self.base_grant.budget.intersection(&ask.budget),
+            targets: self.reachable_targets(request),
+            budget: self.base_grant.budget.intersection(&request.budget),
             ..self.base_grant.clone()
         };
         Ok(ResolvedPreset { grant: grant.intersection(&self.restriction), reasons })
     }
 
-    /// Whoever may create children may reach them.
-    fn reachable_targets(&self, ask: &GrantRequest) -> Targets {
+    /// The allowed targets: an agent that may create children may access its descendants.
+    fn reachable_targets(&self, request: &GrantRequest) -> Targets {
         let mut targets = self.base_grant.targets.clone();
-        targets.descendants |= ask.may_create.as_ref().is_some_and(|presets| !presets.is_empty());
+        targets.descendants |= request.may_create.as_ref().is_some_and(|presets| !presets.is_empty());
         targets
     }
 
-    fn directories(&self, area: DirectoryScope, cwd: &FilePath, asked: Option<&[FilePath]>) -> DirectorySet {
-        match (area, asked) {
+    fn directories(
+        &self,
+        scope: DirectoryScope,
+        cwd: &FilePath,
+        requested: Option<&[FilePath]>,
+    ) -> DirectorySet {
+        match (scope, requested) {
             (DirectoryScope::Nowhere, _) | (DirectoryScope::Requested, None) => DirectorySet::none(),
             (DirectoryScope::Anywhere, None) => DirectorySet::all(),
             (DirectoryScope::Cwd, None) => DirectorySet::from_roots([cwd.clone()]),
@@ -224,92 +230,92 @@ impl Preset {
 
     fn write_directories(
         &self,
-        ask: &GrantRequest,
+        request: &GrantRequest,
         reasons: &mut Reasons,
     ) -> Result<DirectorySet, PresetFault> {
-        let asked = ask.write_paths.as_deref();
-        if let Some(paths) = asked {
+        let requested = request.write_paths.as_deref();
+        if let Some(paths) = requested {
             if self.write == DirectoryScope::Nowhere && !paths.is_empty() {
                 return Err(PresetFault::CannotWrite(self.name().to_string()));
             }
             if self.write == DirectoryScope::Requested
-                && let Some(path) = paths.iter().find(|path| !ask.cwd.contains(path))
+                && let Some(path) = paths.iter().find(|path| !request.cwd.contains(path))
             {
-                return Err(PresetFault::OutsideRoot { path: path.clone(), root: ask.cwd.clone() });
+                return Err(PresetFault::OutsideRoot { path: path.clone(), root: request.cwd.clone() });
             }
             reasons.set(Dimension::Write, "allowed_write_paths");
         } else if self.write == DirectoryScope::Cwd {
             reasons.set(Dimension::Write, format!("cwd of preset '{}'", self.name()));
         }
-        Ok(self.directories(self.write, &ask.cwd, asked))
+        Ok(self.directories(self.write, &request.cwd, requested))
     }
 
-    /// A narrower preset.
+    /// Derives a narrower preset.
     fn extend(&self, name: &str, narrowing: Narrowing) -> Result<Preset, PresetFault> {
-        let folders =
+        let directories =
             |paths: Option<Vec<FilePath>>| paths.map_or_else(DirectorySet::all, DirectorySet::from_roots);
         let names = |names: Option<Vec<Arc<str>>>| names.map_or_else(NameSet::all, NameSet::only);
         if let Some(what) = self.find_widening(&narrowing) {
             return Err(PresetFault::Widens { name: name.to_owned(), base: self.name().to_string(), what });
         }
-        let taken = Grant {
+        let restriction = Grant {
             tools: names(narrowing.tools).without(&narrowing.disable_tools),
-            read: folders(narrowing.read_paths),
-            write: folders(narrowing.write_paths),
+            read: directories(narrowing.read_paths),
+            write: directories(narrowing.write_paths),
             blocked: narrowing.blocked_paths,
             create: names(narrowing.may_create),
             targets: narrowing.targets.unwrap_or_else(Targets::all),
             budget: narrowing.budget,
             ..Grant::everything()
         };
-        let mut lineage = vec![Arc::from(name)];
-        lineage.extend(self.inheritance.iter().cloned());
+        let mut inheritance = vec![Arc::from(name)];
+        inheritance.extend(self.inheritance.iter().cloned());
         Ok(Preset {
-            inheritance: lineage,
+            inheritance,
             level: self.level,
             description: narrowing.description.map_or_else(|| Arc::clone(&self.description), Arc::from),
             read: self.read,
             write: self.write,
-            base_grant: self.base_grant.intersection(&taken),
-            restriction: self.restriction.intersection(&taken),
+            base_grant: self.base_grant.intersection(&restriction),
+            restriction: self.restriction.intersection(&restriction),
         })
     }
 
-    /// What of a narrowing would be wider than this preset. Cutting it down in silence would hide a mistake.
+    /// The first setting that would widen this preset. Silently clipping it would hide a configuration mistake.
     fn find_widening(&self, narrowing: &Narrowing) -> Option<&'static str> {
         let old = &self.base_grant;
         let names = |new: &Option<Vec<Arc<str>>>, old: &NameSet| {
             new.as_ref().is_some_and(|new| !NameSet::only(new.iter().cloned()).is_within(old))
         };
-        let folders = |new: &Option<Vec<FilePath>>, old: &DirectorySet| {
+        let directories = |new: &Option<Vec<FilePath>>, old: &DirectorySet| {
             new.as_ref().is_some_and(|new| !DirectorySet::from_roots(new.iter().cloned()).is_within(old))
         };
-        let writes = narrowing.write_paths.as_ref().is_some_and(|paths| !paths.is_empty());
-        let looser =
+        let has_write_paths = narrowing.write_paths.as_ref().is_some_and(|paths| !paths.is_empty());
+        let is_looser =
             |resource: &Resource| match (narrowing.budget.limit(*resource), old.budget.limit(*resource)) {
                 (Some(new), Some(old)) => new > old,
                 _ => false,
             };
         let checks = [
             ("tools", names(&narrowing.tools, &old.tools)),
-            ("read_paths", folders(&narrowing.read_paths, &old.read)),
-            ("write_paths", folders(&narrowing.write_paths, &old.write)),
-            ("write_paths", writes && self.write == DirectoryScope::Nowhere),
+            ("read_paths", directories(&narrowing.read_paths, &old.read)),
+            ("write_paths", directories(&narrowing.write_paths, &old.write)),
+            ("write_paths", has_write_paths && self.write == DirectoryScope::Nowhere),
             ("may_create", names(&narrowing.may_create, &old.create)),
             ("targets", narrowing.targets.as_ref().is_some_and(|new| !is_no_wider_target(new, &old.targets))),
         ];
         let wider = checks.into_iter().find(|(_, wider)| *wider).map(|(what, _)| what);
-        wider.or_else(|| Resource::ALL.into_iter().find(looser).map(Resource::name))
+        wider.or_else(|| Resource::ALL.into_iter().find(is_looser).map(Resource::name))
     }
 }
 
-/// A choice of names among those that are allowed anyway allows nobody new.
+/// Whether `new` allows no agent that `old` does not. A mere selection of names adds no agent.
 fn is_no_wider_target(new: &Targets, old: &Targets) -> bool {
     let is_choice = Targets { restricted_to: NameSet::all(), ..new.clone() } == Targets::all();
     is_choice || new.is_within(old)
 }
 
-/// Whoever may create children may manage them, as far as nobody has forbidden it by name.
+/// Enables the agent tools for an agent that may create children, except tools that are disabled by name.
 fn enable_agent_tools(tools: NameSet, disabled: &[Arc<str>]) -> NameSet {
     match tools {
         NameSet::Only(names) => NameSet::Only(names),
@@ -327,10 +333,10 @@ pub struct Presets {
 }
 
 impl Presets {
-    /// The one an agent gets when nothing is said.
+    /// The preset of agents that do not name one.
     pub const DEFAULT: &'static str = "sandboxed";
 
-    /// The four that are always there; `blocked` is closed to all of them.
+    /// The four built-in presets; the paths in `blocked` are denied to all of them.
     #[must_use]
     pub fn builtin(blocked: &[FilePath]) -> Self {
         let presets = [yolo(), trusted(), sandboxed(), worker()].map(|mut preset| {
@@ -340,16 +346,16 @@ impl Presets {
         Self { by_name: BTreeMap::from(presets) }
     }
 
-    /// Adds a preset that narrows another.
+    /// Adds a preset that narrows the preset `extends`.
     ///
     /// # Errors
-    /// When the name is taken, the other is not there, or it would widen it.
+    /// When the name is taken, `extends` does not exist, or the preset would widen it.
     pub fn add(&mut self, name: &str, extends: &str, narrowing: Narrowing) -> Result<(), PresetFault> {
         if self.by_name.contains_key(name) {
             return Err(PresetFault::DuplicateName(name.to_owned()));
         }
         let preset = self.find(extends)?.extend(name, narrowing)?;
-        // Whoever may create from a preset may create from a narrower one.
+        // The permission to create from a preset includes narrower presets.
         for other in self.by_name.values_mut() {
             for create in [&mut other.base_grant.create, &mut other.restriction.create] {
                 if let NameSet::Only(names) = create
@@ -363,10 +369,10 @@ impl Presets {
         Ok(())
     }
 
-    /// Finds a preset.
+    /// Looks up a preset.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When there is no preset of that name.
     pub fn find(&self, name: &str) -> Result<&Preset, PresetFault> {
         self.by_name.get(name).ok_or_else(|| PresetFault::Unknown {
             name: name.chars().take(64).collect(),
@@ -374,7 +380,7 @@ impl Presets {
         })
     }
 
-    /// The names up to a level, for people.
+    /// The names of the presets up to a trust level, for messages.
     #[must_use]
     pub fn choices(&self, level: Level) -> String {
         let names = self.by_name.values().filter(|preset| preset.level <= level);
@@ -386,61 +392,73 @@ fn preset(
     name: &str,
     level: Level,
     description: &str,
-    areas: (DirectoryScope, DirectoryScope),
-    within: Grant,
+    scopes: (DirectoryScope, DirectoryScope),
+    base_grant: Grant,
 ) -> Preset {
     Preset {
         inheritance: vec![Arc::from(name)],
         level,
         description: Arc::from(description),
-        read: areas.0,
-        write: areas.1,
-        base_grant: within,
+        read: scopes.0,
+        write: scopes.1,
+        base_grant,
         restriction: Grant::everything(),
     }
 }
 
-/// What every preset that can be had over the wire is within: no programs, no network.
+/// The bound of all presets that clients can request over the network: no programs, no outbound connections.
 fn without_commands_or_hosts() -> Grant {
     Grant { commands: NameSet::none(), hosts: NameSet::none(), ..Grant::everything() }
 }
 
 fn yolo() -> Preset {
-    let within = Grant::everything();
+    let base_grant = Grant::everything();
     preset(
         "yolo",
         Level::Yolo,
         "everything; only for a person at the machine",
         (DirectoryScope::Anywhere, DirectoryScope::Anywhere),
-        within,
+        base_grant,
     )
 }
 
 fn trusted() -> Preset {
-    let within = Grant {
+    let base_grant = Grant {
         create: NameSet::only(["sandboxed", "worker"]),
         targets: Targets::parent_and_descendants(),
         ..without_commands_or_hosts()
     };
-    let about = "reads anywhere, writes in its cwd, creates sandboxed agents";
-    preset("trusted", Level::Trusted, about, (DirectoryScope::Anywhere, DirectoryScope::Cwd), within)
+    let description = "reads anywhere, writes in its cwd, creates sandboxed agents";
+    preset(
+        "trusted",
+        Level::Trusted,
+        description,
+        (DirectoryScope::Anywhere, DirectoryScope::Cwd),
+        base_grant,
+    )
 }
 
 fn sandboxed() -> Preset {
-    let within = Grant {
+    let base_grant = Grant {
         tools: NameSet::all_except(AGENT_TOOLS.iter().copied()),
         create: NameSet::none(),
         targets: Targets::parent(),
         ..without_commands_or_hosts()
     };
-    let about = "reads in its cwd, writes only where allowed_write_paths says";
-    preset("sandboxed", Level::Sandboxed, about, (DirectoryScope::Cwd, DirectoryScope::Requested), within)
+    let description = "reads in its cwd, writes only where allowed_write_paths says";
+    preset(
+        "sandboxed",
+        Level::Sandboxed,
+        description,
+        (DirectoryScope::Cwd, DirectoryScope::Requested),
+        base_grant,
+    )
 }
 
 fn worker() -> Preset {
-    let no = AGENT_TOOLS.iter().chain(WRITE_TOOLS).chain(&["agent_send"]).copied();
-    let within = Grant {
-        tools: NameSet::all_except(no),
+    let excluded = AGENT_TOOLS.iter().chain(WRITE_TOOLS).chain(&["agent_send"]).copied();
+    let base_grant = Grant {
+        tools: NameSet::all_except(excluded),
         create: NameSet::none(),
         targets: Targets::none(),
         ..without_commands_or_hosts()
@@ -450,12 +468,12 @@ fn worker() -> Preset {
         Level::Sandboxed,
         "reads in its cwd, writes nothing",
         (DirectoryScope::Cwd, DirectoryScope::Nowhere),
-        within,
+        base_grant,
     )
 }
 
 impl ResolvedPreset {
-    /// An authority whose two sets are this one.
+    /// Permissions whose two grants are this one.
     #[must_use]
     pub fn into_permissions(self) -> Permissions {
         Permissions::uniform(self.grant, self.reasons)

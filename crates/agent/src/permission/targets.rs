@@ -1,31 +1,31 @@
-//! Which other agents an agent may reach: by kinship, by name, or both.
+//! The set of other agents that an agent may access: by relation, by name, or both.
 
 use std::fmt;
 
 use super::{NameSet, Relation};
 use crate::AgentId;
 
-/// A set of agents, seen from one of them.
+/// A set of agents, relative to one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Targets {
     /// Its parent.
     pub parent: bool,
-    /// Its children, and theirs.
+    /// Its descendants.
     pub descendants: bool,
-    /// Whoever has one of these names.
+    /// Agents with these names.
     pub named: NameSet,
-    /// Of all these, only whoever has one of these names.
+    /// Restricts all of the above to agents with these names.
     pub restricted_to: NameSet,
 }
 
 impl Targets {
-    /// Nobody.
+    /// The empty set.
     #[must_use]
     pub fn none() -> Self {
         Self { parent: false, descendants: false, named: NameSet::none(), restricted_to: NameSet::all() }
     }
 
-    /// Everybody.
+    /// All agents.
     #[must_use]
     pub fn all() -> Self {
         Self { parent: true, descendants: true, named: NameSet::all(), restricted_to: NameSet::all() }
@@ -37,50 +37,50 @@ impl Targets {
         Self { parent: true, ..Self::none() }
     }
 
-    /// The children, and theirs.
+    /// All descendants.
     #[must_use]
     pub fn descendants() -> Self {
         Self { descendants: true, ..Self::none() }
     }
 
-    /// Parent and children.
+    /// Parent and descendants.
     #[must_use]
     pub fn parent_and_descendants() -> Self {
         Self { parent: true, descendants: true, ..Self::none() }
     }
 
-    /// Whoever has one of these names.
+    /// Agents with these names.
     #[must_use]
     pub fn named(names: NameSet) -> Self {
         Self { named: names, ..Self::none() }
     }
 
-    /// Of those that are allowed anyway, only whoever has one of these names.
+    /// All agents, restricted to these names.
     #[must_use]
     pub fn restricted_to(names: NameSet) -> Self {
         Self { restricted_to: names, ..Self::all() }
     }
 
-    /// Whether an agent of this kinship and name is among them.
+    /// Whether an agent with this name and relation is in the set.
     #[must_use]
-    pub fn contains(&self, agent: &AgentId, kinship: Relation) -> bool {
-        let kin = match kinship {
+    pub fn contains(&self, agent: &AgentId, relation: Relation) -> bool {
+        let by_relation = match relation {
             Relation::Parent => self.parent,
             Relation::Descendant => self.descendants,
             Relation::Itself | Relation::Other => false,
         };
-        let named = kinship != Relation::Itself && self.named.contains(agent.as_str());
-        (kin || named) && self.restricted_to.contains(agent.as_str())
+        let named = relation != Relation::Itself && self.named.contains(agent.as_str());
+        (by_relation || named) && self.restricted_to.contains(agent.as_str())
     }
 
-    /// Whether nobody is among them.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         (!self.parent && !self.descendants && self.named.is_empty()) || self.restricted_to.is_empty()
     }
 
-    /// What both allow. Kinship is seen from the one who asks, so what only one of them allows by name and the other
-    /// by kinship is allowed by neither.
+    /// The intersection of both sets. Relations depend on the viewpoint, so an agent that one set allows by name and
+    /// the other only by relation is in neither.
     #[must_use]
     pub fn intersection(&self, other: &Targets) -> Targets {
         Targets {
@@ -91,7 +91,7 @@ impl Targets {
         }
     }
 
-    /// Whether everybody in this set is in the other too.
+    /// Whether this set is a subset of the other.
     #[must_use]
     pub fn is_within(&self, other: &Targets) -> bool {
         *other == Targets::all()

@@ -1,4 +1,4 @@
-//! Sets, presets and verdicts, each by a table. What holds for whole trees is in `tests/ceiling`.
+//! Table tests of sets, presets and verdicts. `tests/ceiling` has the properties of whole trees.
 
 mod lineage;
 mod paths;
@@ -18,7 +18,7 @@ fn paths(texts: &[&str]) -> Vec<FilePath> {
     texts.iter().map(|text| path(text)).collect()
 }
 
-fn folders(texts: &[&str]) -> DirectorySet {
+fn directories(texts: &[&str]) -> DirectorySet {
     DirectorySet::from_roots(paths(texts))
 }
 

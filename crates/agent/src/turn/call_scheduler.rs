@@ -1,15 +1,15 @@
-//! The calls of one answer: which may run now, what came of each, and the results in the order of the calls.
+//! Scheduler for the tool calls of one response: which may run now, and their results in the order of the calls.
 
 use crate::{Ending, Message, ToolCall, ToolOutcome};
 
-/// How a call can run.
+/// How a tool call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Schedule {
-    /// Beside its neighbours.
+    /// Concurrently with adjacent parallel calls.
     Parallel,
-    /// After all before it, and before all after it.
+    /// After all calls before it, and before all calls after it.
     Ordered,
-    /// Not at all: there is no such tool, or these are no arguments of it. The model is told why.
+    /// Not at all: unknown tool or invalid arguments. The text is the result that the model receives.
     Unusable(String),
 }
 
@@ -17,11 +17,11 @@ const RESULT_INTERRUPTED: &str = "Cancelled by user: tool execution was interrup
 const RESULT_STOPPED: &str = "Did not execute: the daemon stopped";
 const RESULT_HALTED: &str = "Did not execute: halted due to error in previous tool";
 
-/// Calls of one answer that are run. The model is told of the first that is not; further ones are as if never made.
+/// Limit of calls per response. The first call beyond it gets an error result; further ones are discarded.
 const CALLS_MAX: usize = 256;
 
 fn too_many_calls() -> String {
-    format!("Did not execute: only the first {CALLS_MAX} calls of an answer are run")
+    format!("Did not execute: only the first {CALLS_MAX} calls of a response are run")
 }
 
 #[derive(Debug)]
@@ -49,11 +49,11 @@ impl CallScheduler {
         Self { entries: Vec::new(), running_max: running_max.max(1) }
     }
 
-    /// Takes a call. Results are told apart by their call's id: one that is missing or stands twice gets another.
-    pub(super) fn add(&mut self, mut call: ToolCall, mut manner: Schedule) {
+    /// Adds a call. Call ids identify results: a missing or duplicate id is replaced.
+    pub(super) fn add(&mut self, mut call: ToolCall, mut schedule: Schedule) {
         match self.entries.len() {
             0..CALLS_MAX => {}
-            CALLS_MAX => manner = Schedule::Unusable(too_many_calls()),
+            CALLS_MAX => schedule = Schedule::Unusable(too_many_calls()),
             _ => return,
         }
         let is_taken = |id: &str| self.entries.iter().any(|entry| entry.call.id == id);
@@ -63,24 +63,24 @@ impl CallScheduler {
             let free = (self.entries.len() + 1..).map(numbered).find(|id| !is_taken(id));
             call.id = free.unwrap_or_default();
         }
-        let state = match &manner {
+        let state = match &schedule {
             Schedule::Unusable(why) => CallState::Done(ToolOutcome::Failed(why.clone())),
             Schedule::Parallel | Schedule::Ordered => CallState::Pending,
         };
-        self.entries.push(ScheduledCall { call, schedule: manner, state });
+        self.entries.push(ScheduledCall { call, schedule, state });
     }
 
-    /// Takes a call of an answer that was read before; with an outcome it is done.
-    pub(super) fn restore(&mut self, call: ToolCall, mut manner: Schedule, outcome: Option<ToolOutcome>) {
+    /// Restores a call of an earlier response; a call with an outcome is done.
+    pub(super) fn restore(&mut self, call: ToolCall, mut schedule: Schedule, outcome: Option<ToolOutcome>) {
         if self.entries.len() >= CALLS_MAX {
-            manner = Schedule::Unusable(too_many_calls());
+            schedule = Schedule::Unusable(too_many_calls());
         }
-        let state = match (&manner, outcome) {
+        let state = match (&schedule, outcome) {
             (_, Some(outcome)) => CallState::Done(outcome),
             (Schedule::Unusable(why), None) => CallState::Done(ToolOutcome::Failed(why.clone())),
             (Schedule::Parallel | Schedule::Ordered, None) => CallState::Pending,
         };
-        self.entries.push(ScheduledCall { call, schedule: manner, state });
+        self.entries.push(ScheduledCall { call, schedule, state });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -99,13 +99,13 @@ impl CallScheduler {
         self.entries.iter().all(|entry| matches!(entry.state, CallState::Done(_)))
     }
 
-    /// Marks what can start now as running and gives it. Neighbours that may run beside each other do; an ordered
-    /// call waits for all before it, and after an ordered one that failed no ordered one runs.
+    /// Marks the calls that can start now as running and returns them. Adjacent parallel calls run concurrently; an
+    /// ordered call waits for all before it, and once an ordered call failed no further ordered call runs.
     pub(super) fn start_ready(&mut self) -> Vec<(usize, ToolCall)> {
         let mut running = self.entries.iter().filter(|entry| entry.state == CallState::Running).count();
         let mut started = Vec::new();
         let (mut all_done, mut ordered_failed) = (true, false);
-        for (place, entry) in self.entries.iter_mut().enumerate() {
+        for (index, entry) in self.entries.iter_mut().enumerate() {
             let ordered = entry.schedule == Schedule::Ordered;
             if entry.state == CallState::Pending && ordered && all_done && ordered_failed {
                 entry.state = CallState::Done(ToolOutcome::Failed(RESULT_HALTED.to_owned()));
@@ -114,11 +114,11 @@ impl CallScheduler {
             if entry.state == CallState::Pending && may_start && running < self.running_max {
                 entry.state = CallState::Running;
                 running += 1;
-                started.push((place, entry.call.clone()));
+                started.push((index, entry.call.clone()));
             }
             match &entry.state {
                 CallState::Done(outcome) => {
-                    ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_))
+                    ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_));
                 }
                 CallState::Pending | CallState::Running if ordered => break,
                 CallState::Pending | CallState::Running => all_done = false,
@@ -127,23 +127,23 @@ impl CallScheduler {
         started
     }
 
-    /// Only a call that runs can be done.
-    pub(super) fn complete(&mut self, place: usize, outcome: ToolOutcome) {
-        if let Some(entry) = self.entries.get_mut(place)
+    /// Completes a running call; ignores any other index.
+    pub(super) fn complete(&mut self, index: usize, outcome: ToolOutcome) {
+        if let Some(entry) = self.entries.get_mut(index)
             && entry.state == CallState::Running
         {
             entry.state = CallState::Done(outcome);
         }
     }
 
-    /// What has not begun will not begin.
+    /// Fails the calls that have not started.
     pub(super) fn fail_pending(&mut self, why: &str) {
         for entry in self.entries.iter_mut().filter(|entry| entry.state == CallState::Pending) {
             entry.state = CallState::Done(ToolOutcome::Failed(why.to_owned()));
         }
     }
 
-    /// Everything that is not done is over.
+    /// Fails the calls that are not done.
     pub(super) fn fail_unfinished(&mut self, ending: Ending) {
         let result = if ending == Ending::Interrupted { RESULT_STOPPED } else { RESULT_INTERRUPTED };
         for entry in &mut self.entries {
@@ -153,11 +153,11 @@ impl CallScheduler {
         }
     }
 
-    /// One message for each call, in the order of the calls; the list is empty afterwards.
+    /// Returns one message for each call, in the order of the calls, and clears the list.
     pub(super) fn take_results(&mut self) -> Vec<Message> {
         let result = |entry: ScheduledCall| match entry.state {
             CallState::Done(outcome) => Message::tool_result(entry.call.id, &outcome),
-            // Asked for before all were done; a call without a result would break the context.
+            // Not all calls are done; a call without a result would make the context invalid.
             CallState::Pending | CallState::Running => {
                 Message::tool_result(entry.call.id, &ToolOutcome::Failed(RESULT_INTERRUPTED.to_owned()))
             }

@@ -1,4 +1,4 @@
-//! The size of a context, and where it may end.
+//! Token counts of a context, and where it may be split.
 
 use super::*;
 use crate::MessageSource;
@@ -13,7 +13,7 @@ fn overhead(budget: TokenCount) -> FixedOverhead {
 }
 
 #[test]
-fn size_adds_up_and_never_goes_below_zero() {
+fn size_adds_up_and_saturates_at_zero() {
     let mut window = Window::new(Some("12345678"), &estimate_tokens);
     window.push(counted(Message::user("abcd", MessageSource::default())));
     let size = window.size(&overhead(8000));
@@ -23,13 +23,13 @@ fn size_adds_up_and_never_goes_below_zero() {
 }
 
 #[test]
-fn an_empty_prompt_is_no_prompt() {
+fn empty_system_prompt_counts_as_none() {
     assert!(Window::new(Some(""), &estimate_tokens).system().is_none());
     assert_eq!(Window::new(None, &estimate_tokens).size(&overhead(8000)).total, 0);
 }
 
 #[test]
-fn a_model_is_never_shown_an_empty_answer() {
+fn request_has_no_empty_assistant_message() {
     let mut window = Window::new(None, &estimate_tokens);
     window.push(counted(Message::user("one", MessageSource::default())));
     window.push(counted(Message::aborted("", Ending::Cancelled)));
@@ -37,11 +37,11 @@ fn a_model_is_never_shown_an_empty_answer() {
     window.push(counted(Message::aborted("half", Ending::Failed)));
     let texts: Vec<_> = window.request_messages().iter().map(|message| message.text.clone()).collect();
     assert_eq!(texts, ["one", "[cancelled]", "two", "half"]);
-    assert_eq!(window.messages()[1].text, "", "what is kept stays as it was");
+    assert_eq!(window.messages()[1].text, "", "the stored message is unchanged");
 }
 
 #[test]
-fn what_a_model_is_shown_is_the_same_each_time_and_ends_where_the_context_does() {
+fn request_messages_are_stable_and_follow_truncation() {
     let empty = Message { ending: Some(Ending::Cancelled), ..Message::assistant("", Vec::new()) };
     let mut window = Window::default();
     for message in
@@ -60,13 +60,13 @@ fn what_a_model_is_shown_is_the_same_each_time_and_ends_where_the_context_does()
 }
 
 #[test]
-fn a_lineage_lasts_as_long_as_messages_are_only_added() {
+fn history_version_changes_unless_messages_are_appended() {
     let mut window = sample_window();
     let first = window.history_version().clone();
     window.push(counted(Message { ending: Some(Ending::Failed), ..Message::assistant("", Vec::new()) }));
-    assert_eq!(*window.history_version(), first, "one is shown differently, at the end");
-    let stays = |to| [CompactionPart::Retained { from: 0, to }];
-    assert_ne!(*window.compacted(&stays(7), &estimate_tokens).history_version(), first);
+    assert_eq!(*window.history_version(), first, "a placeholder at the end");
+    let retained = |to| [CompactionPart::Retained { from: 0, to }];
+    assert_ne!(*window.compacted(&retained(7), &estimate_tokens).history_version(), first);
     window.truncate(2);
     assert_ne!(*window.history_version(), first);
 }
@@ -85,33 +85,33 @@ fn sample_window() -> Window {
 }
 
 #[test]
-fn messages_have_what_prompt_and_tools_leave_and_never_nothing() {
+fn message_capacity_is_what_prompt_and_tools_leave() {
     let mut window = Window::new(None, &estimate_tokens);
     window.push(counted(Message::user("x".repeat(2000), MessageSource::default())));
     let sizes = [0, 2000, 2800, 9000].map(|tools| window.size(&FixedOverhead { tools, ..overhead(4096) }));
     assert_eq!(sizes.map(|size| size.message_capacity()), [3072, 1072, 512, 512]);
     assert_eq!(sizes.map(|size| size.is_full()), [false, false, true, true], "of 504 tokens");
-    assert_eq!(window.size(&overhead(0)).message_capacity(), 0, "not known");
+    assert_eq!(window.size(&overhead(0)).message_capacity(), 0, "unknown window");
 }
 
 #[test]
-fn what_is_cut_off_is_no_longer_counted() {
-    let whole = sample_window();
-    for place in 0..=whole.messages().len() + 1 {
-        let mut cut = whole.clone();
-        cut.truncate(place);
+fn truncated_messages_are_no_longer_counted() {
+    let full = sample_window();
+    for index in 0..=full.messages().len() + 1 {
+        let mut cut = full.clone();
+        cut.truncate(index);
         let mut fresh = Window::new(Some("12345678"), &estimate_tokens);
-        whole.messages().iter().take(place).for_each(|message| fresh.push(counted(Arc::clone(message))));
+        full.messages().iter().take(index).for_each(|message| fresh.push(counted(Arc::clone(message))));
         assert_eq!(cut.messages(), fresh.messages());
-        assert_eq!(cut.size(&overhead(8000)), fresh.size(&overhead(8000)), "at {place}");
+        assert_eq!(cut.size(&overhead(8000)), fresh.size(&overhead(8000)), "at {index}");
     }
 }
 
 #[test]
-fn a_context_ends_anywhere_but_between_a_call_and_its_results() {
+fn context_is_not_split_between_call_and_result() {
     let window = sample_window();
-    let ends: Vec<_> = (0..=7).filter(|place| window.can_split_at(*place)).collect();
-    assert_eq!(ends, [0, 1, 4, 5, 6], "not behind the last message either");
+    let ends: Vec<_> = (0..=7).filter(|index| window.can_split_at(*index)).collect();
+    assert_eq!(ends, [0, 1, 4, 5, 6], "an index beyond the end is no split");
     let empty = Window::new(None, &estimate_tokens);
     assert!(empty.can_split_at(0) && !empty.can_split_at(1));
 }

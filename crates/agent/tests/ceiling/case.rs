@@ -1,4 +1,4 @@
-//! One case: presets, a tree, changes to it, and then every agent held against each of its ancestors.
+//! One case: presets, a tree, changes to it, then a check of every agent against each of its ancestors.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::vocabulary::Vocabulary;
 
 const EFFECTS: usize = 10;
 
-/// How much was looked at.
+/// Counters of what was checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) agents: u64,
@@ -33,132 +33,150 @@ impl Tally {
     }
 }
 
-/// Runs the case of one seed; panics when the ceiling does not hold.
-pub(crate) fn run(seed: u64, words: &Vocabulary) -> Tally {
-    let mut maker = Generator { rng: TestRng::new(seed), vocabulary: words };
-    let presets = presets(&mut maker);
-    let mut tree = Tree::grow(&mut maker, &presets);
-    for _ in 0..maker.rng.between(0, 3) {
-        tree.change(&mut maker, &presets);
+/// Runs the case of one seed; panics if an agent exceeds its ceiling.
+pub(crate) fn run(seed: u64, vocabulary: &Vocabulary) -> Tally {
+    let mut generator = Generator { rng: TestRng::new(seed), vocabulary };
+    let presets = presets(&mut generator);
+    let mut tree = Tree::grow(&mut generator, &presets);
+    for _ in 0..generator.rng.between(0, 3) {
+        tree.change(&mut generator, &presets);
     }
     let mut tally = Tally::default();
-    for line in tree.lineages() {
+    for lineage in tree.lineages() {
         tally.agents += 1;
-        check(&line, &mut maker, &mut tally);
+        check(&lineage, &mut generator, &mut tally);
     }
     tally
 }
 
-/// The built-in presets and some that narrow them, or each other.
-fn presets(maker: &mut Generator<'_>) -> Presets {
-    let mut presets = Presets::builtin(&[maker.vocabulary.path(&mut maker.rng, 2, 3)]);
-    for number in 0..maker.rng.between(0, 3) {
-        let base = Arc::clone(maker.rng.pick(&maker.vocabulary.presets));
+/// The built-in presets and some that narrow these or each other.
+fn presets(generator: &mut Generator<'_>) -> Presets {
+    let mut presets = Presets::builtin(&[generator.vocabulary.path(&mut generator.rng, 2, 3)]);
+    for number in 0..generator.rng.between(0, 3) {
+        let base = Arc::clone(generator.rng.pick(&generator.vocabulary.presets));
         let name = format!("mine.{number}");
-        let narrowing = maker.narrowing();
+        let narrowing = generator.narrowing();
         if presets.add(&name, &base, narrowing.clone()).is_ok() {
-            check_narrower(&presets, &name, &base, &narrowing, maker);
+            check_narrower(&presets, &name, &base, &narrowing, generator);
         }
     }
     presets
 }
 
-/// Whatever is asked for, a custom preset gives nothing that the one it extends would not give, and nothing that it
-/// takes away itself.
+/// For any request, a custom preset grants nothing that its base would not grant, and nothing that it removes itself.
 fn check_narrower(
     presets: &Presets,
     name: &str,
     base: &str,
     narrowing: &Narrowing,
-    maker: &mut Generator<'_>,
+    generator: &mut Generator<'_>,
 ) {
-    let ask = maker.request();
-    let resolve = |name: &str| presets.find(name).expect("it was found before").resolve(&ask);
+    let request = generator.request();
+    let resolve = |name: &str| presets.find(name).expect("found before").resolve(&request);
     match (resolve(name), resolve(base)) {
         (Ok(own), Ok(outer)) => {
-            assert!(own.grant.is_within(&outer.grant), "{name} is wider than {base} for {ask:?}");
+            assert!(own.grant.is_within(&outer.grant), "{name} is wider than {base} for {request:?}");
             let disabled = |tool: &Arc<str>| own.grant.tools.contains(tool);
-            assert!(!narrowing.disable_tools.iter().any(disabled), "{name} gives a tool back for {ask:?}");
+            assert!(
+                !narrowing.disable_tools.iter().any(disabled),
+                "{name} restores a disabled tool for {request:?}"
+            );
             let create = narrowing
                 .may_create
                 .iter()
-                .all(|some| own.grant.create.is_within(&NameSet::only(some.clone())));
-            assert!(create, "{name} creates {} for {ask:?}", own.grant.create);
+                .all(|presets| own.grant.create.is_within(&NameSet::only(presets.clone())));
+            assert!(create, "{name} creates {} for {request:?}", own.grant.create);
             let reach = narrowing.targets.iter().all(|targets| own.grant.targets.is_within(targets));
-            assert!(reach, "{name} reaches {} for {ask:?}", own.grant.targets);
+            assert!(reach, "{name} reaches {} for {request:?}", own.grant.targets);
             for _ in 0..EFFECTS {
-                let effect = effect(maker, &[&own.grant, &outer.grant]);
+                let effect = effect(generator, &[&own.grant, &outer.grant]);
                 let wider = is_allowed(&effect, &own.grant) && !oracle::allows(&outer.grant, &effect);
                 assert!(!wider, "{name} allows {effect:?}, {base} does not");
             }
         }
         (Err(_), Err(_)) => {}
-        (own, outer) => panic!("{name} and {base} do not take the same asks: {own:?}, {outer:?}"),
+        (own, outer) => panic!("{name} and {base} accept different requests: {own:?}, {outer:?}"),
     }
 }
 
-fn check(line: &[LineageLink], maker: &mut Generator<'_>, tally: &mut Tally) {
-    let [own, ancestors @ ..] = line else { return };
+fn check(lineage: &[LineageLink], generator: &mut Generator<'_>, tally: &mut Tally) {
+    let [own, ancestors @ ..] = lineage else { return };
     let grantable = || ancestors.iter().map(|link| &*link.permissions.may_grant);
-    let doing: Vec<&Grant> = std::iter::once(&*own.permissions.may).chain(grantable()).collect();
-    let granting: Vec<&Grant> = std::iter::once(&*own.permissions.may_grant).chain(grantable()).collect();
-    let who = describe_lineage(line);
-    check_within(&who, &effective(line), &doing, maker, tally);
-    check_within(&who, &ceiling(line.iter().map(|link| &*link.permissions)), &granting, maker, tally);
+    let may_sets: Vec<&Grant> = std::iter::once(&*own.permissions.may).chain(grantable()).collect();
+    let may_grant_sets: Vec<&Grant> =
+        std::iter::once(&*own.permissions.may_grant).chain(grantable()).collect();
+    let agent = describe_lineage(lineage);
+    check_within(&agent, &effective(lineage), &may_sets, generator, tally);
+    check_within(
+        &agent,
+        &ceiling(lineage.iter().map(|link| &*link.permissions)),
+        &may_grant_sets,
+        generator,
+        tally,
+    );
 }
 
-/// Holds what is left against all the sets it has to be within.
-fn check_within(who: &str, left: &Grant, sets: &[&Grant], maker: &mut Generator<'_>, tally: &mut Tally) {
+/// Checks a result against all the grants it has to be within.
+fn check_within(
+    agent: &str,
+    effective_grant: &Grant,
+    sets: &[&Grant],
+    generator: &mut Generator<'_>,
+    tally: &mut Tally,
+) {
     for set in sets {
-        assert!(left.is_within(set), "{who}: {left:?} is not within {set:?}");
+        assert!(effective_grant.is_within(set), "{agent}: {effective_grant:?} is not within {set:?}");
     }
     for resource in Resource::ALL {
         let tightest = oracle::tightest(sets.iter().map(|set| &set.budget), resource);
-        assert_eq!(left.budget.limit(resource), tightest, "{who}: {resource}");
+        assert_eq!(effective_grant.budget.limit(resource), tightest, "{agent}: {resource}");
     }
-    let effects: Vec<Effect> = (0..EFFECTS).map(|_| effect(maker, sets)).collect();
+    let effects: Vec<Effect> = (0..EFFECTS).map(|_| effect(generator, sets)).collect();
     let mut all = true;
     for effect in &effects {
         tally.judged += 1;
-        match judge(std::slice::from_ref(effect), left) {
+        match judge(std::slice::from_ref(effect), effective_grant) {
             Verdict::Allowed(permit) => {
                 tally.allowed += 1;
-                assert_allowed_by_all(who, effect, sets);
-                assert_rooted(who, effect, &permit, sets);
+                assert_allowed_by_all(agent, effect, sets);
+                assert_rooted(agent, effect, &permit, sets);
             }
             Verdict::Denied(denial) => {
                 all = false;
-                let by_all = sets.iter().all(|set| oracle::allows(set, effect));
-                assert!(!by_all || !oracle::is_exact(effect), "{who}: denied for nothing: {denial:?}");
+                let allowed_by_all = sets.iter().all(|set| oracle::allows(set, effect));
+                assert!(
+                    !allowed_by_all || !oracle::is_exact(effect),
+                    "{agent}: denied although every set allows it: {denial:?}"
+                );
             }
         }
     }
-    let together = matches!(judge(&effects, left), Verdict::Allowed(_));
-    assert_eq!(together, all, "{who}: a call needs all of its effects");
+    let all_at_once = matches!(judge(&effects, effective_grant), Verdict::Allowed(_));
+    assert_eq!(all_at_once, all, "{agent}: a call is allowed if all its effects are");
 }
 
-fn assert_allowed_by_all(who: &str, effect: &Effect, sets: &[&Grant]) {
+fn assert_allowed_by_all(agent: &str, effect: &Effect, sets: &[&Grant]) {
     for set in sets {
-        assert!(is_allowed(effect, set), "{who} may {effect:?}, but {set:?} does not allow it");
-        assert!(oracle::allows(set, effect), "{who} may {effect:?}, against {set:?} read part by part");
+        assert!(is_allowed(effect, set), "{agent} may {effect:?}, but {set:?} does not allow it");
+        assert!(oracle::allows(set, effect), "{agent} may {effect:?}, but the oracle denies it for {set:?}");
     }
 }
 
-/// The folder that a file is opened beneath lies in what everybody allows, and nothing blocked is forgotten.
-fn assert_rooted(who: &str, effect: &Effect, permit: &Permit, sets: &[&Grant]) {
+/// Checks that every set contains the directory the file is opened beneath, and that no blocked path is missing.
+fn assert_rooted(agent: &str, effect: &Effect, permit: &Permit, sets: &[&Grant]) {
     for blocked in sets.iter().flat_map(|set| &set.blocked) {
-        assert!(permit.blocked.contains(blocked), "{who}: {blocked} is forgotten");
+        assert!(permit.blocked.contains(blocked), "{agent}: {blocked} is missing");
     }
     let (Effect::Read(path) | Effect::Write(path)) = effect else {
-        return assert!(permit.files.is_empty(), "{who}: a file nobody asked for");
+        return assert!(permit.files.is_empty(), "{agent}: unexpected file in the permit");
     };
-    let [rooted] = permit.files.as_slice() else { panic!("{who}: one file, {permit:?}") };
-    let whole = FilePath::resolve(&format!("./{}", rooted.relative), &rooted.root);
-    assert_eq!(whole.as_ref(), Ok(path), "{who}: {rooted:?}");
+    let [rooted] = permit.files.as_slice() else { panic!("{agent}: expected one file: {permit:?}") };
+    let joined = FilePath::resolve(&format!("./{}", rooted.relative), &rooted.root);
+    assert_eq!(joined.as_ref(), Ok(path), "{agent}: {rooted:?}");
     for set in sets {
-        let folders = if matches!(effect, Effect::Read(_)) { &set.read } else { &set.write };
+        let directories = if matches!(effect, Effect::Read(_)) { &set.read } else { &set.write };
         let inside = |root: &FilePath| oracle::is_in_directory(rooted.root.as_str(), root.as_str());
-        assert!(folders.roots().iter().any(inside), "{who}: {} is beyond {folders}", rooted.root);
+        assert!(directories.roots().iter().any(inside), "{agent}: {} is outside {directories}", rooted.root);
     }
 }
 
@@ -166,40 +184,41 @@ fn is_allowed(effect: &Effect, grant: &Grant) -> bool {
     matches!(judge(std::slice::from_ref(effect), grant), Verdict::Allowed(_))
 }
 
-/// Any effect; files mostly near the edges of what these grants allow.
-fn effect(maker: &mut Generator<'_>, grants: &[&Grant]) -> Effect {
-    let words = maker.vocabulary;
-    let thing = |rng: &mut TestRng| Arc::clone(rng.pick(&words.programs_and_hosts));
-    match maker.rng.below(12) {
-        0 | 1 => Effect::Use(Arc::clone(maker.rng.pick(&words.tools))),
-        2..5 => Effect::Read(file(maker, grants)),
-        5..8 => Effect::Write(file(maker, grants)),
-        8 => Effect::Run(thing(&mut maker.rng)),
-        9 => Effect::Connect(thing(&mut maker.rng)),
+/// A random effect; files are mostly near the borders of these grants.
+fn effect(generator: &mut Generator<'_>, grants: &[&Grant]) -> Effect {
+    let vocabulary = generator.vocabulary;
+    let thing = |rng: &mut TestRng| Arc::clone(rng.pick(&vocabulary.programs_and_hosts));
+    match generator.rng.below(12) {
+        0 | 1 => Effect::Use(Arc::clone(generator.rng.pick(&vocabulary.tools))),
+        2..5 => Effect::Read(file(generator, grants)),
+        5..8 => Effect::Write(file(generator, grants)),
+        8 => Effect::Run(thing(&mut generator.rng)),
+        9 => Effect::Connect(thing(&mut generator.rng)),
         10 => {
-            let lineage = (0..maker.rng.between(0, 2)).map(|_| Arc::clone(maker.rng.pick(&words.presets)));
-            Effect::Create(lineage.collect())
+            let inheritance =
+                (0..generator.rng.between(0, 2)).map(|_| Arc::clone(generator.rng.pick(&vocabulary.presets)));
+            Effect::Create(inheritance.collect())
         }
         _ => {
-            let kinships = [Relation::Itself, Relation::Parent, Relation::Descendant, Relation::Other];
-            let stranger = maker.rng.percent(20).then(unknown_agent);
-            let agent = stranger.unwrap_or_else(|| maker.rng.pick(&words.ids).clone());
-            Effect::Reach(agent, *maker.rng.pick(&kinships))
+            let relations = [Relation::Itself, Relation::Parent, Relation::Descendant, Relation::Other];
+            let unknown = generator.rng.percent(20).then(unknown_agent);
+            let agent = unknown.unwrap_or_else(|| generator.rng.pick(&vocabulary.ids).clone());
+            Effect::Reach(agent, *generator.rng.pick(&relations))
         }
     }
 }
 
-fn file(maker: &mut Generator<'_>, grants: &[&Grant]) -> FilePath {
-    let grant = maker.rng.pick(grants);
-    let edges = match maker.rng.below(4) {
+fn file(generator: &mut Generator<'_>, grants: &[&Grant]) -> FilePath {
+    let grant = generator.rng.pick(grants);
+    let edges = match generator.rng.below(4) {
         0 => grant.read.roots(),
         1 => grant.write.roots(),
         2 => grant.blocked.as_slice(),
         _ => &[],
     };
     if edges.is_empty() {
-        return maker.vocabulary.path(&mut maker.rng, 0, 4);
+        return generator.vocabulary.path(&mut generator.rng, 0, 4);
     }
-    let edge = maker.rng.pick(edges).clone();
-    maker.vocabulary.path_near(&mut maker.rng, &edge)
+    let edge = generator.rng.pick(edges).clone();
+    generator.vocabulary.path_near(&mut generator.rng, &edge)
 }

@@ -1,4 +1,4 @@
-//! Random grants, presets and authorities: through presets as clients would, and free ones as an admin could.
+//! Random grants, presets and permissions: via presets as clients request them, and arbitrary ones as an admin may set.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use agent::permission::{
 use crate::rng::TestRng;
 use crate::vocabulary::Vocabulary;
 
-/// Makes everything random of one case.
+/// The random generator of one case.
 pub(crate) struct Generator<'words> {
     pub(crate) rng: TestRng,
     pub(crate) vocabulary: &'words Vocabulary,
 }
 
 impl Generator<'_> {
-    fn sample(&mut self, from: &[Arc<str>], most: usize) -> Vec<Arc<str>> {
-        (0..self.rng.between(0, most)).map(|_| Arc::clone(self.rng.pick(from))).collect()
+    fn sample(&mut self, from: &[Arc<str>], max: usize) -> Vec<Arc<str>> {
+        (0..self.rng.between(0, max)).map(|_| Arc::clone(self.rng.pick(from))).collect()
     }
 
     fn paths(&mut self, low: usize) -> Vec<FilePath> {
@@ -34,7 +34,7 @@ impl Generator<'_> {
         }
     }
 
-    fn folders(&mut self) -> DirectorySet {
+    fn directories(&mut self) -> DirectorySet {
         match self.rng.below(10) {
             0..4 => DirectorySet::all(),
             4 => DirectorySet::none(),
@@ -63,13 +63,13 @@ impl Generator<'_> {
         })
     }
 
-    /// Any grant at all.
+    /// An arbitrary grant.
     pub(crate) fn grant(&mut self) -> Grant {
         let blocked = if self.rng.percent(40) { self.paths(1) } else { Vec::new() };
         Grant {
             tools: self.names(&self.vocabulary.tools),
-            read: self.folders(),
-            write: self.folders(),
+            read: self.directories(),
+            write: self.directories(),
             blocked,
             commands: self.names(&self.vocabulary.programs_and_hosts),
             hosts: self.names(&self.vocabulary.programs_and_hosts),
@@ -80,43 +80,44 @@ impl Generator<'_> {
     }
 
     pub(crate) fn narrowing(&mut self) -> Narrowing {
-        let words = self.vocabulary;
+        let vocabulary = self.vocabulary;
         Narrowing {
             description: None,
-            tools: self.rng.percent(20).then(|| self.sample(&words.tools, 4)),
-            disable_tools: self.sample(&words.tools, 2),
+            tools: self.rng.percent(20).then(|| self.sample(&vocabulary.tools, 4)),
+            disable_tools: self.sample(&vocabulary.tools, 2),
             read_paths: self.rng.percent(30).then(|| self.paths(1)),
             write_paths: self.rng.percent(30).then(|| self.paths(1)),
             blocked_paths: self.paths(2),
-            may_create: self.rng.percent(20).then(|| self.sample(&words.presets[..2], 2)),
+            may_create: self.rng.percent(20).then(|| self.sample(&vocabulary.presets[..2], 2)),
             targets: self.rng.percent(20).then(|| self.targets()),
             budget: self.budget(),
         }
     }
 
     pub(crate) fn request(&mut self) -> GrantRequest {
-        let words = self.vocabulary;
+        let vocabulary = self.vocabulary;
         GrantRequest {
             cwd: self.vocabulary.path(&mut self.rng, 0, 2),
             write_paths: self.rng.percent(30).then(|| self.paths(0)),
-            disable_tools: self.sample(&words.tools, 2),
-            may_create: self.rng.percent(40).then(|| self.sample(&words.presets, 4)),
+            disable_tools: self.sample(&vocabulary.tools, 2),
+            may_create: self.rng.percent(40).then(|| self.sample(&vocabulary.presets, 4)),
             budget: self.budget(),
         }
     }
 
-    /// What a preset gives for some ask that fits it.
+    /// The grant of a random preset for a request that fits it.
     fn resolved_grant(&mut self, presets: &Presets) -> Grant {
-        let words = self.vocabulary;
-        let preset =
-            presets.find(self.rng.pick::<Arc<str>>(&words.presets)).or_else(|_| presets.find("sandboxed"));
-        let preset = preset.expect("it is always there");
-        let mut ask = self.request();
-        if let Ok(resolved) = preset.resolve(&ask) {
+        let vocabulary = self.vocabulary;
+        let preset = presets
+            .find(self.rng.pick::<Arc<str>>(&vocabulary.presets))
+            .or_else(|_| presets.find("sandboxed"));
+        let preset = preset.expect("built in");
+        let mut request = self.request();
+        if let Ok(resolved) = preset.resolve(&request) {
             return resolved.grant;
         }
-        ask.write_paths = None;
-        preset.resolve(&ask).expect("without folders to write to, every ask fits").grant
+        request.write_paths = None;
+        preset.resolve(&request).expect("a request without write paths fits every preset").grant
     }
 
     pub(crate) fn permissions(&mut self, presets: &Presets) -> Permissions {

@@ -1,5 +1,5 @@
-//! The ceiling: in random trees of agents, nobody may do or grant what one of its ancestors may not grant, whatever is
-//! changed later. `oracle` says again, in its own way, what a grant allows.
+//! The ceiling property: in random trees of agents, no agent may do or grant what one of its ancestors may not grant,
+//! whatever changes later. `oracle` is an independent implementation of what a grant allows.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 

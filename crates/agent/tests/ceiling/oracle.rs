@@ -1,5 +1,4 @@
-//! What a grant allows, said a second time and without the code under test: paths are compared part by part, sets are
-//! looked through one by one.
+//! An independent implementation of what a grant allows: compares paths by components and sets by linear search.
 
 use agent::permission::{
     Budget, DirectorySet, Effect, FilePath, Grant, NameSet, Relation, Resource, Targets,
@@ -12,25 +11,25 @@ pub(crate) fn allows(grant: &Grant, effect: &Effect) -> bool {
         Effect::Write(path) => is_in_any_directory(&grant.write, path) && !is_blocked(grant, path),
         Effect::Run(program) => contains_name(&grant.commands, program),
         Effect::Connect(host) => contains_name(&grant.hosts, host),
-        Effect::Create(lineage) => lineage.iter().any(|preset| contains_name(&grant.create, preset)),
-        Effect::Reach(agent, kinship) => reaches(&grant.targets, agent.as_str(), *kinship),
+        Effect::Create(inheritance) => inheritance.iter().any(|preset| contains_name(&grant.create, preset)),
+        Effect::Reach(agent, relation) => reaches(&grant.targets, agent.as_str(), *relation),
     }
 }
 
-/// Whether an intersection allows exactly what both sides do. By kinship and by name is not the same thing, and a
-/// preset is allowed through any of those it extends: there the intersection may be smaller.
+/// Whether an intersection allows this effect exactly if both sides do. Targets match by relation or by name, and
+/// presets through any preset they extend: there the intersection may be smaller.
 pub(crate) fn is_exact(effect: &Effect) -> bool {
     !matches!(effect, Effect::Create(_) | Effect::Reach(..))
 }
 
-/// Whether a path is a folder or lies in it.
-pub(crate) fn is_in_directory(path: &str, folder: &str) -> bool {
+/// Whether a path is a directory or inside it.
+pub(crate) fn is_in_directory(path: &str, directory: &str) -> bool {
     let mut parts = path_components(path);
-    path_components(folder).all(|part| parts.next() == Some(part))
+    path_components(directory).all(|part| parts.next() == Some(part))
 }
 
 pub(crate) fn is_blocked(grant: &Grant, path: &FilePath) -> bool {
-    grant.blocked.iter().any(|folder| is_in_directory(path.as_str(), folder.as_str()))
+    grant.blocked.iter().any(|directory| is_in_directory(path.as_str(), directory.as_str()))
 }
 
 pub(crate) fn tightest<'a>(budgets: impl Iterator<Item = &'a Budget>, resource: Resource) -> Option<u64> {
@@ -41,8 +40,8 @@ fn path_components(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
 }
 
-fn is_in_any_directory(folders: &DirectorySet, path: &FilePath) -> bool {
-    folders.roots().iter().any(|root| is_in_directory(path.as_str(), root.as_str()))
+fn is_in_any_directory(directories: &DirectorySet, path: &FilePath) -> bool {
+    directories.roots().iter().any(|root| is_in_directory(path.as_str(), root.as_str()))
 }
 
 fn contains_name(names: &NameSet, name: &str) -> bool {
@@ -52,8 +51,8 @@ fn contains_name(names: &NameSet, name: &str) -> bool {
     }
 }
 
-fn reaches(targets: &Targets, name: &str, kinship: Relation) -> bool {
-    match kinship {
+fn reaches(targets: &Targets, name: &str, relation: Relation) -> bool {
+    match relation {
         Relation::Itself => false,
         Relation::Parent => targets.parent || contains_name(&targets.named, name),
         Relation::Descendant => targets.descendants || contains_name(&targets.named, name),

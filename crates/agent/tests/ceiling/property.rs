@@ -1,5 +1,5 @@
-//! Seeded cases, many at once. A failed case names its seed: `CEILING_SEED=n` repeats it, `CEILING_CASES=n` runs more
-//! of them; `cargo xtask soak permissions` runs ten million.
+//! Seeded cases on several threads. A failed case names its seed: `CEILING_SEED=n` repeats it, `CEILING_CASES=n` sets
+//! the number of cases; `cargo xtask soak permissions` runs ten million.
 
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -11,14 +11,14 @@ use crate::vocabulary::Vocabulary;
 
 const CASES: u64 = 10_000;
 
-/// Cases that a thread takes at a time.
+/// Cases per batch of a thread.
 const BATCH_CASES: u64 = 1_000;
 
-/// How often progress is told.
+/// Maximum number of progress reports.
 const REPORTS_MAX: u64 = 20;
 
 #[test]
-fn nobody_may_do_or_grant_what_an_ancestor_may_not_grant() {
+fn no_agent_exceeds_what_its_ancestors_may_grant() {
     let cases = match (environment_number("CEILING_SEED"), environment_number("CEILING_CASES")) {
         (Some(seed), _) => seed..seed + 1,
         (None, more) => 0..more.unwrap_or(CASES),
@@ -33,7 +33,7 @@ fn nobody_may_do_or_grant_what_an_ancestor_may_not_grant() {
             scope.spawn(|| run_worker(&work));
         }
     });
-    let work = work.into_inner().expect("nobody fails with the lock");
+    let work = work.into_inner().expect("no thread panics with the lock");
     if let Some(seed) = work.failed_seed {
         panic!("case {seed} broke the ceiling; CEILING_SEED={seed} repeats it");
     }
@@ -48,10 +48,10 @@ fn nobody_may_do_or_grant_what_an_ancestor_may_not_grant() {
 }
 
 #[test]
-fn a_seed_repeats_its_case() {
-    let words = Vocabulary::new();
+fn case_is_reproducible_by_its_seed() {
+    let vocabulary = Vocabulary::new();
     for seed in 0..20 {
-        assert_eq!(case::run(seed, &words), case::run(seed, &words), "seed {seed}");
+        assert_eq!(case::run(seed, &vocabulary), case::run(seed, &vocabulary), "seed {seed}");
     }
 }
 
@@ -73,11 +73,12 @@ impl Work {
     }
 
     fn finish_batch(&mut self, cases: u64, tally: Tally) {
-        let told = self.done * REPORTS_MAX / self.total;
+        let reports = self.done * REPORTS_MAX / self.total;
         self.done += cases;
         self.tally = self.tally.plus(tally);
-        // A few thousand cases are over before anybody wonders.
-        if self.done * REPORTS_MAX / self.total > told && self.total > 10 * CASES && self.done < self.total {
+        // Short runs print no progress.
+        if self.done * REPORTS_MAX / self.total > reports && self.total > 10 * CASES && self.done < self.total
+        {
             println!("{}", self.report());
         }
     }
@@ -95,15 +96,15 @@ impl Work {
 }
 
 fn run_worker(work: &Mutex<Work>) {
-    let words = Vocabulary::new();
-    let locked = || work.lock().expect("nobody fails with the lock");
+    let vocabulary = Vocabulary::new();
+    let locked = || work.lock().expect("no thread panics with the lock");
     loop {
-        let Some(portion) = locked().take_batch() else { return };
-        let cases = portion.end - portion.start;
+        let Some(batch) = locked().take_batch() else { return };
+        let cases = batch.end - batch.start;
         let mut tally = Tally::default();
-        for seed in portion {
-            match std::panic::catch_unwind(AssertUnwindSafe(|| case::run(seed, &words))) {
-                Ok(one) => tally = tally.plus(one),
+        for seed in batch {
+            match std::panic::catch_unwind(AssertUnwindSafe(|| case::run(seed, &vocabulary))) {
+                Ok(result) => tally = tally.plus(result),
                 Err(_) => {
                     let mut work = locked();
                     work.failed_seed = Some(work.failed_seed.map_or(seed, |other| other.min(seed)));
@@ -115,7 +116,7 @@ fn run_worker(work: &Mutex<Work>) {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever runs the tests chooses the cases")]
+#[expect(clippy::disallowed_methods, reason = "the environment selects the cases")]
 fn environment_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("cases are numbers"))
 }

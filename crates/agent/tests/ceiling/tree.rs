@@ -1,4 +1,4 @@
-//! A random tree of agents, and what may happen to it: every agent's authority can change, nobody's parent can.
+//! A random tree of agents and changes to it: permissions can change, parents cannot.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ struct Node {
 }
 
 impl Tree {
-    pub(crate) fn grow(maker: &mut Generator<'_>, presets: &Presets) -> Self {
+    pub(crate) fn grow(generator: &mut Generator<'_>, presets: &Presets) -> Self {
         let mut tree = Self { nodes: Vec::new() };
-        for _ in 0..maker.rng.between(1, 8) {
-            let agent = maker.rng.pick(&maker.vocabulary.ids).clone();
-            let permissions = Arc::new(maker.permissions(presets));
-            tree.add(maker, LineageLink { agent, permissions });
+        for _ in 0..generator.rng.between(1, 8) {
+            let agent = generator.rng.pick(&generator.vocabulary.ids).clone();
+            let permissions = Arc::new(generator.permissions(presets));
+            tree.add(generator, LineageLink { agent, permissions });
         }
         tree
     }
 
-    /// Most hang on the one before, so that lines get long.
-    fn add(&mut self, maker: &mut Generator<'_>, link: LineageLink) {
+    /// Most nodes are children of the previous one, so that lineages get long.
+    fn add(&mut self, generator: &mut Generator<'_>, link: LineageLink) {
         let last = self.nodes.len().checked_sub(1);
         let parent = match last {
-            Some(last) if maker.rng.percent(30) => Some(maker.rng.between(0, last)),
+            Some(last) if generator.rng.percent(30) => Some(generator.rng.between(0, last)),
             last => last,
         };
         let parent = parent.filter(|parent| self.nodes[*parent].depth < DEPTH_MAX);
@@ -40,19 +40,19 @@ impl Tree {
         self.nodes.push(Node { parent, depth, link });
     }
 
-    /// Somebody is given more or less than before.
-    pub(crate) fn change(&mut self, maker: &mut Generator<'_>, presets: &Presets) {
-        let place = maker.rng.below(self.nodes.len());
-        let node = &mut self.nodes[place];
+    /// Changes the permissions of a random agent.
+    pub(crate) fn change(&mut self, generator: &mut Generator<'_>, presets: &Presets) {
+        let index = generator.rng.below(self.nodes.len());
+        let node = &mut self.nodes[index];
         let old = &node.link.permissions;
         let reasons = old.reasons.clone();
         let everything = || Arc::new(Grant::everything());
-        let permissions = match maker.rng.below(6) {
-            0 => maker.permissions(presets),
-            1 => Permissions::uniform(old.may.intersection(&maker.grant()), reasons),
+        let permissions = match generator.rng.below(6) {
+            0 => generator.permissions(presets),
+            1 => Permissions::uniform(old.may.intersection(&generator.grant()), reasons),
             2 => Permissions {
                 may: Arc::clone(&old.may),
-                may_grant: Arc::new(old.may_grant.intersection(&maker.grant())),
+                may_grant: Arc::new(old.may_grant.intersection(&generator.grant())),
                 reasons,
             },
             3 => Permissions { may: everything(), may_grant: everything(), reasons },
@@ -62,21 +62,21 @@ impl Tree {
         node.link.permissions = Arc::new(permissions);
     }
 
-    /// For every agent: itself, its parent, and so on.
+    /// The lineage of every agent: itself, its parent, and so on.
     pub(crate) fn lineages(&self) -> impl Iterator<Item = Vec<LineageLink>> + '_ {
-        (0..self.nodes.len()).map(|place| {
-            let up = std::iter::successors(Some(place), |place| self.nodes[*place].parent);
-            up.map(|place| self.nodes[place].link.clone()).collect()
+        (0..self.nodes.len()).map(|index| {
+            let up = std::iter::successors(Some(index), |index| self.nodes[*index].parent);
+            up.map(|index| self.nodes[index].link.clone()).collect()
         })
     }
 }
 
-/// A name for messages.
-pub(crate) fn describe_lineage(line: &[LineageLink]) -> String {
-    line.iter().map(|link| link.agent.as_str()).collect::<Vec<_>>().join(" < ")
+/// A lineage as text, for messages.
+pub(crate) fn describe_lineage(lineage: &[LineageLink]) -> String {
+    lineage.iter().map(|link| link.agent.as_str()).collect::<Vec<_>>().join(" < ")
 }
 
-/// Somebody who is in no tree.
+/// An agent that is in no tree.
 pub(crate) fn unknown_agent() -> AgentId {
     AgentId::main()
 }

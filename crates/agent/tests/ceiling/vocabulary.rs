@@ -1,4 +1,4 @@
-//! The few names and paths that everything is made of: few, so that they meet.
+//! The names and paths of all cases: few, so that collisions are frequent.
 
 use std::sync::Arc;
 
@@ -13,61 +13,61 @@ const PROGRAMS_AND_HOSTS: &[&str] = &["one", "two", "three", "never_named"];
 const AGENTS: &[&str] = &["bob", "eve", "kid", "never_named"];
 const PRESETS: &[&str] = &["worker", "sandboxed", "trusted", "yolo", "mine.0", "mine.1", "mine.2"];
 
-/// Names that begin like each other, so that text alone would mix them up.
+/// Components with common prefixes, which a plain text comparison would confuse.
 const PARTS: &[&str] = &["a", "ab", "a.b", "b"];
 
-/// Made once and handed out as clones: most of a case's time would go into making them.
+/// The names and paths, created once per thread: creating them would dominate the time of a case.
 pub(crate) struct Vocabulary {
     pub(crate) tools: Vec<Arc<str>>,
-    /// Programs and hosts.
+    /// Names of programs and hosts.
     pub(crate) programs_and_hosts: Vec<Arc<str>>,
     pub(crate) agents: Vec<Arc<str>>,
     pub(crate) ids: Vec<AgentId>,
     pub(crate) presets: Vec<Arc<str>>,
-    /// By depth: the root, then all of one part, and so on.
+    /// By depth: the root, then all paths of one component, and so on.
     paths: Vec<Vec<FilePath>>,
 }
 
 impl Vocabulary {
     pub(crate) fn new() -> Self {
         let arcs = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
-        let below = |folder: &FilePath| {
-            let folder = folder.clone();
-            PARTS.iter().map(move |part| resolve(part, &folder))
+        let children = |directory: &FilePath| {
+            let directory = directory.clone();
+            PARTS.iter().map(move |part| resolve(part, &directory))
         };
         let mut paths = vec![vec![FilePath::root()]];
         for depth in 0..4 {
-            let next = paths[depth].iter().flat_map(below).collect();
+            let next = paths[depth].iter().flat_map(children).collect();
             paths.push(next);
         }
         Self {
             tools: arcs(TOOLS),
             programs_and_hosts: arcs(PROGRAMS_AND_HOSTS),
             agents: arcs(AGENTS),
-            ids: AGENTS.iter().map(|name| AgentId::parse(name).expect("it is a name")).collect(),
+            ids: AGENTS.iter().map(|name| AgentId::parse(name).expect("a valid name")).collect(),
             presets: arcs(PRESETS),
             paths,
         }
     }
 
-    /// A path of `low` to `high` parts.
+    /// A path of `low` to `high` components.
     pub(crate) fn path(&self, rng: &mut TestRng, low: usize, high: usize) -> FilePath {
         let depth = rng.between(low, high);
         rng.pick(&self.paths[depth]).clone()
     }
 
-    /// A path in this folder, or beside it.
-    pub(crate) fn path_near(&self, rng: &mut TestRng, folder: &FilePath) -> FilePath {
+    /// A path in this directory, or next to it.
+    pub(crate) fn path_near(&self, rng: &mut TestRng, directory: &FilePath) -> FilePath {
         match rng.below(6) {
-            0 => folder.clone(),
-            1 | 2 => resolve(rng.pick::<&str>(PARTS), folder),
-            3 => resolve(&format!("{}/x/{}", rng.pick(PARTS), rng.pick(PARTS)), folder),
-            4 => resolve(&format!("../{}", rng.pick(PARTS)), folder),
-            _ => resolve("..", folder),
+            0 => directory.clone(),
+            1 | 2 => resolve(rng.pick::<&str>(PARTS), directory),
+            3 => resolve(&format!("{}/x/{}", rng.pick(PARTS), rng.pick(PARTS)), directory),
+            4 => resolve(&format!("../{}", rng.pick(PARTS)), directory),
+            _ => resolve("..", directory),
         }
     }
 }
 
 fn resolve(text: &str, base: &FilePath) -> FilePath {
-    FilePath::resolve(text, base).expect("it is a path")
+    FilePath::resolve(text, base).expect("a valid path")
 }

@@ -19,7 +19,7 @@ async fn an_answer_that_is_as_long_as_it_may_be_says_so() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let content = expect_end(start_send(&agent, 1, "say So f; cut; done")).await.content;
-    assert_eq!(content, "So f\n\n[The answer is cut off: it reached the most tokens it may have]");
+    assert_eq!(content, "So f\n\n[Response truncated: it reached its token limit]");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! `agent_cancel`: ends a send of another agent.
+//! `agent_cancel`: cancels a message to another agent.
 
 use agent::outside::CallSite;
 use agent::permission::Effect;
@@ -12,7 +12,7 @@ use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct Cancel;
 
-/// Cancels a message that another agent is working on or that waits there.
+/// Cancels a running or queued message of another agent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -37,8 +37,8 @@ impl ToolDefinition for Cancel {
     const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
 
-    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
-        Ok(vec![reach_effect(&input.agent_id, scene)])
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+        Ok(vec![reach_effect(&input.agent_id, site)])
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {

@@ -1,4 +1,4 @@
-//! `agent_destroy`: ends another agent.
+//! `agent_destroy`: destroys another agent.
 
 use agent::outside::CallSite;
 use agent::permission::Effect;
@@ -12,7 +12,7 @@ use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct Destroy;
 
-/// Destroys an agent and its children. `success` is false when there is none of that name.
+/// Destroys an agent and its descendants. `success` is false if there is no such agent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -33,8 +33,8 @@ impl ToolDefinition for Destroy {
     const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
 
-    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
-        Ok(vec![reach_effect(&input.agent_id, scene)])
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+        Ok(vec![reach_effect(&input.agent_id, site)])
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {

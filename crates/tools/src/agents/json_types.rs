@@ -1,5 +1,5 @@
-//! What the tools for agents take and answer, in the words of the daemon's own methods. Members are in the order of the
-//! alphabet.
+//! Argument and result types of the agent tools, with the member names of the daemon's methods. Members are in
+//! alphabetical order.
 
 use agent::outside::{PeerResponse, PeerStatus};
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use agent::{AgentId, AgentIdFault, RequestId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// The name of an agent.
+/// An agent name as argument.
 #[derive(Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
@@ -22,7 +22,7 @@ impl TryFrom<String> for AgentIdArgument {
     }
 }
 
-/// The name of a send.
+/// A request id as argument or result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a string or an integer")]
 pub(super) enum RequestIdArgument {
@@ -30,14 +30,14 @@ pub(super) enum RequestIdArgument {
     Number(i64),
 }
 
-/// One line of both types; derived, it would be a choice of two schemas.
+/// One type list; the derived schema would be an `anyOf` of two schemas.
 impl JsonSchema for RequestIdArgument {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> Cow<'static, str> {
-        "RequestName".into()
+        "RequestId".into()
     }
 
     fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
@@ -63,7 +63,7 @@ impl From<RequestId> for RequestIdArgument {
     }
 }
 
-/// What came of a message.
+/// The result of a message.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum MessageReply {
@@ -82,24 +82,24 @@ pub(super) enum MessageReply {
 }
 
 impl From<PeerResponse> for MessageReply {
-    fn from(answer: PeerResponse) -> Self {
-        let request_id = answer.request_id.into();
-        if answer.queued {
+    fn from(response: PeerResponse) -> Self {
+        let request_id = response.request_id.into();
+        if response.queued {
             return MessageReply::Queued { request_id, status: QUEUED };
         }
         MessageReply::Completed {
-            cancelled: answer.cancelled,
-            content: answer.content,
-            halted: answer.halted,
+            cancelled: response.cancelled,
+            content: response.content,
+            halted: response.halted,
             request_id,
         }
     }
 }
 
-/// A message was left, and nobody waits for the answer.
+/// The status of a message that was enqueued without waiting for the response.
 pub(super) const QUEUED: &str = "queued";
 
-/// An agent in numbers.
+/// The status of an agent.
 #[derive(Serialize)]
 pub(super) struct StatusOutput {
     agent_id: String,

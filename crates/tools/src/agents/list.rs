@@ -1,4 +1,4 @@
-//! `agent_list`: the agent that asks and those below it.
+//! `agent_list`: lists the calling agent and its descendants.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct List;
 
-/// Lists you and the agents below you, oldest first.
+/// Lists you and your descendants, oldest first.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {}

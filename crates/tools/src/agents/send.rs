@@ -1,4 +1,4 @@
-//! `agent_send`: gives another agent a message.
+//! `agent_send`: sends a message to another agent.
 
 use agent::outside::CallSite;
 use agent::permission::{Effect, Relation};
@@ -12,7 +12,7 @@ use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct Send;
 
-/// Sends a message to another agent and returns its answer.
+/// Sends a message to another agent and returns its reply.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -20,7 +20,7 @@ pub(crate) struct Input {
     agent_id: AgentIdArgument,
     /// The message.
     content: String,
-    /// Whether to wait for the answer. Without waiting the message is queued.
+    /// Whether to wait for the response, or only queue the message.
     #[schemars(extend("default" = true))]
     wait: Option<bool>,
 }
@@ -33,17 +33,17 @@ impl ToolDefinition for Send {
     const CLASS: ToolClass = ToolClass::Once;
     const TIME_MS_MAX: u64 = WAIT_MS_MAX;
 
-    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
-        let effect = reach_effect(&input.agent_id, scene);
-        if input.agent_id.0 == *scene.agent || matches!(effect, Effect::Reach(_, Relation::Itself)) {
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+        let effect = reach_effect(&input.agent_id, site);
+        if input.agent_id.0 == *site.agent || matches!(effect, Effect::Reach(_, Relation::Itself)) {
             return Err("agent_send cannot target the current agent".to_owned());
         }
         Ok(vec![effect])
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
-        let answer =
+        let response =
             call.context.peers.send(input.agent_id.0, input.content, input.wait.unwrap_or(true)).await;
-        compact_json(&MessageReply::from(answer.map_err(fault_outcome)?))
+        compact_json(&MessageReply::from(response.map_err(fault_outcome)?))
     }
 }

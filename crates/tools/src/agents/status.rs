@@ -1,4 +1,4 @@
-//! `agent_status`: another agent in numbers.
+//! `agent_status`: returns the status of another agent.
 
 use agent::outside::CallSite;
 use agent::permission::Effect;
@@ -11,11 +11,11 @@ use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct Status;
 
-/// Says what another agent is doing: whether it works, what waits, how long its context is.
+/// Returns another agent's status: whether it is working, queued turns, context length.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
-    /// The agent to look at.
+    /// The agent to query.
     agent_id: AgentIdArgument,
 }
 
@@ -24,8 +24,8 @@ impl ToolDefinition for Status {
     const NAME: &'static str = "agent_status";
     const ALIASES: &'static [&'static str] = &["nexus_status"];
 
-    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
-        Ok(vec![reach_effect(&input.agent_id, scene)])
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+        Ok(vec![reach_effect(&input.agent_id, site)])
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {

@@ -1,4 +1,4 @@
-//! What is read, and what is said of what is not.
+//! Accepted arguments, and the error messages of rejected ones.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,13 +25,13 @@ fn parse_error(text: &str) -> String {
 }
 
 #[test]
-fn good_arguments_are_read() {
+fn valid_arguments_are_parsed() {
     let input: Input = parse(" {\"path\": \"a\", \"count\": null, \"any\": [1]}\n", BYTES_MAX).unwrap();
     assert_eq!(input, Input { path: "a".into(), count: None, any: Some(Value::from(vec![1])), list: None });
 }
 
 #[test]
-fn no_text_and_null_are_an_empty_object() {
+fn empty_text_and_null_count_as_an_empty_object() {
     for text in ["", " \n", "null", " null ", "{}"] {
         assert!(parse::<NoArguments>(text, BYTES_MAX).is_ok(), "{text:?}");
         assert_eq!(parse_error(text), "Invalid input: missing field `path`", "{text:?}");
@@ -39,7 +39,7 @@ fn no_text_and_null_are_an_empty_object() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_invalid_part() {
     for (text, expected) in [
         (r#"{"path":5}"#, "field `path`: invalid type: integer `5`, expected a string"),
         (r#"{"path":null}"#, "field `path`: invalid type: null, expected a string"),
@@ -67,14 +67,14 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn a_long_value_is_not_repeated_whole() {
+fn long_value_is_truncated_in_the_error() {
     let long = format!(r#"{{"path":"a","count":"{}"}}"#, "x".repeat(900));
-    let said = parse_error(&long);
-    assert!(said.len() < 500 && said.ends_with(", expected i64"), "{said}");
+    let error = parse_error(&long);
+    assert!(error.len() < 500 && error.ends_with(", expected i64"), "{error}");
 }
 
 #[test]
-fn too_long_and_too_deep_are_refused() {
+fn too_long_or_too_deep_arguments_are_rejected() {
     let long = format!(r#"{{"path":"{}"}}"#, "x".repeat(BYTES_MAX));
     assert_eq!(parse_error(&long), "Invalid input: the arguments are longer than 1000 bytes");
     let deep = format!(r#"{{"path":"a","any":{}{}}}"#, "[".repeat(200), "]".repeat(200));

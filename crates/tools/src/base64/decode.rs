@@ -1,4 +1,4 @@
-//! `base64.decode`: base64 to text.
+//! `base64.decode`: decodes base64 to text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! `base64.encode`: text to base64.
+//! `base64.encode`: encodes text as base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

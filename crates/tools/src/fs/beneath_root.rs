@@ -1,5 +1,6 @@
-//! Files beneath an allowed folder. To decide and to open are one system call on the folder's handle, so that neither a
-//! link nor a rename between the two can lead out of it. No path is looked up first and opened later.
+//! Opens files beneath an allowed directory. Permission check and open are one system call (`openat2`) on the
+//! directory's handle, so that no symbolic link and no concurrent rename can escape it. No path is checked first and
+//! opened later.
 
 mod target_directory;
 
@@ -15,41 +16,41 @@ pub(crate) use target_directory::TargetDirectory;
 
 use crate::definition::execution_failed;
 
-/// One file of a call: the folder that allows it, what is closed, and what the model called it.
+/// The permitted path of a call: its root directory, the blocked directories, and the path as the model wrote it.
 pub(crate) struct PermittedPath {
     rooted: RootedPath,
     blocked: Vec<FilePath>,
     requested_path: String,
 }
 
-/// A file that is there. Its handle neither reads nor writes yet: opening a device can already do something.
+/// An existing file. Its handle is opened with `O_PATH`: opening a device for reading can already have side effects.
 pub(crate) struct ResolvedFile {
     handle: OwnedFd,
     real_path: FilePath,
     stat: Stat,
 }
 
-/// Tries before the kernel's "something was renamed meanwhile" is believed.
+/// Attempts before `EAGAIN`, the kernel's report of a concurrent rename, is returned.
 const OPEN_ATTEMPTS_MAX: usize = 64;
 
-/// The longest path that is repeated to the model.
+/// Maximum length of a path in messages to the model.
 const DISPLAY_CHARS_MAX: usize = 200;
 
 impl PermittedPath {
-    /// The only file of a call.
-    pub(crate) fn from_permit(permit: Permit, given: &str) -> Result<Self, ToolOutcome> {
+    /// The single file of a call.
+    pub(crate) fn from_permit(permit: Permit, requested: &str) -> Result<Self, ToolOutcome> {
         let rooted = permit.files.into_iter().next();
-        let given = truncate_for_display(given);
-        let rooted = rooted.ok_or_else(|| path_denied(&given))?;
-        Ok(Self { rooted, blocked: permit.blocked, requested_path: given })
+        let requested = truncate_for_display(requested);
+        let rooted = rooted.ok_or_else(|| path_denied(&requested))?;
+        Ok(Self { rooted, blocked: permit.blocked, requested_path: requested })
     }
 
-    /// The path as the model wrote it, not too long.
+    /// The path as the model wrote it, truncated for messages.
     pub(crate) fn requested_path(&self) -> &str {
         &self.requested_path
     }
 
-    /// Finds the file, following links that stay beneath the folder.
+    /// Resolves the file, following symbolic links that stay beneath the root.
     pub(crate) fn find(&self) -> Result<Option<ResolvedFile>, ToolOutcome> {
         let opened = self.open_root().and_then(|base| base.open(&base.relative, OFlags::PATH));
         match opened {
@@ -59,13 +60,13 @@ impl PermittedPath {
         }
     }
 
-    /// What to tell the model about an error.
+    /// The outcome for an error of a system call.
     pub(crate) fn errno_outcome(&self, errno: Errno) -> ToolOutcome {
         match errno {
             Errno::XDEV | Errno::LOOP => path_denied(&self.requested_path),
             Errno::NOENT => self.not_found(),
             Errno::AGAIN => execution_failed(format!(
-                "{}: folders were renamed meanwhile; try again",
+                "{}: a directory was renamed concurrently; try again",
                 self.requested_path
             )),
             errno => execution_failed(format!("{}: {}", self.requested_path, std::io::Error::from(errno))),
@@ -77,30 +78,28 @@ impl PermittedPath {
     }
 
     fn open_root(&self) -> Result<RootDirectory, Errno> {
-        let RootedPath { root, relative: rest } = &self.rooted;
-        // Nothing is outside of `/`: there links may be absolute.
-        let bound = if root.as_str() == "/" { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
+        let RootedPath { root, relative } = &self.rooted;
+        // Nothing is outside `/`: there absolute links are allowed.
+        let resolve_flags = if root.as_str() == "/" { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
         match open_directory(root.as_str()) {
-            Ok(folder) if rest.is_empty() => {
-                Ok(RootDirectory { directory: folder, relative: ".".to_owned(), resolve_flags: bound })
+            Ok(directory) if relative.is_empty() => {
+                Ok(RootDirectory { directory, relative: ".".to_owned(), resolve_flags })
             }
-            Ok(folder) => {
-                Ok(RootDirectory { directory: folder, relative: rest.clone(), resolve_flags: bound })
-            }
-            Err(Errno::NOTDIR | Errno::NOENT) if rest.is_empty() => {
+            Ok(directory) => Ok(RootDirectory { directory, relative: relative.clone(), resolve_flags }),
+            Err(Errno::NOTDIR | Errno::NOENT) if relative.is_empty() => {
                 let (parent, name) = split_parent(root.as_str());
-                let bound = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+                let resolve_flags = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
                 Ok(RootDirectory {
                     directory: open_directory(parent)?,
                     relative: name.to_owned(),
-                    resolve_flags: bound,
+                    resolve_flags,
                 })
             }
             Err(errno) => Err(errno),
         }
     }
 
-    /// A handle is judged by where it really is: a link may have led into a closed folder.
+    /// Checks where a handle really is: a link may lead into a blocked directory.
     fn inspect(&self, handle: OwnedFd) -> Result<ResolvedFile, ToolOutcome> {
         let stat = rustix::fs::fstat(&handle).map_err(|errno| self.errno_outcome(errno))?;
         let real = self.real_path(handle.as_fd())?;
@@ -111,14 +110,14 @@ impl PermittedPath {
     }
 
     fn is_blocked(&self, real: &FilePath) -> bool {
-        // The kernel's mark for a name that was taken away since. A file may also just be called so.
+        // The kernel appends this suffix to the path of a deleted file. A file name may also end with it.
         let before = real.as_str().strip_suffix(" (deleted)").unwrap_or(real.as_str());
         let before = FilePath::resolve(before, &FilePath::root());
         let is_in = |path: &FilePath| self.blocked.iter().any(|blocked| blocked.contains(path));
         is_in(real) || before.is_ok_and(|before| is_in(&before))
     }
 
-    /// Where a handle is. A place that cannot be said in text cannot be judged, and is closed.
+    /// The real path of a handle. A path that is not UTF-8 cannot be checked, and is denied.
     fn real_path(&self, handle: BorrowedFd<'_>) -> Result<FilePath, ToolOutcome> {
         let link = rustix::fs::readlink(proc_fd_path(handle), Vec::new())
             .map_err(|errno| self.errno_outcome(errno))?;
@@ -129,8 +128,8 @@ impl PermittedPath {
 }
 
 impl ResolvedFile {
-    /// Says what it is when it is no regular file.
-    pub(crate) fn require_regular(&self, place: &PermittedPath) -> Result<(), ToolOutcome> {
+    /// Fails, naming the file type, unless this is a regular file.
+    pub(crate) fn require_regular(&self, path: &PermittedPath) -> Result<(), ToolOutcome> {
         let what = match FileType::from_raw_mode(self.stat.st_mode) {
             FileType::RegularFile => return Ok(()),
             FileType::Directory => "a directory",
@@ -139,10 +138,10 @@ impl ResolvedFile {
             FileType::CharacterDevice | FileType::BlockDevice => "a device",
             _ => "something else",
         };
-        Err(execution_failed(format!("{} is {what}, not a regular file", place.requested_path)))
+        Err(execution_failed(format!("{} is {what}, not a regular file", path.requested_path)))
     }
 
-    /// Opens the very file that was found.
+    /// Opens the same file that was resolved, via its handle.
     pub(crate) fn open(&self, access: OFlags) -> Result<File, Errno> {
         let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         rustix::fs::open(proc_fd_path(self.handle.as_fd()), flags, Mode::empty()).map(File::from)
@@ -157,7 +156,7 @@ impl ResolvedFile {
     }
 }
 
-/// An open folder and what is wanted in it.
+/// An open root directory and a path relative to it.
 struct RootDirectory {
     directory: OwnedFd,
     relative: String,
@@ -170,14 +169,20 @@ impl RootDirectory {
     }
 }
 
-/// The allowed folder itself: its path was found without links, and one that is there now was put there since.
+/// Opens the allowed directory itself without symbolic links: its path was resolved when it was granted, so a link in
+/// it is newer.
 fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
     open_at(CWD, path, OFlags::PATH | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS)
 }
 
-fn open_at(folder: BorrowedFd<'_>, path: &str, flags: OFlags, bound: ResolveFlags) -> Result<OwnedFd, Errno> {
-    let bound = bound | ResolveFlags::NO_MAGICLINKS;
-    let open = || rustix::fs::openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), bound);
+fn open_at(
+    directory: BorrowedFd<'_>,
+    path: &str,
+    flags: OFlags,
+    resolve_flags: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let resolve_flags = resolve_flags | ResolveFlags::NO_MAGICLINKS;
+    let open = || rustix::fs::openat2(directory, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve_flags);
     let mut opened = open();
     for _ in 1..OPEN_ATTEMPTS_MAX {
         match opened {
@@ -188,7 +193,7 @@ fn open_at(folder: BorrowedFd<'_>, path: &str, flags: OFlags, bound: ResolveFlag
     opened
 }
 
-/// The files of a running process hold its environment, and with it the daemon's keys.
+/// Whether this is a `/proc` file of a process: these expose its environment, and thereby the daemon's API keys.
 fn is_process_file(handle: BorrowedFd<'_>, real: &FilePath) -> bool {
     let is_proc =
         rustix::fs::fstatfs(handle).map_or(true, |stat| stat.f_type == rustix::fs::PROC_SUPER_MAGIC);
@@ -200,22 +205,22 @@ fn proc_fd_path(handle: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
-fn path_denied(given: &str) -> ToolOutcome {
-    ToolOutcome::Denied(format!("Permission denied: Path not in allowed directories: {given}"))
+fn path_denied(requested: &str) -> ToolOutcome {
+    ToolOutcome::Denied(format!("Permission denied: Path not in allowed directories: {requested}"))
 }
 
-/// Folder and name; an absolute path keeps its first slash.
+/// Splits a path into parent directory and name; an absolute path keeps its leading slash.
 fn split_parent(path: &str) -> (&str, &str) {
     match path.rsplit_once('/') {
         Some(("", name)) => ("/", name),
-        Some((folder, name)) => (folder, name),
+        Some((directory, name)) => (directory, name),
         None => ("", path),
     }
 }
 
-fn truncate_for_display(given: &str) -> String {
-    match given.char_indices().nth(DISPLAY_CHARS_MAX) {
-        Some((cut, _)) => format!("{}…", &given[..cut]),
-        None => given.to_owned(),
+fn truncate_for_display(requested: &str) -> String {
+    match requested.char_indices().nth(DISPLAY_CHARS_MAX) {
+        Some((cut, _)) => format!("{}…", &requested[..cut]),
+        None => requested.to_owned(),
     }
 }

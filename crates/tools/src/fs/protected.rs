@@ -1,6 +1,7 @@
-//! Names that no agent writes: what is in them runs later, outside of any agent, as the user.
+//! File and directory names that agents may not write, because their content is executed later, outside any agent, as
+//! the user.
 
-/// Folders whose files are commands in disguise, and files that shells run when they start.
+/// Directories whose files configure commands, and startup files of shells.
 const PROTECTED_NAMES: &[&str] = &[
     ".git",
     ".vscode",
@@ -15,12 +16,12 @@ const PROTECTED_NAMES: &[&str] = &[
     ".zshenv",
 ];
 
-/// Whether any part of a path has such a name.
+/// Whether any component of a path has a protected name.
 pub(super) fn is_protected(path: &str) -> bool {
     path.split('/').any(|part| PROTECTED_NAMES.contains(&&*fold_case(part)))
 }
 
-/// A name as disks see it that ignore case. Up first, then down: some letters have two small forms.
+/// The name as case-insensitive file systems compare it. Upper case first: some characters have two lower case forms.
 fn fold_case(name: &str) -> String {
     name.to_uppercase().to_lowercase()
 }
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn protected_names_are_found_in_any_spelling_and_depth() {
+    fn protected_names_match_in_any_case_and_depth() {
         for path in [
             "/w/.git",
             "/w/.git/hooks/pre-commit",

@@ -1,4 +1,4 @@
-//! `fs.read_file`: the text of a file, or some of its lines.
+//! `fs.read_file`: reads a text file, or a range of its lines.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed
 
 pub(crate) struct ReadFile;
 
-/// Reads a text file. Returns its content, or some of its lines. Files longer than 10 MiB are cut.
+/// Reads a text file, or some of its lines. Files longer than 10 MiB are truncated.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -36,49 +36,49 @@ impl ToolDefinition for ReadFile {
     const NAME: &'static str = "fs.read_file";
     const ALIASES: &'static [&'static str] = &["read_file"];
 
-    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
         if input.offset == Some(0) {
             return Err("Invalid input: field `offset`: lines are counted from 1".to_owned());
         }
-        Ok(vec![Effect::Read(resolve_path(&input.path, scene)?)])
+        Ok(vec![Effect::Read(resolve_path(&input.path, site)?)])
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
         run_blocking(move |stop| {
-            let place = PermittedPath::from_permit(call.context.permit, &input.path)?;
-            read_lines(&place, LineSelection::from_input(&input), stop)
+            let path = PermittedPath::from_permit(call.context.permit, &input.path)?;
+            read_lines(&path, LineSelection::from_input(&input), stop)
         })
         .await
     }
 }
 
-fn read_lines(place: &PermittedPath, mut taking: LineSelection, stop: &CancelFlag) -> ToolResult {
-    let found = place.find()?.ok_or_else(|| place.not_found())?;
-    found.require_regular(place)?;
-    let file = found.open(OFlags::RDONLY).map_err(|errno| place.errno_outcome(errno))?;
+fn read_lines(path: &PermittedPath, mut selection: LineSelection, stop: &CancelFlag) -> ToolResult {
+    let found = path.find()?.ok_or_else(|| path.not_found())?;
+    found.require_regular(path)?;
+    let file = found.open(OFlags::RDONLY).map_err(|errno| path.errno_outcome(errno))?;
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
-    while !taking.is_done() {
+    while !selection.is_done() {
         stop.check()?;
         let chunk = reader
             .fill_buf()
-            .map_err(|fault| execution_failed(format!("{}: {fault}", place.requested_path())))?;
+            .map_err(|fault| execution_failed(format!("{}: {fault}", path.requested_path())))?;
         if chunk.is_empty() {
             break;
         }
-        let used = taking.consume(chunk);
+        let used = selection.consume(chunk);
         reader.consume(used);
     }
-    taking.into_text(place, reader.get_ref())
+    selection.into_text(path, reader.get_ref())
 }
 
-/// Takes the wanted lines out of a file that may be far longer.
+/// Selects a range of lines from a file that may be far longer.
 struct LineSelection {
     first: u64,
-    /// The first line that is not wanted any more.
+    /// The exclusive end of the range.
     end: u64,
-    /// The line that comes next.
+    /// The number of the current line.
     line: u64,
-    /// Whether a part of that line has been seen.
+    /// Whether a part of the current line was consumed.
     is_mid_line: bool,
     bytes: Vec<u8>,
     is_truncated: bool,
@@ -95,30 +95,30 @@ impl LineSelection {
         self.is_truncated || self.line >= self.end
     }
 
-    /// Takes one line, or as much of it as is there. Says how much it has seen.
+    /// Consumes at most one line of the chunk. Returns the number of bytes consumed.
     fn consume(&mut self, chunk: &[u8]) -> usize {
         let newline = chunk.iter().position(|byte| *byte == b'\n');
-        let used = newline.map_or(chunk.len(), |place| place + 1);
+        let used = newline.map_or(chunk.len(), |position| position + 1);
         if self.line >= self.first {
-            let room = CONTENT_BYTES_MAX - self.bytes.len();
-            self.is_truncated = used > room;
-            self.bytes.extend_from_slice(&chunk[..used.min(room)]);
+            let remaining = CONTENT_BYTES_MAX - self.bytes.len();
+            self.is_truncated = used > remaining;
+            self.bytes.extend_from_slice(&chunk[..used.min(remaining)]);
         }
         self.is_mid_line = newline.is_none();
         self.line += u64::from(newline.is_some());
         used
     }
 
-    fn into_text(self, place: &PermittedPath, file: &File) -> ToolResult {
+    fn into_text(self, path: &PermittedPath, file: &File) -> ToolResult {
         let lines = self.line - u64::from(!self.is_mid_line);
         if self.first > lines.max(1) && self.first < self.end {
-            let given = place.requested_path();
+            let requested = path.requested_path();
             return Err(execution_failed(format!(
-                "offset {} is beyond the end of {given}: it has {lines} lines",
+                "offset {} is beyond the end of {requested}: it has {lines} lines",
                 self.first
             )));
         }
-        let mut text = decode_utf8(self.bytes, self.is_truncated).ok_or_else(|| not_utf8_outcome(place))?;
+        let mut text = decode_utf8(self.bytes, self.is_truncated).ok_or_else(|| not_utf8_outcome(path))?;
         if self.is_truncated {
             let shown = text.len();
             let size = file.metadata().map_or(0, |metadata| metadata.len()).max(shown as u64);
@@ -129,19 +129,19 @@ impl LineSelection {
     }
 }
 
-/// The bytes as text; where they were cut, the last character may be half a one.
-fn decode_utf8(bytes: Vec<u8>, is_cut: bool) -> Option<String> {
+/// Decodes the bytes as UTF-8; a truncated text may end with an incomplete character, which is dropped.
+fn decode_utf8(bytes: Vec<u8>, is_truncated: bool) -> Option<String> {
     String::from_utf8(bytes)
         .or_else(|fault| {
-            let whole = fault.utf8_error().valid_up_to();
-            let is_half = is_cut && fault.utf8_error().error_len().is_none();
+            let valid_bytes = fault.utf8_error().valid_up_to();
+            let is_incomplete = is_truncated && fault.utf8_error().error_len().is_none();
             let mut bytes = fault.into_bytes();
-            bytes.truncate(whole);
-            if is_half { String::from_utf8(bytes).map_err(drop) } else { Err(()) }
+            bytes.truncate(valid_bytes);
+            if is_incomplete { String::from_utf8(bytes).map_err(drop) } else { Err(()) }
         })
         .ok()
 }
 
-fn not_utf8_outcome(place: &PermittedPath) -> ToolOutcome {
-    execution_failed(format!("{} is not UTF-8 text", place.requested_path()))
+fn not_utf8_outcome(path: &PermittedPath) -> ToolOutcome {
+    execution_failed(format!("{} is not UTF-8 text", path.requested_path()))
 }

@@ -1,4 +1,4 @@
-//! `fs.write_file`: writes a text file, whole or not at all.
+//! `fs.write_file`: writes a text file atomically.
 
 use agent::outside::CallSite;
 use agent::permission::Effect;
@@ -14,15 +14,15 @@ use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct WriteFile;
 
-/// Writes a text file. Missing folders are made. The file is replaced as a whole: nobody sees half of it.
+/// Writes a text file atomically: readers never see a partial file. Creates missing directories.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The file, relative to your working directory or absolute.
     path: String,
-    /// What to write, at most 10 MiB.
+    /// The new content, at most 10 MiB.
     content: String,
-    /// Whether to keep the old content and write after it.
+    /// Whether to append to the old content.
     #[schemars(extend("default" = false))]
     append: Option<bool>,
 }
@@ -40,21 +40,21 @@ impl ToolDefinition for WriteFile {
     const ALIASES: &'static [&'static str] = &["write_file"];
     const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
-    /// Room for the longest content, each line end and quote of it written as two characters.
+    /// Enough for content of maximum size with every line end and quote escaped to two characters.
     const ARGUMENT_BYTES_MAX: usize = 2 * CONTENT_BYTES_MAX + (64 << 10);
 
-    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
         if input.content.len() > CONTENT_BYTES_MAX {
             return Err(format!("Invalid input: field `content`: longer than {CONTENT_BYTES_MAX} bytes"));
         }
-        Ok(vec![Effect::Write(resolve_path(&input.path, scene)?)])
+        Ok(vec![Effect::Write(resolve_path(&input.path, site)?)])
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
         run_blocking(move |stop| {
-            let place = PermittedPath::from_permit(call.context.permit, &input.path)?;
+            let path = PermittedPath::from_permit(call.context.permit, &input.path)?;
             let content = Content { text: &input.content, is_appended: input.append.unwrap_or(false) };
-            replace(&place, &content, &*call.dependencies.entropy, stop)?;
+            replace(&path, &content, &*call.dependencies.entropy, stop)?;
             compact_json(&Output { bytes_written: input.content.len(), path: &input.path, success: true })
         })
         .await

@@ -1,4 +1,4 @@
-//! `hash.sha256`: the digest of a text.
+//! `hash.sha256`: the SHA-256 digest of a text.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pub(crate) struct Sha256;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
-    /// The text to digest.
+    /// The text to hash.
     text: String,
 }
 

@@ -1,4 +1,4 @@
-//! `json.parse`: checks JSON and lays it out.
+//! `json.parse`: validates and formats JSON.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::definition::{PureTool, SortedKeys, ToolResult, pretty_json};
 
 pub(crate) struct Parse;
 
-/// Parses JSON text and returns it indented, with sorted keys. Fails with line and column when it is no JSON.
+/// Parses JSON text and returns it indented, with sorted keys. Reports line and column of a syntax error.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {

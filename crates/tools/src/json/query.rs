@@ -1,4 +1,4 @@
-//! `json.query`: finds a value in JSON by a path of names and indexes.
+//! `json.query`: selects a value in JSON by a path of keys and indices.
 
 use agent::ToolOutcome;
 use schemars::JsonSchema;
@@ -31,51 +31,51 @@ impl PureTool for Query {
     const NAME: &'static str = "json.query";
 
     fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
-        let whole = match input.json {
+        let document = match input.json {
             Value::String(text) => parse_json(&text)?,
             value => value,
         };
-        let mut found = &whole;
-        for step in parse_path(&input.path)? {
-            found = select(found, &step)?;
+        let mut value = &document;
+        for segment in parse_path(&input.path)? {
+            value = select(value, &segment)?;
         }
-        pretty_json(&SortedKeys(found))
+        pretty_json(&SortedKeys(value))
     }
 }
 
-fn select<'a>(value: &'a Value, step: &PathSegment<'_>) -> Result<&'a Value, ToolOutcome> {
-    match step {
+fn select<'a>(value: &'a Value, segment: &PathSegment<'_>) -> Result<&'a Value, ToolOutcome> {
+    match segment {
         PathSegment::Key(key) => {
             value.get(key).ok_or_else(|| execution_failed(format!("Key not found: {key}")))
         }
         PathSegment::Index(index) => index
             .parse()
             .ok()
-            .and_then(|place: usize| value.get(place))
+            .and_then(|position: usize| value.get(position))
             .ok_or_else(|| execution_failed(format!("Index {index} out of bounds"))),
     }
 }
 
 fn parse_path(path: &str) -> Result<Vec<PathSegment<'_>>, ToolOutcome> {
-    let mut steps = Vec::new();
+    let mut segments = Vec::new();
     if path.is_empty() {
-        return Ok(steps);
+        return Ok(segments);
     }
     for segment in path.split('.') {
         let (key, indexes) = segment.find('[').map_or((segment, ""), |open| segment.split_at(open));
         if !key.is_empty() || indexes.is_empty() {
-            steps.push(PathSegment::Key(key));
+            segments.push(PathSegment::Key(key));
         }
         let mut left = indexes;
         while !left.is_empty() {
             let (index, rest) = first_index(left).ok_or_else(|| {
                 invalid_input(format!("field `path`: expected indexes such as [0], found {left:?}"))
             })?;
-            steps.push(PathSegment::Index(index));
+            segments.push(PathSegment::Index(index));
             left = rest;
         }
     }
-    Ok(steps)
+    Ok(segments)
 }
 
 fn first_index(text: &str) -> Option<(&str, &str)> {

@@ -1,4 +1,4 @@
-//! `regex.match`: finds what a pattern matches.
+//! `regex.match`: finds matches of a pattern.
 
 use agent::ToolOutcome;
 use regex::Regex;
@@ -73,7 +73,7 @@ fn find_first<'a>(regex: &Regex, text: &'a str) -> FirstMatch<'a> {
     FirstMatch { found: true, r#match: groups.first().copied().flatten(), groups }
 }
 
-/// Each match may need a look at the whole rest of the text, so all of them together may take long.
+/// Finds all matches. Each may scan the whole rest of the text, so the search checks for cancellation between matches.
 fn find_all<'a>(regex: &Regex, text: &'a str, stop: &CancelFlag) -> Result<AllMatches<'a>, ToolOutcome> {
     let mut matches = Vec::new();
     let mut truncated = false;

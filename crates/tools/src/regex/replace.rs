@@ -1,4 +1,4 @@
-//! `regex.replace`: replaces what a pattern matches.
+//! `regex.replace`: replaces matches of a pattern.
 
 use agent::ToolOutcome;
 use regex::Captures;
@@ -11,8 +11,8 @@ use crate::definition::{PureTool, ToolResult, execution_failed};
 
 pub(crate) struct Replace;
 
-/// Replaces what a regular expression matches and returns the new text. Look-around and backreferences in the pattern
-/// are not supported.
+/// Replaces matches of a regular expression and returns the new text. Look-around and backreferences in the pattern are
+/// not supported.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -20,7 +20,7 @@ pub(crate) struct Input {
     text: String,
     /// The regular expression.
     pattern: String,
-    /// What to put in place of a match. `$1` or `${name}` stand for groups, `$$` for a dollar sign.
+    /// The replacement of a match. `$1` or `${name}` stand for groups, `$$` for a dollar sign.
     replacement: String,
     /// Whether to replace all matches instead of the first.
     #[schemars(extend("default" = true))]
@@ -52,7 +52,7 @@ impl PureTool for Replace {
     }
 }
 
-/// Group by group, because one replacement can name a long group a thousand times.
+/// Expands piece by piece with a size check, because one replacement can name a long group a thousand times.
 fn expand(result: &mut String, captures: &Captures<'_>, pieces: &[&str]) -> Result<(), ToolOutcome> {
     for piece in pieces {
         captures.expand(piece, result);
@@ -69,7 +69,7 @@ fn append_bounded(result: &mut String, text: &str) -> Result<(), ToolOutcome> {
     Ok(())
 }
 
-/// Cuts a replacement into pieces that name one group at most.
+/// Splits a replacement into pieces that contain at most one group reference.
 fn split_replacement(replacement: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = replacement;

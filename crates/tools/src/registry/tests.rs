@@ -1,4 +1,4 @@
-//! The whole catalog: names, specs, schemas.
+//! Names, specifications and schemas of the whole catalog.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ fn schemas() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn every_name_is_one_tool_and_finds_it() {
+fn names_are_unique_and_find_their_tool() {
     let catalog = registry();
     let mut seen = BTreeSet::new();
     for tool in catalog.all() {
@@ -53,7 +53,7 @@ fn every_name_is_one_tool_and_finds_it() {
 }
 
 #[test]
-fn the_tools_are_these() {
+fn catalog_lists_the_expected_tools() {
     use Concurrency::{Ordered, Parallel, Waiting};
     use ToolClass::{Once, Pure};
     let catalog = registry();
@@ -83,13 +83,14 @@ fn the_tools_are_these() {
         ("agent_destroy", "nexus_destroy", Ordered, Once, 30_000),
         ("agent_list", "", Parallel, Pure, 30_000),
     ];
-    let expected =
-        expected.map(|(name, aliases, pace, class, time)| (name, aliases.to_owned(), pace, class, time));
+    let expected = expected.map(|(name, aliases, concurrency, class, time)| {
+        (name, aliases.to_owned(), concurrency, class, time)
+    });
     assert_eq!(listed.collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn every_schema_is_closed_and_plain() {
+fn schemas_are_closed_and_simple() {
     for (name, schema) in schemas() {
         assert_eq!(schema["type"], "object", "{name}");
         assert_eq!(schema["additionalProperties"], false, "{name}");
@@ -101,7 +102,7 @@ fn every_schema_is_closed_and_plain() {
 }
 
 #[test]
-fn every_tool_and_every_field_is_described() {
+fn tools_and_fields_have_descriptions() {
     for tool in registry().all() {
         let spec = tool.spec();
         assert!(spec.description.len() > 20 && !spec.description.contains('\n'), "{}", spec.name);
@@ -117,7 +118,7 @@ fn every_tool_and_every_field_is_described() {
 }
 
 #[test]
-fn a_schema_reads_as_a_model_sees_it() {
+fn schema_is_serialized_as_models_see_it() {
     let catalog = registry();
     let schema = &catalog.find("fs_write_file").unwrap().spec().input_schema;
     assert_eq!(
@@ -125,8 +126,8 @@ fn a_schema_reads_as_a_model_sees_it() {
         concat!(
             r#"{"additionalProperties":false,"properties":{"#,
             r#""append":{"default":false,"#,
-            r#""description":"Whether to keep the old content and write after it.","type":"boolean"},"#,
-            r#""content":{"description":"What to write, at most 10 MiB.","type":"string"},"#,
+            r#""description":"Whether to append to the old content.","type":"boolean"},"#,
+            r#""content":{"description":"The new content, at most 10 MiB.","type":"string"},"#,
             r#""path":{"description":"The file, relative to your working directory or absolute.","type":"string"}},"#,
             r#""required":["path","content"],"type":"object"}"#,
         )

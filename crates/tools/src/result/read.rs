@@ -1,4 +1,4 @@
-//! `result.read`: a part of a result that was too long to be shown whole.
+//! `result.read`: reads a chunk of a truncated tool result.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -7,15 +7,15 @@ use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed
 
 pub(crate) struct Read;
 
-/// Reads a part of a tool result that was too long to be shown whole.
+/// Reads a part of a tool result that was truncated.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
-    /// The handle in the note where the result was cut.
+    /// The handle in the truncation note.
     handle: String,
     /// The first byte to read.
     offset: usize,
-    /// How many bytes to read, 8000 when left out, at most 64000.
+    /// How many bytes to read: 8000 by default, at most 64000.
     limit: Option<usize>,
 }
 
@@ -29,8 +29,9 @@ impl ToolDefinition for Read {
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
         let limit = input.limit.unwrap_or(BYTES_DEFAULT).clamp(1, BYTES_MAX);
-        let part = call.context.results.read(&input.handle, input.offset, limit).map_err(execution_failed)?;
-        let end = part.offset + part.text.len();
-        Ok(format!("{}\n[bytes {} to {end} of {}]", part.text, part.offset, part.bytes_total))
+        let chunk =
+            call.context.results.read(&input.handle, input.offset, limit).map_err(execution_failed)?;
+        let end = chunk.offset + chunk.text.len();
+        Ok(format!("{}\n[bytes {} to {end} of {}]", chunk.text, chunk.offset, chunk.bytes_total))
     }
 }

@@ -1,4 +1,4 @@
-//! `echo`: gives its text back.
+//! `echo`: returns its input.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

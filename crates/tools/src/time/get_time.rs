@@ -1,4 +1,4 @@
-//! `get_time`: the time now.
+//! `get_time`: the current time.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;

@@ -24,10 +24,12 @@ impl ToolDefinition for Generate {
     const NAME: &'static str = "uuid.generate";
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
-        let one = || random_uuid(&*call.dependencies.entropy);
+        let generate = || random_uuid(&*call.dependencies.entropy);
         match input.count.unwrap_or(1) {
-            ..=-1 | 1 => one(),
-            count => pretty_json(&(0..count.min(COUNT_MAX)).map(|_| one()).collect::<Result<Vec<_>, _>>()?),
+            ..=-1 | 1 => generate(),
+            count => {
+                pretty_json(&(0..count.min(COUNT_MAX)).map(|_| generate()).collect::<Result<Vec<_>, _>>()?)
+            }
         }
     }
 }

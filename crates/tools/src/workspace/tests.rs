@@ -1,4 +1,4 @@
-//! Folders and places on a real disk.
+//! Path resolution on a real file system.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,15 +8,15 @@ use tempfile::TempDir;
 use super::*;
 
 struct WorkspaceFixture {
-    _folder: TempDir,
+    _directory: TempDir,
     base: FilePath,
     workspace: LocalWorkspace,
 }
 
 /// `base/` with `real/`, a file, links to both, and a dangling link.
 fn workspace_fixture() -> WorkspaceFixture {
-    let folder = TempDir::new().unwrap();
-    let base = to_file_path(&folder.path().canonicalize().unwrap()).unwrap();
+    let directory = TempDir::new().unwrap();
+    let base = to_file_path(&directory.path().canonicalize().unwrap()).unwrap();
     let at = |name: &str| format!("{base}/{name}");
     fs::create_dir_all(at("real/sub")).unwrap();
     fs::write(at("file"), "x").unwrap();
@@ -24,7 +24,7 @@ fn workspace_fixture() -> WorkspaceFixture {
     symlink("nowhere", at("dangling")).unwrap();
     symlink("loop", at("loop")).unwrap();
     let home = FilePath::resolve("real", &base).unwrap();
-    WorkspaceFixture { _folder: folder, workspace: LocalWorkspace::new(Some(home)), base }
+    WorkspaceFixture { _directory: directory, workspace: LocalWorkspace::new(Some(home)), base }
 }
 
 impl WorkspaceFixture {
@@ -34,8 +34,8 @@ impl WorkspaceFixture {
 }
 
 #[test]
-fn a_folder_is_found_without_links() {
-    let tree = workspace_fixture();
+fn directory_is_resolved_without_links() {
+    let fixture = workspace_fixture();
     for (given, expected) in [
         ("", "."),
         (".", "."),
@@ -49,15 +49,19 @@ fn a_folder_is_found_without_links() {
         ("~/sub", "real/sub"),
         ("~\\sub", "real/sub"),
     ] {
-        assert_eq!(tree.workspace.resolve_directory(given, &tree.base), Ok(tree.path(expected)), "{given:?}");
+        assert_eq!(
+            fixture.workspace.resolve_directory(given, &fixture.base),
+            Ok(fixture.path(expected)),
+            "{given:?}"
+        );
     }
-    let absolute = format!("{}/link", tree.base);
-    assert_eq!(tree.workspace.resolve_directory(&absolute, &FilePath::root()), Ok(tree.path("real")));
+    let absolute = format!("{}/link", fixture.base);
+    assert_eq!(fixture.workspace.resolve_directory(&absolute, &FilePath::root()), Ok(fixture.path("real")));
 }
 
 #[test]
-fn what_is_no_folder_is_named_as_given() {
-    let tree = workspace_fixture();
+fn invalid_directory_is_named_as_given() {
+    let fixture = workspace_fixture();
     for (given, expected) in [
         ("missing", "cwd does not exist: missing"),
         ("./missing\\x", "cwd does not exist: ./missing\\x"),
@@ -65,25 +69,25 @@ fn what_is_no_folder_is_named_as_given() {
         ("~x", "cwd does not exist: ~x"),
         ("file", "cwd is not a directory: file"),
         ("file/x", "cwd is not a directory: file/x"),
-        ("a\0b", "cwd invalid: the path holds a NUL"),
+        ("a\0b", "cwd invalid: the path contains a NUL byte"),
     ] {
         assert_eq!(
-            tree.workspace.resolve_directory(given, &tree.base),
+            fixture.workspace.resolve_directory(given, &fixture.base),
             Err(expected.to_owned()),
             "{given:?}"
         );
     }
     for given in ["loop".to_owned(), "x".repeat(300), "x/".repeat(3000)] {
-        let said = tree.workspace.resolve_directory(&given, &tree.base).unwrap_err();
-        assert!(said.starts_with("cwd invalid: "), "{said}");
+        let error = fixture.workspace.resolve_directory(&given, &fixture.base).unwrap_err();
+        assert!(error.starts_with("cwd invalid: "), "{error}");
     }
-    let homeless = LocalWorkspace::new(None).resolve_directory("~", &tree.base);
-    assert_eq!(homeless, Err("cwd invalid: no home folder is known".to_owned()));
+    let without_home = LocalWorkspace::new(None).resolve_directory("~", &fixture.base);
+    assert_eq!(without_home, Err("cwd invalid: the home directory is unknown".to_owned()));
 }
 
 #[test]
-fn a_place_is_real_as_far_as_it_is_there() {
-    let tree = workspace_fixture();
+fn existing_prefix_of_a_path_is_resolved() {
+    let fixture = workspace_fixture();
     for (given, expected) in [
         ("real", "real"),
         ("link/new", "real/new"),
@@ -96,9 +100,16 @@ fn a_place_is_real_as_far_as_it_is_there() {
         ("~/out", "real/out"),
         (".", "."),
     ] {
-        assert_eq!(tree.workspace.resolve_path(given, &tree.base), Ok(tree.path(expected)), "{given:?}");
+        assert_eq!(
+            fixture.workspace.resolve_path(given, &fixture.base),
+            Ok(fixture.path(expected)),
+            "{given:?}"
+        );
     }
-    assert_eq!(tree.workspace.resolve_path("", &tree.base), Err("the path is empty".to_owned()));
-    assert_eq!(tree.workspace.resolve_path("a\0b", &tree.base), Err("the path holds a NUL".to_owned()));
-    assert!(tree.workspace.resolve_path("loop/x", &tree.base).is_err());
+    assert_eq!(fixture.workspace.resolve_path("", &fixture.base), Err("the path is empty".to_owned()));
+    assert_eq!(
+        fixture.workspace.resolve_path("a\0b", &fixture.base),
+        Err("the path contains a NUL byte".to_owned())
+    );
+    assert!(fixture.workspace.resolve_path("loop/x", &fixture.base).is_err());
 }

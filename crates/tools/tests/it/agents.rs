@@ -1,4 +1,4 @@
-//! Tools for agents: what they ask of the peers, and what they make of the answers.
+//! Agent tools: their calls to the peers, and the results they return.
 
 use agent::ToolOutcome;
 use agent::outside::NewPeer;
@@ -8,35 +8,35 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, done, failed};
 
-async fn check(tool: &str, arguments: Value, expected: ToolOutcome, heard: &[&str]) {
-    let world = Fixture::confined_to("/nowhere");
-    assert_eq!(world.call(tool, &arguments).await, expected, "{tool} {arguments}");
-    assert_eq!(*world.peers.calls.lock().unwrap(), heard, "{tool} {arguments}");
+async fn check(tool: &str, arguments: Value, expected: ToolOutcome, calls: &[&str]) {
+    let fixture = Fixture::confined_to("/nowhere");
+    assert_eq!(fixture.call(tool, &arguments).await, expected, "{tool} {arguments}");
+    assert_eq!(*fixture.peers.calls.lock().unwrap(), calls, "{tool} {arguments}");
 }
 
 #[tokio::test]
-async fn send_waits_unless_told_not_to() {
-    let said = done(r#"{"content":"hello","request_id":"r1"}"#);
-    let ask = json!({"agent_id": "child", "content": "x"});
-    check("agent_send", ask, said.clone(), &["send child x true"]).await;
-    let ask = json!({"agent_id": "boss", "content": "x", "wait": true});
-    check("nexus_send", ask, said, &["send boss x true"]).await;
-    let left = done(r#"{"request_id":"r1","status":"queued"}"#);
-    let ask = json!({"agent_id": "child", "content": "x", "wait": false});
-    check("agent_send", ask, left, &["send child x false"]).await;
+async fn send_waits_by_default() {
+    let reply = done(r#"{"content":"hello","request_id":"r1"}"#);
+    let arguments = json!({"agent_id": "child", "content": "x"});
+    check("agent_send", arguments, reply.clone(), &["send child x true"]).await;
+    let arguments = json!({"agent_id": "boss", "content": "x", "wait": true});
+    check("nexus_send", arguments, reply, &["send boss x true"]).await;
+    let queued = done(r#"{"request_id":"r1","status":"queued"}"#);
+    let arguments = json!({"agent_id": "child", "content": "x", "wait": false});
+    check("agent_send", arguments, queued, &["send child x false"]).await;
     let halted = done(r#"{"cancelled":true,"content":"hello","halted":"iteration_limit","request_id":"r1"}"#);
     check("agent_send", json!({"agent_id": "child", "content": "halt"}), halted, &["send child halt true"])
         .await;
 }
 
 #[tokio::test]
-async fn send_never_targets_the_agent_itself() {
-    let no = failed("agent_send cannot target the current agent");
-    check("agent_send", json!({"agent_id": "me", "content": "x"}), no, &[]).await;
+async fn send_rejects_the_calling_agent_as_target() {
+    let rejection = failed("agent_send cannot target the current agent");
+    check("agent_send", json!({"agent_id": "me", "content": "x"}), rejection, &[]).await;
 }
 
 #[tokio::test]
-async fn status_and_list_tell_the_same_numbers() {
+async fn status_and_list_return_the_same_fields() {
     let child = concat!(
         r#"{"agent_id":"child","halted":null,"message_count":3,"parent_agent_id":"me","#,
         r#""preset":"sandboxed","queued":2,"working":true}"#
@@ -50,31 +50,31 @@ async fn status_and_list_tell_the_same_numbers() {
 }
 
 #[tokio::test]
-async fn cancel_takes_texts_and_numbers() {
-    let ended = |id: &str| done(format!(r#"{{"cancelled":true,"request_id":{id}}}"#));
-    let ask = json!({"agent_id": "child", "request_id": "5"});
-    check("agent_cancel", ask, ended("\"5\""), &[r#"cancel child Text("5")"#]).await;
-    let ask = json!({"agent_id": "child", "request_id": 5});
-    check("nexus_cancel", ask, ended("5"), &["cancel child Number(5)"]).await;
+async fn cancel_accepts_text_and_number_request_ids() {
+    let cancelled = |id: &str| done(format!(r#"{{"cancelled":true,"request_id":{id}}}"#));
+    let arguments = json!({"agent_id": "child", "request_id": "5"});
+    check("agent_cancel", arguments, cancelled("\"5\""), &[r#"cancel child Text("5")"#]).await;
+    let arguments = json!({"agent_id": "child", "request_id": 5});
+    check("nexus_cancel", arguments, cancelled("5"), &["cancel child Number(5)"]).await;
     let none = done(r#"{"cancelled":false,"reason":"not_found_or_completed","request_id":"gone"}"#);
-    let ask = json!({"agent_id": "child", "request_id": "gone"});
-    check("agent_cancel", ask, none, &[r#"cancel child Text("gone")"#]).await;
+    let arguments = json!({"agent_id": "child", "request_id": "gone"});
+    check("agent_cancel", arguments, none, &[r#"cancel child Text("gone")"#]).await;
     for bad in [json!(1.5), json!(null), json!([1])] {
-        let said = failed("Invalid input: field `request_id`: expected a string or an integer");
-        check("agent_cancel", json!({"agent_id": "child", "request_id": bad}), said, &[]).await;
+        let reply = failed("Invalid input: field `request_id`: expected a string or an integer");
+        check("agent_cancel", json!({"agent_id": "child", "request_id": bad}), reply, &[]).await;
     }
 }
 
 #[tokio::test]
-async fn destroy_says_whether_there_was_one() {
-    let gone = done(r#"{"agent_id":"child","success":true}"#);
-    check("agent_destroy", json!({"agent_id": "child"}), gone, &["destroy child"]).await;
+async fn destroy_reports_whether_the_agent_existed() {
+    let destroyed = done(r#"{"agent_id":"child","success":true}"#);
+    check("agent_destroy", json!({"agent_id": "child"}), destroyed, &["destroy child"]).await;
     let none = done(r#"{"agent_id":"child-unknown","success":false}"#);
     check("nexus_destroy", json!({"agent_id": "child-unknown"}), none, &["destroy child-unknown"]).await;
 }
 
 #[tokio::test]
-async fn faults_keep_their_text_and_refusals_their_kind() {
+async fn faults_retain_their_text_and_denials_their_kind() {
     for (tool, more) in [
         ("agent_send", json!({"content": "x"})),
         ("agent_status", json!({})),
@@ -91,14 +91,14 @@ async fn faults_keep_their_text_and_refusals_their_kind() {
         let denied = ToolOutcome::Denied("Permission denied: child-closed is closed".to_owned());
         assert_eq!(call("child-closed").await, denied, "{tool}");
         assert_eq!(call("").await, failed("Invalid input: Agent ID cannot be empty"), "{tool}");
-        let said = r#"Invalid input: Invalid agent ID "a..b": contains forbidden pattern '..'"#;
-        assert_eq!(call("a..b").await, failed(said), "{tool}");
+        let reply = r#"Invalid input: Invalid agent ID "a..b": contains forbidden pattern '..'"#;
+        assert_eq!(call("a..b").await, failed(reply), "{tool}");
     }
 }
 
 #[tokio::test]
-async fn create_hands_everything_on() {
-    let world = Fixture::confined_to("/nowhere");
+async fn create_passes_all_arguments_on() {
+    let fixture = Fixture::confined_to("/nowhere");
     let arguments = json!({
         "agent_id": "child-1", "preset": "reader", "system_prompt": "be kind", "disable_tools": ["echo"],
         "cwd": "sub", "allowed_write_paths": ["out"], "model": "m", "initial_message": "go",
@@ -108,7 +108,7 @@ async fn create_hands_everything_on() {
     let expected = format!(
         r#"{{"agent_id":"child-1","initial_request_id":7,"response":{response},"url":"/agent/child-1"}}"#
     );
-    assert_eq!(world.call("agent_create", &arguments).await, done(expected));
+    assert_eq!(fixture.call("agent_create", &arguments).await, done(expected));
     let new = NewPeer {
         id: Some(AgentId::parse("child-1").unwrap()),
         preset: Some("reader".into()),
@@ -120,11 +120,11 @@ async fn create_hands_everything_on() {
         initial_message: Some("go".into()),
         wait: true,
     };
-    assert_eq!(*world.peers.created.lock().unwrap(), [new]);
+    assert_eq!(*fixture.peers.created.lock().unwrap(), [new]);
 }
 
 #[tokio::test]
-async fn create_tells_what_came_of_the_first_message() {
+async fn create_reports_the_result_of_the_first_message() {
     let url = r#""url":"/agent/made-up""#;
     for (arguments, expected) in [
         (json!({}), format!(r#"{{"agent_id":"made-up",{url}}}"#)),
@@ -141,21 +141,21 @@ async fn create_tells_what_came_of_the_first_message() {
     ] {
         assert_eq!(Fixture::confined_to("/nowhere").call("nexus_create", &arguments).await, done(expected));
     }
-    let world = Fixture::confined_to("/nowhere");
-    world.call_text("agent_create", "").await;
-    assert_eq!(*world.peers.created.lock().unwrap(), [NewPeer::default()]);
+    let fixture = Fixture::confined_to("/nowhere");
+    fixture.call_text("agent_create", "").await;
+    assert_eq!(*fixture.peers.created.lock().unwrap(), [NewPeer::default()]);
 }
 
 #[tokio::test]
-async fn an_unknown_preset_is_named() {
-    let said = failed("Invalid input: unknown preset 'root'");
-    check("agent_create", json!({"preset": "root"}), said, &[]).await;
+async fn unknown_preset_is_named_in_the_error() {
+    let reply = failed("Invalid input: unknown preset 'root'");
+    check("agent_create", json!({"preset": "root"}), reply, &[]).await;
 }
 
 #[tokio::test]
-async fn the_judge_hears_whom_a_call_reaches() {
+async fn judge_checks_the_target_of_a_call() {
     let grant = Grant { targets: Targets::parent(), create: NameSet::none(), ..Grant::everything() };
-    let world = Fixture::with_grant("/nowhere", grant);
+    let fixture = Fixture::with_grant("/nowhere", grant);
     for (tool, arguments) in [
         ("agent_send", json!({"agent_id": "child", "content": "x"})),
         ("agent_status", json!({"agent_id": "child"})),
@@ -163,9 +163,9 @@ async fn the_judge_hears_whom_a_call_reaches() {
         ("agent_destroy", json!({"agent_id": "me"})),
         ("agent_create", json!({})),
     ] {
-        let outcome = world.call(tool, &arguments).await;
+        let outcome = fixture.call(tool, &arguments).await;
         assert!(matches!(outcome, ToolOutcome::Denied(_)), "{tool}: {outcome:?}");
     }
-    assert!(world.peers.calls.lock().unwrap().is_empty());
+    assert!(fixture.peers.calls.lock().unwrap().is_empty());
     assert_ne!(RequestId::Number(1), RequestId::Text("1".into()));
 }

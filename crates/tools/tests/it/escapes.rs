@@ -1,4 +1,4 @@
-//! Paths that try to leave the folder by their text alone. BASE stands for the folder around the agent's.
+//! Path traversal by the text of a path. BASE stands for the directory around the agent's.
 
 use agent::ToolOutcome;
 use agent::permission::Grant;
@@ -8,15 +8,15 @@ use crate::sandbox::{SECRET, Sandbox, path_denied, read, write};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedOutcome {
-    /// With the agent's own file.
+    /// The agent's own file.
     Inside,
-    /// With a no.
+    /// Permission denied.
     Denied,
-    /// With nothing of that name.
+    /// File not found.
     Missing,
-    /// With another failure.
+    /// Another failure.
     Failed,
-    /// Before it begins: no path.
+    /// An invalid path, rejected before the call runs.
     Invalid,
 }
 
@@ -111,12 +111,12 @@ fn classify(outcome: &ToolOutcome) -> ExpectedOutcome {
 }
 
 #[tokio::test]
-async fn no_text_of_a_path_reads_outside() {
+async fn no_path_text_reads_outside_the_root() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
+    let fixture = sandbox.fixture();
     for (path, expected) in PATHS {
         let path = path.replace("BASE", &sandbox.base);
-        let outcome = read(&world, &path).await;
+        let outcome = read(&fixture, &path).await;
         assert_eq!(classify(&outcome), *expected, "{path:?}: {outcome:?}");
         assert!(*expected != Inside || outcome.text() == "inside", "{path:?}: {outcome:?}");
         assert!(!outcome.text().contains(SECRET) && !outcome.text().contains("root:"), "{path:?}");
@@ -124,15 +124,15 @@ async fn no_text_of_a_path_reads_outside() {
 }
 
 #[tokio::test]
-async fn no_text_of_a_path_writes_outside() {
+async fn no_path_text_writes_outside_the_root() {
     for (path, expected) in PATHS {
         let sandbox = Sandbox::new();
         let path = path.replace("BASE", &sandbox.base);
         let outcome = write(&sandbox.fixture(), &path, "mine").await;
         let expected = match expected {
-            // A file of the agent's own, and still one that no agent writes.
+            // Inside the agent's directory, but a protected name.
             Missing if path.ends_with(".bashrc") => Denied,
-            // A name that is missing is made, inside.
+            // A missing file is created, inside.
             Missing => Inside,
             expected => *expected,
         };
@@ -147,23 +147,23 @@ async fn no_text_of_a_path_writes_outside() {
 }
 
 #[tokio::test]
-async fn paths_that_are_too_long_are_refused() {
+async fn too_long_paths_are_rejected() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
-    let outcome = read(&world, &"x".repeat(5000)).await;
+    let fixture = sandbox.fixture();
+    let outcome = read(&fixture, &"x".repeat(5000)).await;
     assert_eq!(outcome.text(), "Invalid input: field `path`: the path is longer than 4096 bytes");
-    let outcome = read(&world, &"../".repeat(5000)).await;
+    let outcome = read(&fixture, &"../".repeat(5000)).await;
     assert_eq!(classify(&outcome), Denied);
-    let outcome = read(&world, &"x".repeat(256)).await;
-    let said = format!("Execution failed: {}…: File name too long (os error 36)", "x".repeat(200));
-    assert_eq!(outcome.text(), said);
-    assert_eq!(read(&world, &format!("{}ok.txt", "./".repeat(5000))).await.text(), "inside");
+    let outcome = read(&fixture, &"x".repeat(256)).await;
+    let expected = format!("Execution failed: {}…: File name too long (os error 36)", "x".repeat(200));
+    assert_eq!(outcome.text(), expected);
+    assert_eq!(read(&fixture, &format!("{}ok.txt", "./".repeat(5000))).await.text(), "inside");
 }
 
 #[tokio::test]
-async fn magic_links_lead_nowhere_even_for_one_who_reads_anywhere() {
+async fn magic_links_are_denied_even_with_every_grant() {
     let sandbox = Sandbox::new();
-    let world = Fixture::with_grant(&sandbox.path("inside"), Grant::everything());
+    let fixture = Fixture::with_grant(&sandbox.path("inside"), Grant::everything());
     for path in [
         concat!("/proc/self/", "root/etc/passwd"),
         "/proc/self/cwd/Cargo.toml",
@@ -177,16 +177,16 @@ async fn magic_links_lead_nowhere_even_for_one_who_reads_anywhere() {
         "/proc/self/task/../environ",
         "/proc/thread-self/environ",
     ] {
-        assert_eq!(read(&world, path).await, path_denied(path));
+        assert_eq!(read(&fixture, path).await, path_denied(path));
     }
-    assert_eq!(read(&world, "../outside/secret.txt").await.text(), SECRET);
-    assert!(matches!(read(&world, "/proc/meminfo").await, ToolOutcome::Done(_)));
+    assert_eq!(read(&fixture, "../outside/secret.txt").await.text(), SECRET);
+    assert!(matches!(read(&fixture, "/proc/meminfo").await, ToolOutcome::Done(_)));
 }
 
 #[tokio::test]
-async fn whoever_reads_anywhere_may_follow_absolute_links() {
+async fn unrestricted_agent_follows_absolute_links() {
     let sandbox = Sandbox::new();
     std::os::unix::fs::symlink(sandbox.path("outside"), sandbox.path("inside/way")).unwrap();
-    let world = Fixture::with_grant(&sandbox.path("inside"), Grant::everything());
-    assert_eq!(read(&world, "way/secret.txt").await.text(), SECRET);
+    let fixture = Fixture::with_grant(&sandbox.path("inside"), Grant::everything());
+    assert_eq!(read(&fixture, "way/secret.txt").await.text(), SECRET);
 }

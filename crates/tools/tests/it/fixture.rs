@@ -1,4 +1,4 @@
-//! What stands for the outside: a clock that stands still, random bytes by number, peers that note what they are asked.
+//! Doubles of the outside: a fixed clock, deterministic random bytes, peers that record their calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,35 +33,35 @@ pub(crate) fn failed(text: impl Into<String>) -> ToolOutcome {
 }
 
 impl Fixture {
-    /// An agent that may do everything, but reads and writes only in its working directory.
+    /// An agent with every grant, except that it reads and writes only in its working directory.
     pub(crate) fn confined_to(cwd: &str) -> Self {
-        let folders = DirectorySet::from_roots([path(cwd)]);
-        Self::with_grant(cwd, Grant { read: folders.clone(), write: folders, ..Grant::everything() })
+        let directories = DirectorySet::from_roots([path(cwd)]);
+        Self::with_grant(cwd, Grant { read: directories.clone(), write: directories, ..Grant::everything() })
     }
 
     pub(crate) fn with_grant(cwd: &str, grant: Grant) -> Self {
-        let parts = ToolDependencies {
+        let dependencies = ToolDependencies {
             clock: Arc::new(FixedClock),
             entropy: Arc::new(CountingEntropy(AtomicU64::new(1))),
         };
-        Self { registry: ToolRegistry::new(parts), peers: Arc::default(), cwd: path(cwd), grant }
+        Self { registry: ToolRegistry::new(dependencies), peers: Arc::default(), cwd: path(cwd), grant }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> ToolOutcome {
         self.call_text(tool, &arguments.to_string()).await
     }
 
-    /// Calls a tool as the runtime does.
+    /// Calls a tool as the runtime does: prepare, judge, run.
     pub(crate) async fn call_text(&self, tool: &str, arguments: &str) -> ToolOutcome {
         let me = AgentId::parse("me").expect("a name");
-        let scene = CallSite {
+        let site = CallSite {
             agent: &me,
             cwd: &self.cwd,
             relation_to: &relation_to,
             preset_inheritance: &preset_inheritance,
         };
         let tool = self.registry.find(tool).expect("a tool of that name");
-        let prepared = match tool.prepare(arguments, &scene) {
+        let prepared = match tool.prepare(arguments, &site) {
             Ok(prepared) => prepared,
             Err(text) => return ToolOutcome::Failed(text),
         };
@@ -76,7 +76,7 @@ impl Fixture {
     }
 }
 
-/// A result that was cut: ten digits, called `r1`.
+/// A cache with one truncated result: ten digits, handle `r1`.
 struct OneResult;
 
 impl CachedResults for OneResult {
@@ -115,7 +115,7 @@ impl Clock for FixedClock {
     }
 }
 
-/// The same numbers in every run, none twice: names must differ, not be secret.
+/// Deterministic and without repetition: names must be unique here, not secret.
 struct CountingEntropy(AtomicU64);
 
 impl Entropy for CountingEntropy {
@@ -128,7 +128,7 @@ impl Entropy for CountingEntropy {
     }
 }
 
-/// Peers that note what they are asked. The agent `gone` is not there, `closed` refuses.
+/// Peers that record their calls. `child-gone` does not exist, `child-closed` denies.
 #[derive(Default)]
 pub(crate) struct RecordingPeers {
     pub(crate) calls: Mutex<Vec<String>>,
@@ -137,7 +137,7 @@ pub(crate) struct RecordingPeers {
 
 impl RecordingPeers {
     fn record_call(&self, id: &AgentId, what: String) -> Result<(), Fault> {
-        self.calls.lock().expect("no test panics while it holds this").push(what);
+        self.calls.lock().expect("no test panics with the lock").push(what);
         match id.as_str() {
             "child-gone" => Err(Fault::new(FaultKind::NotFound, "Agent not found: child-gone")),
             "child-closed" => Err(Fault::new(FaultKind::Denied, "child-closed is closed")),
@@ -167,10 +167,10 @@ fn peer_response(wait: bool) -> PeerResponse {
 impl Peers for RecordingPeers {
     fn create(&self, new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>> {
         let id = new.id.clone().unwrap_or_else(|| AgentId::parse("made-up").expect("a name"));
-        let heard = self.record_call(&id, format!("create {id}"));
-        self.created.lock().expect("no test panics while it holds this").push(new.clone());
+        let recorded = self.record_call(&id, format!("create {id}"));
+        self.created.lock().expect("no test panics with the lock").push(new.clone());
         Box::pin(async move {
-            heard?;
+            recorded?;
             let response = match new.initial_message.as_deref() {
                 Some("fail") if new.wait => Some(Err(Fault::new(FaultKind::Model, "the model failed"))),
                 Some(_) if new.wait => Some(Ok(peer_response(true))),
@@ -182,28 +182,28 @@ impl Peers for RecordingPeers {
     }
 
     fn send(&self, to: AgentId, content: String, wait: bool) -> BoxFuture<'_, Result<PeerResponse, Fault>> {
-        let heard = self.record_call(&to, format!("send {to} {content} {wait}"));
+        let recorded = self.record_call(&to, format!("send {to} {content} {wait}"));
         let is_halted = content == "halt";
         Box::pin(async move {
-            heard?;
+            recorded?;
             let halted = is_halted.then_some("iteration_limit");
             Ok(PeerResponse { halted, cancelled: is_halted, ..peer_response(wait) })
         })
     }
 
     fn status(&self, of: AgentId) -> BoxFuture<'_, Result<PeerStatus, Fault>> {
-        let heard = self.record_call(&of, format!("status {of}"));
-        Box::pin(std::future::ready(heard.map(|()| Self::status_of(&of))))
+        let recorded = self.record_call(&of, format!("status {of}"));
+        Box::pin(std::future::ready(recorded.map(|()| Self::status_of(&of))))
     }
 
     fn cancel(&self, at: AgentId, request_id: RequestId) -> BoxFuture<'_, Result<bool, Fault>> {
-        let heard = self.record_call(&at, format!("cancel {at} {request_id:?}"));
-        Box::pin(async move { heard.map(|()| request_id != RequestId::Text("gone".into())) })
+        let recorded = self.record_call(&at, format!("cancel {at} {request_id:?}"));
+        Box::pin(async move { recorded.map(|()| request_id != RequestId::Text("gone".into())) })
     }
 
     fn destroy(&self, agent: AgentId) -> BoxFuture<'_, Result<bool, Fault>> {
-        let heard = self.record_call(&agent, format!("destroy {agent}"));
-        Box::pin(async move { heard.map(|()| agent.as_str() != "child-unknown") })
+        let recorded = self.record_call(&agent, format!("destroy {agent}"));
+        Box::pin(async move { recorded.map(|()| agent.as_str() != "child-unknown") })
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {

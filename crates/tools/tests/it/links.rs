@@ -1,4 +1,4 @@
-//! Links: those that stay inside are followed, those that lead out lead to a no, for reading and writing alike.
+//! Symbolic links: those that stay inside are followed, escaping ones are denied, for reading and writing alike.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -45,11 +45,11 @@ fn sandbox_with_links() -> Sandbox {
     sandbox
 }
 
-/// `name-1` leads to `name-2`, and so on; the last one to the target.
+/// A chain of links `name-1` to `name-2` and so on; the last one links to the target.
 fn chain(sandbox: &Sandbox, name: &str, length: usize, target: &str) {
-    for place in 1..=length {
-        let next = if place == length { target.to_owned() } else { format!("{name}-{}", place + 1) };
-        symlink(next, sandbox.path(&format!("inside/{name}-{place}"))).unwrap();
+    for index in 1..=length {
+        let next = if index == length { target.to_owned() } else { format!("{name}-{}", index + 1) };
+        symlink(next, sandbox.path(&format!("inside/{name}-{index}"))).unwrap();
     }
 }
 
@@ -79,18 +79,18 @@ const ESCAPING_LINKS: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn links_that_lead_out_are_denied() {
+async fn escaping_links_are_denied() {
     let sandbox = sandbox_with_links();
-    let world = sandbox.fixture();
-    for way in ESCAPING_LINKS {
-        assert_eq!(read(&world, way).await, path_denied(way), "reading {way}");
-        assert_eq!(write(&world, way, "mine").await, path_denied(way), "writing {way}");
-        assert_eq!(append(&world, way, "mine").await, path_denied(way), "appending to {way}");
-        assert_eq!(append_file(&world, way, "mine").await, path_denied(way), "adding to {way}");
+    let fixture = sandbox.fixture();
+    for link in ESCAPING_LINKS {
+        assert_eq!(read(&fixture, link).await, path_denied(link), "reading {link}");
+        assert_eq!(write(&fixture, link, "mine").await, path_denied(link), "writing {link}");
+        assert_eq!(append(&fixture, link, "mine").await, path_denied(link), "appending to {link}");
+        assert_eq!(append_file(&fixture, link, "mine").await, path_denied(link), "append_file {link}");
     }
     for new in ["middle/new.txt", "middle/new/new.txt", "absolute-middle/new.txt", "winding/a/b/c"] {
-        assert_eq!(write(&world, new, "mine").await, path_denied(new));
-        assert_eq!(append_file(&world, new, "mine").await, path_denied(new));
+        assert_eq!(write(&fixture, new, "mine").await, path_denied(new));
+        assert_eq!(append_file(&fixture, new, "mine").await, path_denied(new));
     }
     assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
     assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
@@ -99,27 +99,27 @@ async fn links_that_lead_out_are_denied() {
 #[tokio::test]
 async fn links_that_stay_inside_are_followed() {
     let sandbox = sandbox_with_links();
-    let world = sandbox.fixture();
-    for (way, expected) in [
+    let fixture = sandbox.fixture();
+    for (link, expected) in [
         ("good", "inside"),
         ("good-deep", "deep"),
         ("good-folder/deep.txt", "deep"),
         ("good-winding", "inside"),
         ("in-1", "inside"),
     ] {
-        assert_eq!(read(&world, way).await, done(expected), "{way}");
+        assert_eq!(read(&fixture, link).await, done(expected), "{link}");
     }
-    let outcome = read(&world, "dangling-in").await;
+    let outcome = read(&fixture, "dangling-in").await;
     assert_eq!(outcome.text(), "Execution failed: File not found: dangling-in");
 }
 
 #[tokio::test]
-async fn writing_through_a_link_keeps_the_link() {
+async fn writing_through_a_link_retains_the_link() {
     let sandbox = sandbox_with_links();
-    let world = sandbox.fixture();
-    assert_eq!(write(&world, "good-deep", "new").await, written_outcome("good-deep", 3));
-    assert_eq!(append(&world, "in-1", "!").await, written_outcome("in-1", 1));
-    assert_eq!(write(&world, "good-folder/made/x", "x").await, written_outcome("good-folder/made/x", 1));
+    let fixture = sandbox.fixture();
+    assert_eq!(write(&fixture, "good-deep", "new").await, written_outcome("good-deep", 3));
+    assert_eq!(append(&fixture, "in-1", "!").await, written_outcome("in-1", 1));
+    assert_eq!(write(&fixture, "good-folder/made/x", "x").await, written_outcome("good-folder/made/x", 1));
     assert!(fs::symlink_metadata(sandbox.path("inside/good-deep")).unwrap().is_symlink());
     assert!(fs::symlink_metadata(sandbox.path("inside/in-40")).unwrap().is_symlink());
     assert_eq!(sandbox.content("inside/sub/deep.txt"), "new");
@@ -128,63 +128,63 @@ async fn writing_through_a_link_keeps_the_link() {
 }
 
 #[tokio::test]
-async fn a_link_to_nothing_is_not_written() {
+async fn dangling_link_is_not_written() {
     let sandbox = sandbox_with_links();
     assert_eq!(write(&sandbox.fixture(), "dangling-in", "x").await, path_denied("dangling-in"));
     assert!(fs::symlink_metadata(sandbox.path("inside/dangling-in")).unwrap().is_symlink());
 }
 
 #[tokio::test]
-async fn a_link_into_a_blocked_folder_is_denied() {
+async fn link_into_a_blocked_directory_is_denied() {
     let sandbox = Sandbox::new();
     symlink("sub", sandbox.path("inside/way")).unwrap();
     symlink("sub/deep.txt", sandbox.path("inside/file")).unwrap();
-    let mut world = sandbox.fixture();
-    world.grant.blocked = vec![path(&sandbox.path("inside/sub"))];
-    for way in ["way/deep.txt", "file"] {
-        assert_eq!(read(&world, way).await, path_denied(way));
-        assert_eq!(write(&world, way, "x").await, path_denied(way));
+    let mut fixture = sandbox.fixture();
+    fixture.grant.blocked = vec![path(&sandbox.path("inside/sub"))];
+    for link in ["way/deep.txt", "file"] {
+        assert_eq!(read(&fixture, link).await, path_denied(link));
+        assert_eq!(write(&fixture, link, "x").await, path_denied(link));
     }
     for new in ["way/new.txt", "way/new/new.txt"] {
-        assert_eq!(write(&world, new, "x").await, path_denied(new));
+        assert_eq!(write(&fixture, new, "x").await, path_denied(new));
     }
-    assert!(matches!(read(&world, "sub/deep.txt").await, ToolOutcome::Denied(_)));
+    assert!(matches!(read(&fixture, "sub/deep.txt").await, ToolOutcome::Denied(_)));
     assert_eq!(sandbox.file_names("inside/sub"), ["deep.txt"]);
     assert_eq!(sandbox.content("inside/sub/deep.txt"), "deep");
-    assert_eq!(read(&world, "ok.txt").await, done("inside"));
+    assert_eq!(read(&fixture, "ok.txt").await, done("inside"));
 }
 
 #[tokio::test]
-async fn a_root_that_became_a_link_is_denied() {
+async fn root_replaced_by_a_link_is_denied() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
+    let fixture = sandbox.fixture();
     fs::rename(sandbox.path("inside"), sandbox.path("moved")).unwrap();
     symlink("outside", sandbox.path("inside")).unwrap();
-    assert_eq!(read(&world, "secret.txt").await, path_denied("secret.txt"));
-    assert_eq!(write(&world, "new.txt", "x").await, path_denied("new.txt"));
+    assert_eq!(read(&fixture, "secret.txt").await, path_denied("secret.txt"));
+    assert_eq!(write(&fixture, "new.txt", "x").await, path_denied("new.txt"));
     assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
 }
 
 #[tokio::test]
-async fn a_file_can_be_granted_by_itself() {
+async fn single_file_can_be_granted() {
     let sandbox = Sandbox::new();
     let file = DirectorySet::from_roots([path(&sandbox.path("inside/ok.txt"))]);
     let grant = Grant { read: file.clone(), write: file, ..Grant::everything() };
-    let world = Fixture::with_grant(&sandbox.path("inside"), grant);
-    assert_eq!(read(&world, "ok.txt").await, done("inside"));
-    assert_eq!(write(&world, "ok.txt", "new").await, written_outcome("ok.txt", 3));
-    assert_eq!(append(&world, "ok.txt", "er").await, written_outcome("ok.txt", 2));
+    let fixture = Fixture::with_grant(&sandbox.path("inside"), grant);
+    assert_eq!(read(&fixture, "ok.txt").await, done("inside"));
+    assert_eq!(write(&fixture, "ok.txt", "new").await, written_outcome("ok.txt", 3));
+    assert_eq!(append(&fixture, "ok.txt", "er").await, written_outcome("ok.txt", 2));
     assert_eq!(sandbox.content("inside/ok.txt"), "newer");
     fs::remove_file(sandbox.path("inside/ok.txt")).unwrap();
-    assert_eq!(read(&world, "ok.txt").await.text(), "Execution failed: File not found: ok.txt");
-    assert_eq!(write(&world, "ok.txt", "again").await, written_outcome("ok.txt", 5));
-    assert!(matches!(read(&world, "sub/deep.txt").await, ToolOutcome::Denied(_)));
-    let below = read(&world, "ok.txt/x").await;
+    assert_eq!(read(&fixture, "ok.txt").await.text(), "Execution failed: File not found: ok.txt");
+    assert_eq!(write(&fixture, "ok.txt", "again").await, written_outcome("ok.txt", 5));
+    assert!(matches!(read(&fixture, "sub/deep.txt").await, ToolOutcome::Denied(_)));
+    let below = read(&fixture, "ok.txt/x").await;
     assert_eq!(below.text(), "Execution failed: ok.txt/x: Not a directory (os error 20)");
 
     fs::remove_file(sandbox.path("inside/ok.txt")).unwrap();
     symlink("sub/deep.txt", sandbox.path("inside/ok.txt")).unwrap();
-    assert_eq!(read(&world, "ok.txt").await, path_denied("ok.txt"));
-    assert_eq!(write(&world, "ok.txt", "x").await, path_denied("ok.txt"));
+    assert_eq!(read(&fixture, "ok.txt").await, path_denied("ok.txt"));
+    assert_eq!(write(&fixture, "ok.txt", "x").await, path_denied("ok.txt"));
     assert_eq!(sandbox.content("inside/sub/deep.txt"), "deep");
 }

@@ -1,5 +1,5 @@
-//! The catalog as the runtime uses it: arguments as models write them, judged by a grant, run against a real disk and
-//! peers that only listen.
+//! The tool catalog as the runtime uses it: arguments as models write them, judged by a grant, run on a real file
+//! system and with recording peers.
 
 #![expect(
     clippy::expect_used,

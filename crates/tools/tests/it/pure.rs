@@ -1,4 +1,4 @@
-//! Tools that only compute, each by a table of arguments and answers.
+//! Pure tools, each by a table of arguments and outcomes.
 
 use agent::ToolOutcome;
 use serde_json::{Value, json};
@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use crate::fixture::{Fixture, done, failed};
 
 async fn check(tool: &str, table: &[(Value, ToolOutcome)]) {
-    let world = Fixture::confined_to("/nowhere");
+    let fixture = Fixture::confined_to("/nowhere");
     for (arguments, expected) in table {
-        assert_eq!(world.call(tool, arguments).await, *expected, "{tool} {arguments}");
+        assert_eq!(fixture.call(tool, arguments).await, *expected, "{tool} {arguments}");
     }
 }
 
@@ -34,35 +34,35 @@ async fn echo_returns_its_text() {
 }
 
 #[tokio::test]
-async fn arguments_end_at_a_mebibyte() {
-    let world = Fixture::confined_to("/nowhere");
+async fn arguments_are_limited_to_one_mebibyte() {
+    let fixture = Fixture::confined_to("/nowhere");
     let overhead = r#"{"text":""}"#.len();
     let fits = "x".repeat((1 << 20) - overhead);
-    assert_eq!(world.call("echo", &json!({ "text": fits })).await, done(&*fits));
-    let outcome = world.call("echo", &json!({ "text": format!("{fits}x") })).await;
+    assert_eq!(fixture.call("echo", &json!({ "text": fits })).await, done(&*fits));
+    let outcome = fixture.call("echo", &json!({ "text": format!("{fits}x") })).await;
     assert_eq!(outcome, failed("Invalid input: the arguments are longer than 1048576 bytes"));
 }
 
 #[tokio::test]
-async fn time_is_told_to_nine_digits() {
+async fn time_has_nanosecond_digits() {
     let expected =
         r#"{"time":"2023-11-14T22:13:20.123456000+00:00","timestamp":1700000000,"timezone":"UTC"}"#;
     check("get_time", &[(json!({}), done(expected)), (Value::Null, done(expected))]).await;
-    let world = Fixture::confined_to("/nowhere");
-    assert_eq!(world.call_text("get_time", "").await, done(expected));
-    let outcome = world.call("get_time", &json!({"zone": "x"})).await;
+    let fixture = Fixture::confined_to("/nowhere");
+    assert_eq!(fixture.call_text("get_time", "").await, done(expected));
+    let outcome = fixture.call("get_time", &json!({"zone": "x"})).await;
     assert_eq!(outcome, failed("Invalid input: unknown field `zone`, there are no fields"));
 }
 
 #[tokio::test]
-async fn base64_goes_both_ways() {
+async fn base64_round_trips() {
     let pairs =
         [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("ü?>", "w7w/Pg=="), ("\0", "AA==")];
     for (text, encoded) in pairs {
         check("base64.encode", &[(json!({ "text": text }), done(encoded))]).await;
         check("base64.decode", &[(json!({ "encoded": encoded }), done(text))]).await;
     }
-    for (bad, said) in [
+    for (bad, expected) in [
         ("Zg", "Execution failed: Invalid base64: "),
         ("Zg=", "Execution failed: Invalid base64: "),
         ("Zh==", "Execution failed: Invalid base64: "),
@@ -73,14 +73,14 @@ async fn base64_goes_both_ways() {
         let outcome =
             Fixture::confined_to("/nowhere").call("base64.decode", &json!({ "encoded": bad })).await;
         assert!(
-            matches!(&outcome, ToolOutcome::Failed(text) if text.starts_with(said)),
+            matches!(&outcome, ToolOutcome::Failed(text) if text.starts_with(expected)),
             "{bad:?}: {outcome:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn json_is_laid_out_with_sorted_keys() {
+async fn json_parse_indents_with_sorted_keys() {
     check(
         "json.parse",
         &[
@@ -109,40 +109,46 @@ async fn json_is_laid_out_with_sorted_keys() {
 }
 
 #[tokio::test]
-async fn json_is_found_by_path() {
+async fn json_query_selects_by_path() {
     let value = json!({"a": {"b": [10, {"c": "x"}]}, "m": [[1, 2], [3, 4]], "": {"k": 5}, "n": null});
-    let ask = |path: &str| json!({ "json": value, "path": path });
+    let query = |path: &str| json!({ "json": value, "path": path });
     check(
         "json.query",
         &[
-            (ask("a.b[0]"), done("10")),
-            (ask("a.b[1].c"), done("\"x\"")),
-            (ask("m[1][0]"), done("3")),
-            (ask("m.[1][1]"), done("4")),
-            (ask("m[0]"), done("[\n  1,\n  2\n]")),
-            (ask("n"), done("null")),
-            (ask(".k"), done("5")),
+            (query("a.b[0]"), done("10")),
+            (query("a.b[1].c"), done("\"x\"")),
+            (query("m[1][0]"), done("3")),
+            (query("m.[1][1]"), done("4")),
+            (query("m[0]"), done("[\n  1,\n  2\n]")),
+            (query("n"), done("null")),
+            (query(".k"), done("5")),
             (json!({"json": value.to_string(), "path": "m[1][1]"}), done("4")),
             (json!({"json": [[7]], "path": "[0][0]"}), done("7")),
             (json!({"json": [1], "path": ""}), done("[\n  1\n]")),
             (json!({"json": "\"s\"", "path": ""}), done("\"s\"")),
             (json!({"json": 3, "path": ""}), done("3")),
-            (ask("a.x"), failed("Execution failed: Key not found: x")),
-            (ask("a.b.c"), failed("Execution failed: Key not found: c")),
-            (ask("a..b"), failed("Execution failed: Key not found: ")),
-            (ask("m[2]"), failed("Execution failed: Index 2 out of bounds")),
-            (ask("a[0]"), failed("Execution failed: Index 0 out of bounds")),
+            (query("a.x"), failed("Execution failed: Key not found: x")),
+            (query("a.b.c"), failed("Execution failed: Key not found: c")),
+            (query("a..b"), failed("Execution failed: Key not found: ")),
+            (query("m[2]"), failed("Execution failed: Index 2 out of bounds")),
+            (query("a[0]"), failed("Execution failed: Index 0 out of bounds")),
             (
-                ask("m[99999999999999999999999]"),
+                query("m[99999999999999999999999]"),
                 failed("Execution failed: Index 99999999999999999999999 out of bounds"),
             ),
-            (ask("m[x]"), failed("Invalid input: field `path`: expected indexes such as [0], found \"[x]\"")),
-            (ask("m[0"), failed("Invalid input: field `path`: expected indexes such as [0], found \"[0\"")),
             (
-                ask("m[-1]"),
+                query("m[x]"),
+                failed("Invalid input: field `path`: expected indexes such as [0], found \"[x]\""),
+            ),
+            (query("m[0"), failed("Invalid input: field `path`: expected indexes such as [0], found \"[0\"")),
+            (
+                query("m[-1]"),
                 failed("Invalid input: field `path`: expected indexes such as [0], found \"[-1]\""),
             ),
-            (ask("m[0]x"), failed("Invalid input: field `path`: expected indexes such as [0], found \"x\"")),
+            (
+                query("m[0]x"),
+                failed("Invalid input: field `path`: expected indexes such as [0], found \"x\""),
+            ),
             (
                 json!({"json": "{a", "path": ""}),
                 failed("Execution failed: Invalid JSON: key must be a string at line 1 column 2"),
@@ -155,10 +161,10 @@ async fn json_is_found_by_path() {
 }
 
 #[tokio::test]
-async fn uuids_are_random_and_of_version_four() {
-    let world = Fixture::confined_to("/nowhere");
+async fn uuids_are_random_version_four() {
+    let fixture = Fixture::confined_to("/nowhere");
     let count = async |arguments: Value| {
-        let outcome = world.call("uuid.generate", &arguments).await;
+        let outcome = fixture.call("uuid.generate", &arguments).await;
         let text = outcome.text().to_owned();
         match serde_json::from_str::<Vec<String>>(&text) {
             Ok(many) => many,
@@ -172,14 +178,14 @@ async fn uuids_are_random_and_of_version_four() {
         let uuids = count(arguments.clone()).await;
         assert_eq!(uuids.len(), expected, "{arguments}");
         for uuid in uuids {
-            let parts: Vec<_> = uuid.split('-').map(str::len).collect();
-            assert_eq!(parts, [8, 4, 4, 4, 12], "{uuid}");
+            let dependencies: Vec<_> = uuid.split('-').map(str::len).collect();
+            assert_eq!(dependencies, [8, 4, 4, 4, 12], "{uuid}");
             assert!(uuid.as_bytes()[14] == b'4' && b"89ab".contains(&uuid.as_bytes()[19]), "{uuid}");
         }
     }
-    assert_eq!(world.call("uuid.generate", &json!({"count": 0})).await, done("[]"));
-    assert!(world.call("uuid.generate", &json!({"count": 2})).await.text().starts_with("[\n  \""));
-    let outcome = world.call("uuid.generate", &json!({"count": "2"})).await;
+    assert_eq!(fixture.call("uuid.generate", &json!({"count": 0})).await, done("[]"));
+    assert!(fixture.call("uuid.generate", &json!({"count": 2})).await.text().starts_with("[\n  \""));
+    let outcome = fixture.call("uuid.generate", &json!({"count": "2"})).await;
     assert_eq!(outcome, failed("Invalid input: field `count`: invalid type: string \"2\", expected i64"));
 }
 
@@ -191,8 +197,8 @@ async fn sha256_is_lowercase_hex() {
 }
 
 #[tokio::test]
-async fn a_layout_that_grows_without_end_is_cut_off() {
-    // A hundred levels of nothing but brackets, many times: each level adds its indentation to every line.
+async fn indented_json_is_limited_in_size() {
+    // Deep nesting, many times: each level adds its indentation to every line.
     let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
     let text = format!("[{}]", vec![deep; 5_000].join(","));
     let outcome = Fixture::confined_to("/nowhere").call("json.parse", &json!({ "text": text })).await;

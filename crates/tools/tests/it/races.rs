@@ -1,4 +1,4 @@
-//! Many at once: writers on one file, and somebody who swaps a folder for a link while it is read.
+//! Concurrency: several writers on one file, and a directory that is swapped for a link during access.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use rustix::fs::{CWD, RenameFlags};
 use crate::fixture::Fixture;
 use crate::sandbox::{SECRET, Sandbox, append, append_file, read, write};
 
-/// Swaps two names again and again until it is dropped.
+/// Swaps two names repeatedly until it is stopped.
 struct PathSwapper {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<u64>>,
 }
 
 impl PathSwapper {
-    fn start(one: String, two: String) -> Self {
+    fn start(first: String, second: String) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut swaps = 0;
             while !stopped.load(Ordering::Relaxed) {
-                rustix::fs::renameat_with(CWD, &one, CWD, &two, RenameFlags::EXCHANGE).expect("a swap");
+                rustix::fs::renameat_with(CWD, &first, CWD, &second, RenameFlags::EXCHANGE).expect("a swap");
                 swaps += 1;
             }
             swaps
@@ -37,24 +37,24 @@ impl PathSwapper {
     }
 }
 
-/// A folder `door` inside, and a link that leads out under another name.
+/// A sandbox in which the directory `inside/door` is swapped with a link that leads out.
 fn swapping_sandbox() -> (Sandbox, PathSwapper) {
     let sandbox = Sandbox::new();
     let (door, link) = (sandbox.path("inside/door"), sandbox.path("inside/link"));
-    std::fs::create_dir(&door).expect("a folder");
+    std::fs::create_dir(&door).expect("a directory");
     std::fs::write(sandbox.path("inside/door/secret.txt"), "harmless").expect("a file");
     symlink("../outside", &link).expect("a link");
-    let swapping = PathSwapper::start(door, link);
-    (sandbox, swapping)
+    let swapper = PathSwapper::start(door, link);
+    (sandbox, swapper)
 }
 
 #[tokio::test]
-async fn reading_never_escapes_through_a_swapped_folder() {
-    let (sandbox, swapping) = swapping_sandbox();
-    let world = sandbox.fixture();
+async fn read_never_escapes_through_a_swapped_directory() {
+    let (sandbox, swapper) = swapping_sandbox();
+    let fixture = sandbox.fixture();
     let (mut harmless, mut denied) = (0, 0);
     for round in 0..20_000 {
-        let outcome = read(&world, "door/secret.txt").await;
+        let outcome = read(&fixture, "door/secret.txt").await;
         assert!(!outcome.text().contains(SECRET), "escaped in round {round}");
         match outcome {
             ToolOutcome::Done(text) if text == "harmless" => harmless += 1,
@@ -62,23 +62,23 @@ async fn reading_never_escapes_through_a_swapped_folder() {
             other => panic!("in round {round}: {other:?}"),
         }
     }
-    let swaps = swapping.end();
+    let swaps = swapper.end();
     eprintln!("{swaps} swaps, {harmless} reads, {denied} denied");
 }
 
 #[tokio::test]
-async fn writing_never_escapes_through_a_swapped_folder() {
-    let (sandbox, swapping) = swapping_sandbox();
-    let world = sandbox.fixture();
+async fn write_never_escapes_through_a_swapped_directory() {
+    let (sandbox, swapper) = swapping_sandbox();
+    let fixture = sandbox.fixture();
     for round in 0..500 {
-        let outcome = write(&world, "door/secret.txt", "mine").await;
+        let outcome = write(&fixture, "door/secret.txt", "mine").await;
         assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
-        write(&world, &format!("door/new-{round}/file"), "mine").await;
-        let outcome = append_file(&world, "door/secret.txt", "mine").await;
+        write(&fixture, &format!("door/new-{round}/file"), "mine").await;
+        let outcome = append_file(&fixture, "door/secret.txt", "mine").await;
         assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
-        append_file(&world, &format!("door/more-{round}/file"), "mine").await;
+        append_file(&fixture, &format!("door/more-{round}/file"), "mine").await;
     }
-    swapping.end();
+    swapper.end();
     assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
     assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
 }
@@ -88,13 +88,13 @@ fn contents() -> [String; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_writers_leave_one_whole_content() {
+async fn concurrent_writers_leave_one_complete_content() {
     let sandbox = Arc::new(Sandbox::new());
     let writers = contents().map(|content| {
-        let world = Fixture::confined_to(&sandbox.path("inside"));
+        let fixture = Fixture::confined_to(&sandbox.path("inside"));
         tokio::spawn(async move {
             for _ in 0..50 {
-                assert_eq!(write(&world, "shared", &content).await.name(), "done");
+                assert_eq!(write(&fixture, "shared", &content).await.name(), "done");
             }
         })
     });
@@ -104,7 +104,7 @@ async fn two_writers_leave_one_whole_content() {
         let seen = read(&reader, "shared").await;
         assert!(
             contents().iter().any(|content| content == seen.text()),
-            "half a content: {}",
+            "partial content: {}",
             seen.text().len()
         );
     }
@@ -116,18 +116,18 @@ async fn two_writers_leave_one_whole_content() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_append_is_lost() {
+async fn concurrent_appends_are_not_lost() {
     let sandbox = Arc::new(Sandbox::new());
     let writers: Vec<_> = (0..4)
         .map(|writer| {
-            let world = Fixture::confined_to(&sandbox.path("inside"));
+            let fixture = Fixture::confined_to(&sandbox.path("inside"));
             tokio::spawn(async move {
                 for line in 0..25 {
                     let text = format!("{writer} {line}\n");
                     let outcome = if (writer + line) % 3 == 0 {
-                        append(&world, "log", &text).await
+                        append(&fixture, "log", &text).await
                     } else {
-                        append_file(&world, "log", &text).await
+                        append_file(&fixture, "log", &text).await
                     };
                     assert_eq!(outcome.name(), "done", "{outcome:?}");
                 }

@@ -1,4 +1,4 @@
-//! Regular expressions: what they find and replace, and that no pattern takes the machine.
+//! Regular expressions: matches, replacements, and limits on their costs.
 
 use agent::ToolOutcome;
 use serde_json::{Value, json};
@@ -11,11 +11,11 @@ async fn call(tool: &str, arguments: Value) -> ToolOutcome {
 
 async fn match_result(arguments: Value) -> Value {
     let outcome = call("regex.match", arguments).await;
-    serde_json::from_str(outcome.text()).expect("an answer in JSON")
+    serde_json::from_str(outcome.text()).expect("a result in JSON")
 }
 
 #[tokio::test]
-async fn the_first_match_comes_with_its_groups() {
+async fn first_match_has_its_groups() {
     let outcome = call("regex.match", json!({"text": "x=1", "pattern": r"(\w)=(\d)(y)?"})).await;
     let expected = [
         "{",
@@ -37,16 +37,16 @@ async fn the_first_match_comes_with_its_groups() {
 }
 
 #[tokio::test]
-async fn all_matches_come_with_byte_offsets() {
+async fn global_matches_have_byte_offsets() {
     let all = match_result(json!({"text": "äa a", "pattern": "a", "global": true})).await;
-    let places = json!([{"match": "a", "start": 2, "end": 3}, {"match": "a", "start": 4, "end": 5}]);
-    assert_eq!(all, json!({"found": true, "count": 2, "matches": places}));
+    let spans = json!([{"match": "a", "start": 2, "end": 3}, {"match": "a", "start": 4, "end": 5}]);
+    assert_eq!(all, json!({"found": true, "count": 2, "matches": spans}));
     let none = match_result(json!({"text": "x", "pattern": "y", "global": true})).await;
     assert_eq!(none, json!({"found": false, "count": 0, "matches": []}));
 }
 
 #[tokio::test]
-async fn matches_end_at_ten_thousand() {
+async fn matches_are_limited_to_ten_thousand() {
     let exact = match_result(json!({"text": "a".repeat(10_000), "pattern": "a", "global": true})).await;
     assert_eq!((&exact["count"], exact.get("truncated")), (&json!(10_000), None));
     let more = match_result(json!({"text": "a".repeat(10_001), "pattern": "a", "global": true})).await;
@@ -54,8 +54,8 @@ async fn matches_end_at_ten_thousand() {
 }
 
 #[tokio::test]
-async fn bad_and_large_patterns_are_invalid_input() {
-    for (pattern, said) in [
+async fn invalid_and_large_patterns_are_rejected() {
+    for (pattern, expected) in [
         ("(", "unclosed group"),
         ("a(?=b)", "look-around, including look-ahead and look-behind, is not supported"),
         (r"(a)\1", "backreferences are not supported"),
@@ -73,7 +73,7 @@ async fn bad_and_large_patterns_are_invalid_input() {
                 arguments["replacement"] = json!("");
             }
             let outcome = call(tool, arguments).await;
-            assert_eq!(outcome, failed(format!("Invalid input: field `pattern`: {said}")), "{tool}");
+            assert_eq!(outcome, failed(format!("Invalid input: field `pattern`: {expected}")), "{tool}");
         }
     }
     let outcome = call("regex.match", json!({"text": "a", "pattern": 5})).await;
@@ -84,7 +84,7 @@ async fn bad_and_large_patterns_are_invalid_input() {
 }
 
 #[tokio::test]
-async fn replacements_name_groups() {
+async fn replacement_expands_groups() {
     let swap = r"(?<first>\w+) (\w+)";
     for (pattern, replacement, global, expected) in [
         ("a", "b", None, "b b c"),
@@ -104,11 +104,11 @@ async fn replacements_name_groups() {
 }
 
 #[tokio::test]
-async fn results_end_at_a_mebibyte() {
+async fn replace_result_is_limited_to_one_mebibyte() {
     let too_long = failed("Execution failed: the result is longer than 1048576 bytes");
     let doubled = json!({"text": "a".repeat(600_000), "pattern": "a", "replacement": "aa"});
     assert_eq!(call("regex.replace", doubled).await, too_long);
-    // Without a look between the groups this would be 50 gigabytes at once.
+    // Without a check between the groups the result would be 50 gigabytes at once.
     let squared = json!({"text": "a".repeat(500_000), "pattern": "a+", "replacement": "$0".repeat(100_000)});
     assert_eq!(call("regex.replace", squared).await, too_long);
 }

@@ -1,4 +1,4 @@
-//! A folder that an agent may use, and things around it that it may not see.
+//! A directory that an agent may access, and files around it that it may not.
 
 use std::fs;
 
@@ -8,22 +8,22 @@ use tempfile::TempDir;
 
 use crate::fixture::Fixture;
 
-/// What nobody may ever read.
+/// The content of files outside, which no tool may return.
 pub(crate) const SECRET: &str = "the secret outside";
 
 /// `inside/` is the agent's; `outside/` and `inside-sibling/` are not, and each has a `secret.txt`.
 pub(crate) struct Sandbox {
-    _folder: TempDir,
+    _directory: TempDir,
     pub(crate) base: String,
 }
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        let folder = TempDir::new().expect("a folder");
-        let base = folder.path().canonicalize().expect("a real path");
-        let sandbox = Self { _folder: folder, base: base.to_str().expect("a path of text").to_owned() };
-        for folder in ["inside/sub", "outside/sub", "inside-sibling"] {
-            fs::create_dir_all(sandbox.path(folder)).expect("a folder");
+        let directory = TempDir::new().expect("a directory");
+        let base = directory.path().canonicalize().expect("a real path");
+        let sandbox = Self { _directory: directory, base: base.to_str().expect("a path of text").to_owned() };
+        for directory in ["inside/sub", "outside/sub", "inside-sibling"] {
+            fs::create_dir_all(sandbox.path(directory)).expect("a directory");
         }
         for (file, content) in [
             ("inside/ok.txt", "inside"),
@@ -49,9 +49,9 @@ impl Sandbox {
         fs::read_to_string(self.path(name)).expect("a text file")
     }
 
-    /// The names in a folder, sorted.
-    pub(crate) fn file_names(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path(folder)).expect("a folder");
+    /// The sorted names in a directory.
+    pub(crate) fn file_names(&self, directory: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(directory)).expect("a directory");
         let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
         let mut names: Vec<_> = entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
         names.sort();
@@ -59,21 +59,21 @@ impl Sandbox {
     }
 }
 
-pub(crate) async fn read(world: &Fixture, path: &str) -> ToolOutcome {
-    world.call("fs.read_file", &json!({ "path": path })).await
+pub(crate) async fn read(fixture: &Fixture, path: &str) -> ToolOutcome {
+    fixture.call("fs.read_file", &json!({ "path": path })).await
 }
 
-pub(crate) async fn write(world: &Fixture, path: &str, content: &str) -> ToolOutcome {
-    world.call("fs.write_file", &json!({ "path": path, "content": content })).await
+pub(crate) async fn write(fixture: &Fixture, path: &str, content: &str) -> ToolOutcome {
+    fixture.call("fs.write_file", &json!({ "path": path, "content": content })).await
 }
 
-pub(crate) async fn append(world: &Fixture, path: &str, content: &str) -> ToolOutcome {
-    world.call("fs.write_file", &json!({ "path": path, "content": content, "append": true })).await
+pub(crate) async fn append(fixture: &Fixture, path: &str, content: &str) -> ToolOutcome {
+    fixture.call("fs.write_file", &json!({ "path": path, "content": content, "append": true })).await
 }
 
-/// By the tool that does nothing else.
-pub(crate) async fn append_file(world: &Fixture, path: &str, content: &str) -> ToolOutcome {
-    world.call("fs.append_file", &json!({ "path": path, "content": content })).await
+/// Appends with `fs.append_file`.
+pub(crate) async fn append_file(fixture: &Fixture, path: &str, content: &str) -> ToolOutcome {
+    fixture.call("fs.append_file", &json!({ "path": path, "content": content })).await
 }
 
 pub(crate) fn path_denied(path: &str) -> ToolOutcome {

@@ -1,15 +1,15 @@
-//! A disk that is soon full.
+//! A file system of 64 KiB, to test a full disk.
 
 use std::process::Command;
 
-/// A small disk of its own, as long as it lives.
+/// A mounted tmpfs of 64 KiB; unmounted on drop.
 pub(crate) struct SmallDisk(String);
 
 impl SmallDisk {
-    pub(crate) fn mount(folder: String) -> Option<Self> {
+    pub(crate) fn mount(directory: String) -> Option<Self> {
         let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", &folder]).output();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self(folder))
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", &directory]).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(directory))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What writing leaves behind: the whole content or the old one, the old mode, no drafts, nothing that is protected.
+//! Writing: new content completely or the old one, mode retained, no temporary files, nothing protected.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -19,34 +19,34 @@ fn set_mode(sandbox: &Sandbox, name: &str, mode: u32) {
 }
 
 #[tokio::test]
-async fn files_are_made_replaced_and_appended_to() {
+async fn write_creates_replaces_and_appends() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
-    assert_eq!(write(&world, "new.txt", "grüße\n").await, written_outcome("new.txt", 8));
-    assert_eq!(append(&world, "new.txt", "more").await, written_outcome("new.txt", 4));
+    let fixture = sandbox.fixture();
+    assert_eq!(write(&fixture, "new.txt", "grüße\n").await, written_outcome("new.txt", 8));
+    assert_eq!(append(&fixture, "new.txt", "more").await, written_outcome("new.txt", 4));
     assert_eq!(sandbox.content("inside/new.txt"), "grüße\nmore");
-    assert_eq!(write(&world, "new.txt", "").await, written_outcome("new.txt", 0));
+    assert_eq!(write(&fixture, "new.txt", "").await, written_outcome("new.txt", 0));
     assert_eq!(sandbox.content("inside/new.txt"), "");
-    assert_eq!(append(&world, "other.txt", "first").await, written_outcome("other.txt", 5));
+    assert_eq!(append(&fixture, "other.txt", "first").await, written_outcome("other.txt", 5));
     assert_eq!(sandbox.content("inside/other.txt"), "first");
     let absolute = sandbox.path("inside/abs.txt");
-    assert_eq!(write(&world, &absolute, "x").await, written_outcome(&absolute, 1));
+    assert_eq!(write(&fixture, &absolute, "x").await, written_outcome(&absolute, 1));
     assert_eq!(sandbox.file_names("inside"), ["abs.txt", "new.txt", "ok.txt", "other.txt", "sub"]);
 }
 
 #[tokio::test]
-async fn missing_folders_are_made() {
+async fn write_creates_missing_directories() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
-    assert_eq!(write(&world, "a/b/c/d.txt", "x").await, written_outcome("a/b/c/d.txt", 1));
-    assert_eq!(write(&world, "sub/e/f.txt", "x").await, written_outcome("sub/e/f.txt", 1));
+    let fixture = sandbox.fixture();
+    assert_eq!(write(&fixture, "a/b/c/d.txt", "x").await, written_outcome("a/b/c/d.txt", 1));
+    assert_eq!(write(&fixture, "sub/e/f.txt", "x").await, written_outcome("sub/e/f.txt", 1));
     assert_eq!(sandbox.content("inside/a/b/c/d.txt"), "x");
-    let below_file = write(&world, "ok.txt/a/b", "x").await;
+    let below_file = write(&fixture, "ok.txt/a/b", "x").await;
     assert_eq!(below_file, failed("Execution failed: ok.txt/a/b: Not a directory (os error 20)"));
 }
 
 #[tokio::test]
-async fn the_allowed_folder_is_made_only_beside_what_is_there() {
+async fn root_is_created_only_if_its_parent_exists() {
     let sandbox = Sandbox::new();
     let new = Fixture::confined_to(&sandbox.path("fresh"));
     assert_eq!(write(&new, "a/x.txt", "x").await, written_outcome("a/x.txt", 1));
@@ -57,38 +57,38 @@ async fn the_allowed_folder_is_made_only_beside_what_is_there() {
 }
 
 #[tokio::test]
-async fn the_old_mode_stays() {
+async fn write_retains_the_mode_without_set_id_bits() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
-    for kept in [0o640, 0o600, 0o755, 0o777] {
-        set_mode(&sandbox, "inside/ok.txt", kept);
-        write(&world, "ok.txt", "x").await;
-        assert_eq!(mode(&sandbox, "inside/ok.txt"), kept);
-        append(&world, "ok.txt", "x").await;
-        assert_eq!(mode(&sandbox, "inside/ok.txt"), kept);
+    let fixture = sandbox.fixture();
+    for mode_bits in [0o640, 0o600, 0o755, 0o777] {
+        set_mode(&sandbox, "inside/ok.txt", mode_bits);
+        write(&fixture, "ok.txt", "x").await;
+        assert_eq!(mode(&sandbox, "inside/ok.txt"), mode_bits);
+        append(&fixture, "ok.txt", "x").await;
+        assert_eq!(mode(&sandbox, "inside/ok.txt"), mode_bits);
     }
     set_mode(&sandbox, "inside/ok.txt", 0o6755);
-    write(&world, "ok.txt", "x").await;
-    assert_eq!(mode(&sandbox, "inside/ok.txt"), 0o755, "new content does not act as the owner");
+    write(&fixture, "ok.txt", "x").await;
+    assert_eq!(mode(&sandbox, "inside/ok.txt"), 0o755, "set-id bits are cleared");
 }
 
 #[tokio::test]
-async fn another_name_of_the_same_file_keeps_the_old_content() {
+async fn write_leaves_other_hard_links_unchanged() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
+    let fixture = sandbox.fixture();
     for file in ["one", "two"] {
         fs::hard_link(sandbox.path("outside/secret.txt"), sandbox.path(&format!("inside/{file}"))).unwrap();
     }
-    write(&world, "one", "mine").await;
-    append(&world, "two", "mine").await;
+    write(&fixture, "one", "mine").await;
+    append(&fixture, "two", "mine").await;
     assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
     assert_eq!(fs::metadata(sandbox.path("outside/secret.txt")).unwrap().nlink(), 1);
 }
 
 #[tokio::test]
-async fn protected_names_are_never_written() {
+async fn write_to_protected_names_is_denied() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
+    let fixture = sandbox.fixture();
     for name in [
         ".git",
         ".git/config",
@@ -109,43 +109,43 @@ async fn protected_names_are_never_written() {
         ".bash_logout",
         "x/../.git/config",
     ] {
-        let outcome = write(&world, name, "x").await;
-        let said = format!("Permission denied: {name} is protected: ");
-        assert!(matches!(&outcome, ToolOutcome::Denied(text) if text.starts_with(&said)), "{outcome:?}");
+        let outcome = write(&fixture, name, "x").await;
+        let expected = format!("Permission denied: {name} is protected: ");
+        assert!(matches!(&outcome, ToolOutcome::Denied(text) if text.starts_with(&expected)), "{outcome:?}");
     }
     assert_eq!(sandbox.file_names("inside"), ["ok.txt", "sub"]);
-    assert_eq!(write(&world, ".gitignore", "x").await, written_outcome(".gitignore", 1));
+    assert_eq!(write(&fixture, ".gitignore", "x").await, written_outcome(".gitignore", 1));
 }
 
 #[tokio::test]
-async fn no_link_leads_to_a_protected_name() {
+async fn write_to_a_protected_name_via_a_link_is_denied() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
+    let fixture = sandbox.fixture();
     fs::create_dir(sandbox.path("inside/.git")).unwrap();
     fs::write(sandbox.path("inside/.git/config"), "old").unwrap();
     symlink(".git", sandbox.path("inside/way")).unwrap();
     symlink(".git/config", sandbox.path("inside/file")).unwrap();
     for name in ["way/config", "way/new", "way/hooks/pre-commit", "file"] {
-        assert!(matches!(write(&world, name, "x").await, ToolOutcome::Denied(_)), "{name}");
+        assert!(matches!(write(&fixture, name, "x").await, ToolOutcome::Denied(_)), "{name}");
     }
     assert_eq!(sandbox.file_names("inside/.git"), ["config"]);
     assert_eq!(sandbox.content("inside/.git/config"), "old");
-    assert_eq!(read(&world, "file").await.text(), "old", "reading is another matter");
+    assert_eq!(read(&fixture, "file").await.text(), "old", "reading is allowed");
 }
 
 #[tokio::test]
-async fn content_ends_at_ten_mebibytes() {
+async fn content_is_limited_to_ten_mebibytes() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
-    let most = "\n".repeat(10 << 20);
-    assert_eq!(write(&world, "most", &most).await, written_outcome("most", 10 << 20));
-    let outcome = write(&world, "more", &format!("{most}\n")).await;
+    let fixture = sandbox.fixture();
+    let longest = "\n".repeat(10 << 20);
+    assert_eq!(write(&fixture, "most", &longest).await, written_outcome("most", 10 << 20));
+    let outcome = write(&fixture, "more", &format!("{longest}\n")).await;
     assert_eq!(outcome, failed("Invalid input: field `content`: longer than 10485760 bytes"));
     assert_eq!(sandbox.file_names("inside"), ["most", "ok.txt", "sub"]);
 }
 
 #[tokio::test]
-async fn a_failed_write_leaves_the_old_file_and_no_draft() {
+async fn failed_write_retains_the_old_file() {
     let sandbox = Sandbox::new();
     let long = fs::File::create(sandbox.path("inside/long")).unwrap();
     long.set_len((100 << 20) + 1).unwrap();
@@ -156,30 +156,30 @@ async fn a_failed_write_leaves_the_old_file_and_no_draft() {
 }
 
 #[tokio::test]
-async fn a_full_disk_leaves_the_old_file_and_no_draft() {
+async fn write_on_a_full_disk_retains_the_old_file() {
     let sandbox = Sandbox::new();
     let Some(_disk) = SmallDisk::mount(sandbox.path("inside")) else {
-        eprintln!("skipped: only one who may mount can make a full disk");
+        eprintln!("skipped: mounting a small disk needs privileges");
         return;
     };
-    let world = sandbox.fixture();
-    assert_eq!(write(&world, "file", "old").await, written_outcome("file", 3));
-    let outcome = write(&world, "file", &"x".repeat(100_000)).await;
+    let fixture = sandbox.fixture();
+    assert_eq!(write(&fixture, "file", "old").await, written_outcome("file", 3));
+    let outcome = write(&fixture, "file", &"x".repeat(100_000)).await;
     assert_eq!(outcome, failed("Execution failed: file: No space left on device (os error 28)"));
-    assert_eq!(append(&world, "file", &"x".repeat(100_000)).await, outcome);
+    assert_eq!(append(&fixture, "file", &"x".repeat(100_000)).await, outcome);
     assert_eq!(sandbox.content("inside/file"), "old");
     assert_eq!(sandbox.file_names("inside"), ["file"]);
 }
 
 #[tokio::test]
-async fn arguments_are_checked_before_anything_is_touched() {
+async fn write_validates_arguments_first() {
     let sandbox = Sandbox::new();
-    let world = sandbox.fixture();
+    let fixture = sandbox.fixture();
     for (arguments, expected) in [
         (json!({"path": "x"}), "missing field `content`"),
         (json!({"content": "x"}), "missing field `path`"),
         (json!({"path": "", "content": "x"}), "field `path`: the path is empty"),
-        (json!({"path": "a\0", "content": "x"}), "field `path`: the path holds a NUL"),
+        (json!({"path": "a\0", "content": "x"}), "field `path`: the path contains a NUL byte"),
         (
             json!({"path": "a", "content": "x", "append": "yes"}),
             "field `append`: invalid type: string \"yes\", expected a boolean",
@@ -189,8 +189,11 @@ async fn arguments_are_checked_before_anything_is_touched() {
             "unknown field `mode`, expected one of `path`, `content`, `append`",
         ),
     ] {
-        assert_eq!(world.call("write_file", &arguments).await, failed(format!("Invalid input: {expected}")));
+        assert_eq!(
+            fixture.call("write_file", &arguments).await,
+            failed(format!("Invalid input: {expected}"))
+        );
     }
-    assert_eq!(write(&world, "../x", "x").await.name(), path_denied("../x").name());
+    assert_eq!(write(&fixture, "../x", "x").await.name(), path_denied("../x").name());
     assert_eq!(sandbox.file_names("inside"), ["ok.txt", "sub"]);
 }

@@ -1,5 +1,5 @@
-//! Turns that are cut off at every commit, once or several times: each reaches its end, in a context that a model would
-//! take, and nothing that must not run twice does.
+//! Turns cut off at every commit, once or several times: each reaches its end with a context that model APIs accept,
+//! and no call runs twice that must not.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,23 +9,23 @@ use crate::TurnOutcome;
 
 const SEEDS: u64 = 300;
 
-/// Why the messages are no context of one turn that has ended; nothing when they are.
+/// Returns why the messages are not the valid context of one ended turn, if they are not.
 fn find_violation(messages: &[Message]) -> Option<String> {
-    let mut unanswered: VecDeque<&str> = VecDeque::new();
-    for (place, message) in messages.iter().enumerate() {
-        let before = place.checked_sub(1).map(|before| &messages[before]);
+    let mut open_calls: VecDeque<&str> = VecDeque::new();
+    for (index, message) in messages.iter().enumerate() {
+        let before = index.checked_sub(1).map(|before| &messages[before]);
         let fits = match message.role {
-            Role::User if place == 0 => message.text == "ask 1",
-            Role::User => message.text.starts_with(STEER_PREFIX) && unanswered.is_empty(),
+            Role::User if index == 0 => message.text == "ask 1",
+            Role::User => message.text.starts_with(STEER_PREFIX) && open_calls.is_empty(),
             Role::Assistant => {
-                before.is_some_and(|before| before.role != Role::Assistant) && unanswered.is_empty()
+                before.is_some_and(|before| before.role != Role::Assistant) && open_calls.is_empty()
             }
-            Role::Tool => unanswered.pop_front() == message.tool_call_id.as_deref(),
+            Role::Tool => open_calls.pop_front() == message.tool_call_id.as_deref(),
         };
         if !fits {
-            return Some(format!("message {place} does not belong there: {message:?} after {before:?}"));
+            return Some(format!("message {index} does not belong there: {message:?} after {before:?}"));
         }
-        unanswered.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
+        open_calls.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
     }
     let last = messages.last();
     let is_open = last.is_none_or(|last| last.role != Role::Assistant || !last.tool_calls.is_empty());
@@ -33,14 +33,14 @@ fn find_violation(messages: &[Message]) -> Option<String> {
 }
 
 fn steer_texts(records: &[Record]) -> Vec<&str> {
-    let words = records.iter().filter_map(|record| match record {
+    let texts = records.iter().filter_map(|record| match record {
         Record::Steered { message, .. } => Some(message.text.as_str()),
         _ => None,
     });
-    words.collect()
+    texts.collect()
 }
 
-/// How often calls that may run once have begun, by their id.
+/// How often each call of class `Once` started, by call id.
 fn once_calls_started(records: &[Record]) -> BTreeMap<&str, usize> {
     let mut begun = BTreeMap::new();
     for record in records {
@@ -51,22 +51,23 @@ fn once_calls_started(records: &[Record]) -> BTreeMap<&str, usize> {
     begun
 }
 
-/// Everything that must hold of a turn that has ended, whatever happened to it.
-fn check(records: &[Record], play: &TurnSimulation, what: &str) {
-    assert_eq!(find_violation(&play.context), None, "{what}");
+/// Checks all invariants of a turn that has ended.
+fn check(records: &[Record], simulation: &TurnSimulation, what: &str) {
+    assert_eq!(find_violation(&simulation.context), None, "{what}");
     let (messages, open) = Replay::from_records(records.to_vec()).into_parts();
     let messages: Vec<_> = messages.iter().map(|message| Message::clone(message)).collect();
-    assert_eq!(messages, play.context, "{what}: the records say what was there");
-    assert_eq!(open.len(), 0, "{what}: nothing is open");
-    let asked: Vec<_> = play.context.iter().filter(|one| one.role == Role::User).collect();
-    let said: Vec<_> = asked[1..].iter().map(|one| one.text.as_str()).collect();
-    assert_eq!(said, steer_texts(records), "{what}: every word is there once");
+    assert_eq!(messages, simulation.context, "{what}: replay restores the context");
+    assert_eq!(open.len(), 0, "{what}: no open turn");
+    let user_messages: Vec<_> =
+        simulation.context.iter().filter(|message| message.role == Role::User).collect();
+    let steers: Vec<_> = user_messages[1..].iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(steers, steer_texts(records), "{what}: every steer is there once");
     assert!(once_calls_started(records).values().all(|times| *times == 1), "{what}: a call ran twice");
-    check_results(records, play, what);
+    check_results(records, simulation, what);
 }
 
-/// A call that was done has the result it had; one that may have run and must not run twice says so.
-fn check_results(records: &[Record], play: &TurnSimulation, what: &str) {
+/// Checks that a finished call has its recorded result, and a `Once` call cut off by a crash an unknown outcome.
+fn check_results(records: &[Record], simulation: &TurnSimulation, what: &str) {
     let mut calls: Vec<ToolCall> = Vec::new();
     let mut lost: BTreeSet<String> = BTreeSet::new();
     let mut known: BTreeMap<String, String> = BTreeMap::new();
@@ -75,14 +76,14 @@ fn check_results(records: &[Record], play: &TurnSimulation, what: &str) {
             Record::MessageAdded(message) if message.role == Role::Assistant => {
                 calls.clone_from(&message.tool_calls);
             }
-            Record::CallDone { index: place, outcome, .. } => {
-                known.insert(calls[*place].id.clone(), outcome.text().to_owned());
-                lost.remove(&calls[*place].id);
+            Record::CallDone { index, outcome, .. } => {
+                known.insert(calls[*index].id.clone(), outcome.text().to_owned());
+                lost.remove(&calls[*index].id);
             }
             Record::CallBegun { call_id, class: ToolClass::Once, .. } => {
                 lost.insert(call_id.clone());
             }
-            // Whatever ran then was cut off.
+            // The crash before this record cut off every running call.
             Record::TurnReopened { .. } => {
                 for id in std::mem::take(&mut lost) {
                     known.insert(id, "Outcome unknown".to_owned());
@@ -92,105 +93,109 @@ fn check_results(records: &[Record], play: &TurnSimulation, what: &str) {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
                 lost.remove(id);
                 if let Some(text) = known.get(id) {
-                    assert!(message.text.starts_with(text), "{what}: {id} is {message:?} and not {text}");
+                    assert!(
+                        message.text.starts_with(text),
+                        "{what}: result of {id} is {message:?}, not {text}"
+                    );
                 }
             }
             _ => {}
         }
     }
-    let ran = play.executed.iter().filter(|id| known.get(*id).is_some_and(|text| text == "Outcome unknown"));
-    assert_eq!(ran.count(), 0, "{what}: what may have run ran again");
+    let executed =
+        simulation.executed.iter().filter(|id| known.get(*id).is_some_and(|text| text == "Outcome unknown"));
+    assert_eq!(executed.count(), 0, "{what}: a call with unknown outcome ran again");
 }
 
 #[test]
-fn a_turn_that_nobody_interrupts_leaves_records_that_say_what_was_there() {
+fn uninterrupted_turn_replays_to_its_context() {
     for seed in 0..SEEDS {
-        let mut play = TurnSimulation::begin();
-        play.run(&mut TestRng(seed), usize::MAX);
-        check(&play.records(), &play, &format!("seed {seed}"));
+        let mut simulation = TurnSimulation::begin();
+        simulation.run(&mut TestRng(seed), usize::MAX);
+        check(&simulation.records(), &simulation, &format!("seed {seed}"));
     }
 }
 
 #[test]
-fn a_turn_that_is_cut_off_at_any_commit_reaches_its_end() {
+fn turn_cut_off_at_any_commit_reaches_its_end() {
     for seed in 0..SEEDS {
-        let mut whole = TurnSimulation::begin();
-        whole.run(&mut TestRng(seed), usize::MAX);
-        for cut in 1..whole.commits.len() {
-            let mut records = whole.commits[..cut].concat();
-            let mut dice = TestRng(seed << 16 | cut as u64);
-            let mut play = TurnSimulation::resume(&records, &mut dice);
-            play.run(&mut dice, usize::MAX);
-            records.extend(play.records());
-            check(&records, &play, &format!("seed {seed} cut {cut}"));
+        let mut uncut = TurnSimulation::begin();
+        uncut.run(&mut TestRng(seed), usize::MAX);
+        for cut in 1..uncut.commits.len() {
+            let mut records = uncut.commits[..cut].concat();
+            let mut rng = TestRng(seed << 16 | cut as u64);
+            let mut simulation = TurnSimulation::resume(&records, &mut rng);
+            simulation.run(&mut rng, usize::MAX);
+            records.extend(simulation.records());
+            check(&records, &simulation, &format!("seed {seed} cut {cut}"));
         }
     }
 }
 
 #[test]
-fn a_turn_that_is_cut_off_again_and_again_reaches_its_end() {
+fn turn_cut_off_repeatedly_reaches_its_end() {
     for seed in 0..SEEDS * 4 {
-        let mut dice = TestRng(seed);
-        let mut play = TurnSimulation::begin();
+        let mut rng = TestRng(seed);
+        let mut simulation = TurnSimulation::begin();
         let mut records = Vec::new();
-        for life in 0.. {
-            let commits = play.commits.len() + usize::try_from(dice.below(4)).expect("small");
-            play.run(&mut dice, if life < 6 { commits } else { usize::MAX });
-            records.extend(play.records());
-            if play.end.is_some() {
+        for restarts in 0.. {
+            let commits = simulation.commits.len() + usize::try_from(rng.below(4)).expect("small");
+            simulation.run(&mut rng, if restarts < 6 { commits } else { usize::MAX });
+            records.extend(simulation.records());
+            if simulation.end.is_some() {
                 break;
             }
-            play = TurnSimulation::resume(&records, &mut dice);
+            simulation = TurnSimulation::resume(&records, &mut rng);
         }
-        check(&records, &play, &format!("seed {seed}"));
+        check(&records, &simulation, &format!("seed {seed}"));
     }
 }
 
 #[test]
-fn a_turn_that_is_marked_at_any_commit_ends_well_formed_and_can_be_opened_again() {
+fn turn_marked_at_any_commit_is_valid_and_reopenable() {
     for seed in 0..SEEDS {
-        let mut whole = TurnSimulation::begin();
-        whole.run(&mut TestRng(seed), usize::MAX);
-        for cut in 1..whole.commits.len() {
+        let mut uncut = TurnSimulation::begin();
+        uncut.run(&mut TestRng(seed), usize::MAX);
+        for cut in 1..uncut.commits.len() {
             let what = format!("seed {seed} cut {cut}");
-            let mut records = whole.commits[..cut].concat();
-            let mut dice = TestRng(seed << 16 | cut as u64);
-            let mut play = TurnSimulation::resume(&records, &mut dice);
-            if play.end.is_none() {
-                // What the first actions would have begun is not begun.
-                play.commits.truncate(1);
-                play.commits[0].retain(|record| !matches!(record, Record::CallBegun { .. }));
-                play.executed.clear();
-                play.interrupt();
+            let mut records = uncut.commits[..cut].concat();
+            let mut rng = TestRng(seed << 16 | cut as u64);
+            let mut simulation = TurnSimulation::resume(&records, &mut rng);
+            if simulation.end.is_none() {
+                // The interruption precedes the first actions: none of their calls starts.
+                simulation.commits.truncate(1);
+                simulation.commits[0].retain(|record| !matches!(record, Record::CallBegun { .. }));
+                simulation.executed.clear();
+                simulation.interrupt();
             }
-            records.extend(play.records());
-            check(&records, &play, &what);
-            if !matches!(play.outcome(), TurnOutcome::Interrupted(_)) {
+            records.extend(simulation.records());
+            check(&records, &simulation, &what);
+            if !matches!(simulation.outcome(), TurnOutcome::Interrupted(_)) {
                 continue;
             }
-            let mut again = TurnSimulation::reopen(&records, &mut dice);
-            again.run(&mut dice, usize::MAX);
-            records.extend(again.records());
-            check(&records, &again, &what);
+            let mut reopened = TurnSimulation::reopen(&records, &mut rng);
+            reopened.run(&mut rng, usize::MAX);
+            records.extend(reopened.records());
+            check(&records, &reopened, &what);
         }
     }
 }
 
 #[test]
-fn the_content_of_a_turn_is_all_that_was_said_in_all_its_lives() {
+fn turn_content_spans_all_restarts() {
     for seed in 0..SEEDS {
-        let mut whole = TurnSimulation::begin();
-        whole.run(&mut TestRng(seed), usize::MAX);
-        for cut in 1..whole.commits.len() {
-            let mut dice = TestRng(seed << 16 | cut as u64);
-            let mut play = TurnSimulation::resume(&whole.commits[..cut].concat(), &mut dice);
-            play.run(&mut dice, usize::MAX);
-            let said = play.context.iter().filter(|one| one.role == Role::Assistant);
-            let said: String = said.map(|one| one.text.as_str()).collect();
-            let content = &play.end.as_ref().expect("it has ended").content;
-            // An empty answer leaves a notice in the content and nothing in the context.
+        let mut uncut = TurnSimulation::begin();
+        uncut.run(&mut TestRng(seed), usize::MAX);
+        for cut in 1..uncut.commits.len() {
+            let mut rng = TestRng(seed << 16 | cut as u64);
+            let mut simulation = TurnSimulation::resume(&uncut.commits[..cut].concat(), &mut rng);
+            simulation.run(&mut rng, usize::MAX);
+            let responses = simulation.context.iter().filter(|message| message.role == Role::Assistant);
+            let text: String = responses.map(|message| message.text.as_str()).collect();
+            let content = &simulation.end.as_ref().expect("an ended turn").content;
+            // An empty response adds a notice to the content and no message to the context.
             let content = content.replace("[Provider returned an empty response]", "");
-            assert_eq!(content, said, "seed {seed} cut {cut}");
+            assert_eq!(content, text, "seed {seed} cut {cut}");
         }
     }
 }

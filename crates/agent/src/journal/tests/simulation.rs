@@ -1,5 +1,5 @@
-//! A turn as the runtime plays it, with dice for the model and the tools. What follows from one event is kept together;
-//! nothing that runs or is asked comes before it.
+//! A turn as the runtime drives it, with random model responses and tool results. The records of one event are one
+//! commit, and they are committed before calls or model requests start.
 
 use super::*;
 use crate::permission::Resource;
@@ -7,7 +7,7 @@ use crate::{Fault, FaultKind, Schedule, Turn, TurnAction, TurnEvent, TurnLimits,
 
 pub(super) const LIMITS: TurnLimits = TurnLimits { rounds_max: 4, calls_running_max: 2 };
 
-/// What a word begins with that was added.
+/// The prefix of added instructions.
 pub(super) const STEER_PREFIX: &str = "word";
 
 /// SplitMix64.
@@ -22,16 +22,16 @@ impl TestRng {
     }
 }
 
-/// A turn, the context it works in, and everything it had kept.
+/// A turn, its context and its committed records.
 pub(super) struct TurnSimulation {
     pub(super) turn: Turn,
     pub(super) context: Vec<Message>,
-    /// What was kept together, in order.
+    /// The committed batches, in order.
     pub(super) commits: Vec<Vec<Record>>,
-    /// Calls of the answer under way: how each can run, and what a crash means for it.
+    /// Calls of the current response: schedule and class of each.
     calls: Vec<(Schedule, ToolClass)>,
     running: Vec<usize>,
-    /// The ids of the calls that ran.
+    /// The ids of the calls that were started.
     pub(super) executed: Vec<String>,
     is_calling_model: bool,
     calls_made: u64,
@@ -39,148 +39,148 @@ pub(super) struct TurnSimulation {
 }
 
 impl TurnSimulation {
-    /// Begins the turn behind what is in the context.
+    /// Begins the turn.
     pub(super) fn begin() -> Self {
         let (turn, actions) = Turn::start(user("ask 1"), LIMITS);
-        let mut play = Self::with(turn, Vec::new());
-        play.apply(actions, vec![accepted(1), begun(1)]);
-        play
+        let mut simulation = Self::with(turn, Vec::new());
+        simulation.apply(actions, vec![accepted(1), begun(1)]);
+        simulation
     }
 
-    /// Goes on with what the records say.
-    pub(super) fn resume(records: &[Record], dice: &mut TestRng) -> Self {
+    /// Resumes the turn from its records.
+    pub(super) fn resume(records: &[Record], rng: &mut TestRng) -> Self {
         let (messages, open) = Replay::from_records(records.to_vec()).into_parts();
         let (context, progress) = (cloned_messages(&messages), running_progress(open));
-        Self::resume_from(context, progress, dice)
+        Self::resume_from(context, progress, rng)
     }
 
-    /// Opens the turn again that was interrupted.
-    pub(super) fn reopen(records: &[Record], dice: &mut TestRng) -> Self {
+    /// Reopens the interrupted turn.
+    pub(super) fn reopen(records: &[Record], rng: &mut TestRng) -> Self {
         let replay = Replay::from_records(records.to_vec());
-        let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
-        let TurnStage::Running(progress) = open.stage else { panic!("it had begun") };
+        let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
+        let TurnStage::Running(progress) = open.stage else { panic!("the turn had begun") };
         let (all, _) = replay.into_parts();
-        Self::resume_from(cloned_messages(&all[..messages]), progress, dice)
+        Self::resume_from(cloned_messages(&all[..messages]), progress, rng)
     }
 
-    fn resume_from(context: Vec<Message>, progress: TurnProgress, dice: &mut TestRng) -> Self {
-        let calls: Vec<_> = progress.calls.iter().map(|_| random_call(dice)).collect();
-        let manners = calls.iter().map(|(manner, _)| manner.clone()).collect();
-        // The class of a call that was begun stays what it was.
-        let class_of = |place: usize, class| progress.started_calls.get(&place).copied().unwrap_or(class);
+    fn resume_from(context: Vec<Message>, progress: TurnProgress, rng: &mut TestRng) -> Self {
+        let calls: Vec<_> = progress.calls.iter().map(|_| random_call(rng)).collect();
+        let schedules = calls.iter().map(|(schedule, _)| schedule.clone()).collect();
+        // A started call retains its class.
+        let class_of = |index: usize, class| progress.started_calls.get(&index).copied().unwrap_or(class);
         let calls = calls.into_iter().enumerate();
-        let calls = calls.map(|(place, (manner, class))| (manner, class_of(place, class))).collect();
+        let calls = calls.map(|(index, (schedule, class))| (schedule, class_of(index, class))).collect();
         let first = vec![reopened(1, context.len())];
-        let (turn, actions) = Turn::resume(progress, manners, LIMITS);
-        let mut play = Self { calls, ..Self::with(turn, context) };
-        play.apply(actions, first);
-        play
+        let (turn, actions) = Turn::resume(progress, schedules, LIMITS);
+        let mut simulation = Self { calls, ..Self::with(turn, context) };
+        simulation.apply(actions, first);
+        simulation
     }
 
     fn with(turn: Turn, context: Vec<Message>) -> Self {
-        let (commits, calls, running, ran) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (commits, calls, running, executed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self {
             turn,
             context,
             commits,
             calls,
             running,
-            executed: ran,
+            executed,
             is_calling_model: false,
             calls_made: 0,
             end: None,
         }
     }
 
-    /// Plays to the end, or until so many commits were made.
-    pub(super) fn run(&mut self, dice: &mut TestRng, commits_max: usize) {
+    /// Runs to the end, or until there are `commits_max` commits.
+    pub(super) fn run(&mut self, rng: &mut TestRng, commits_max: usize) {
         while self.end.is_none() && self.commits.len() < commits_max {
-            let event = match dice.below(20) {
+            let event = match rng.below(20) {
                 0 if self.turn.accepts_steers() => {
-                    let word = format!("{STEER_PREFIX} {}", dice.below(1 << 40));
-                    self.commits.push(vec![steered(1, &word)]);
-                    TurnEvent::Steer(user(&word))
+                    let instruction = format!("{STEER_PREFIX} {}", rng.below(1 << 40));
+                    self.commits.push(vec![steered(1, &instruction)]);
+                    TurnEvent::Steer(user(&instruction))
                 }
-                1 if dice.below(6) == 0 => TurnEvent::Cancel,
-                2 if dice.below(6) == 0 => TurnEvent::BudgetExhausted(Resource::Tokens),
-                _ if self.is_calling_model => self.random_response(dice),
-                _ => self.random_result(dice),
+                1 if rng.below(6) == 0 => TurnEvent::Cancel,
+                2 if rng.below(6) == 0 => TurnEvent::BudgetExhausted(Resource::Tokens),
+                _ if self.is_calling_model => self.random_response(rng),
+                _ => self.random_result(rng),
             };
             self.handle(event);
         }
     }
 
-    fn random_response(&mut self, dice: &mut TestRng) -> TurnEvent {
-        if dice.below(30) == 0 {
+    fn random_response(&mut self, rng: &mut TestRng) -> TurnEvent {
+        if rng.below(30) == 0 {
             return TurnEvent::ModelFailed(Fault::new(FaultKind::Model, "gone"));
         }
-        for _ in 0..dice.below(3) {
-            self.handle(TurnEvent::Text(format!("text {}. ", dice.below(100))));
+        for _ in 0..rng.below(3) {
+            self.handle(TurnEvent::Text(format!("text {}. ", rng.below(100))));
         }
         self.calls.clear();
-        for _ in 0..dice.below(4) {
+        for _ in 0..rng.below(4) {
             self.calls_made += 1;
-            let (manner, class) = random_call(dice);
-            self.calls.push((manner.clone(), class));
+            let (schedule, class) = random_call(rng);
+            self.calls.push((schedule.clone(), class));
             self.handle(TurnEvent::ToolCall(
-                call(&format!("c{}-{}", self.calls_made, dice.below(1 << 40))),
-                manner,
+                call(&format!("c{}-{}", self.calls_made, rng.below(1 << 40))),
+                schedule,
             ));
         }
         TurnEvent::ModelDone
     }
 
-    fn random_result(&mut self, dice: &mut TestRng) -> TurnEvent {
-        let place = self.running[usize::try_from(dice.below(self.running.len() as u64)).expect("small")];
-        self.running.retain(|other| *other != place);
-        let text = format!("result {}", dice.below(1 << 40));
-        let outcome = match dice.below(4) {
+    fn random_result(&mut self, rng: &mut TestRng) -> TurnEvent {
+        let index = self.running[usize::try_from(rng.below(self.running.len() as u64)).expect("small")];
+        self.running.retain(|other| *other != index);
+        let text = format!("result {}", rng.below(1 << 40));
+        let outcome = match rng.below(4) {
             0 => ToolOutcome::Failed(text),
             _ => ToolOutcome::Done(text),
         };
-        TurnEvent::ToolDone(place, outcome)
+        TurnEvent::ToolDone(index, outcome)
     }
 
     pub(super) fn handle(&mut self, event: TurnEvent) {
         let done = match &event {
-            TurnEvent::ToolDone(place, outcome) => Some((*place, outcome.clone())),
+            TurnEvent::ToolDone(index, outcome) => Some((*index, outcome.clone())),
             _ => None,
         };
         let actions = self.turn.handle(event);
         let mut records = Vec::new();
-        if let Some((place, outcome)) = done
+        if let Some((index, outcome)) = done
             && !actions.iter().any(|action| matches!(action, TurnAction::Append(_)))
         {
-            records.push(Record::CallDone { turn: 1, index: place, outcome });
+            records.push(Record::CallDone { turn: 1, index, outcome });
         }
         self.apply(actions, records);
     }
 
-    /// Ends a turn that is not to go on, before anything of it was done.
+    /// Interrupts a turn that is not resumed, before any of its actions.
     pub(super) fn interrupt(&mut self) {
         self.handle(TurnEvent::Interrupt("a crash".to_owned()));
     }
 
     fn apply(&mut self, actions: Vec<TurnAction>, mut records: Vec<Record>) {
-        let begins = records.iter().any(|record| matches!(record, Record::TurnBegun { .. }));
-        for (place, action) in actions.into_iter().enumerate() {
-            assert!(self.end.is_none(), "nothing follows the end");
+        let is_first = records.iter().any(|record| matches!(record, Record::TurnBegun { .. }));
+        for (index, action) in actions.into_iter().enumerate() {
+            assert!(self.end.is_none(), "action after the end");
             self.is_calling_model = false;
             match action {
                 TurnAction::Append(message) => {
-                    // The first message came with the send.
-                    if !(begins && place == 0) {
+                    // `TurnAccepted` already contains the first message.
+                    if !(is_first && index == 0) {
                         records.push(message_added(message.clone()));
                     }
                     self.context.push(message);
                 }
-                TurnAction::RunTool(place, call) => {
-                    self.running.push(place);
+                TurnAction::RunTool(index, call) => {
+                    self.running.push(index);
                     self.executed.push(call.id.clone());
-                    let class = self.calls[place].1;
+                    let class = self.calls[index].1;
                     records.push(Record::CallBegun {
                         turn: 1,
-                        index: place,
+                        index,
                         call_id: call.id,
                         tool: call.name,
                         class,
@@ -207,22 +207,22 @@ impl TurnSimulation {
     }
 
     pub(super) fn outcome(&self) -> &TurnOutcome {
-        &self.end.as_ref().expect("it has ended").outcome
+        &self.end.as_ref().expect("an ended turn").outcome
     }
 }
 
-fn random_call(dice: &mut TestRng) -> (Schedule, ToolClass) {
-    let manner = match dice.below(6) {
+fn random_call(rng: &mut TestRng) -> (Schedule, ToolClass) {
+    let schedule = match rng.below(6) {
         0 => Schedule::Unusable("no such tool".to_owned()),
         1..3 => Schedule::Ordered,
         _ => Schedule::Parallel,
     };
-    let class = match dice.below(3) {
+    let class = match rng.below(3) {
         0 => ToolClass::Pure,
         1 => ToolClass::Keyed,
         _ => ToolClass::Once,
     };
-    (manner, class)
+    (schedule, class)
 }
 
 fn cloned_messages(messages: &[std::sync::Arc<Message>]) -> Vec<Message> {
@@ -233,6 +233,6 @@ fn running_progress(open: std::collections::VecDeque<OpenTurn>) -> TurnProgress 
     assert_eq!(open.len(), 1, "one turn is open");
     match open.into_iter().next().map(|open| open.stage) {
         Some(TurnStage::Running(progress)) => progress,
-        Some(TurnStage::Waiting) | None => panic!("it has begun"),
+        Some(TurnStage::Waiting) | None => panic!("the turn has begun"),
     }
 }

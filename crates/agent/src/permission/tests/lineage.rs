@@ -1,4 +1,4 @@
-//! Lines of ancestors: what is left for the last of them, and who took the rest away.
+//! Lineages: the effective permissions of an agent, and the ancestors that limit them.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn link(name: &str, permissions: Permissions) -> LineageLink {
     LineageLink { agent: agent(name), permissions: Arc::new(permissions) }
 }
 
-fn explained(line: &[LineageLink], whose: GrantKind) -> Vec<(Dimension, String, String, String)> {
-    let limits = explain(line, whose).into_iter();
+fn explained(lineage: &[LineageLink], kind: GrantKind) -> Vec<(Dimension, String, String, String)> {
+    let limits = explain(lineage, kind).into_iter();
     limits
         .map(|limit| (limit.dimension, limit.allows, limit.set_by.to_string(), limit.reason.to_string()))
         .collect()
@@ -15,13 +15,13 @@ fn explained(line: &[LineageLink], whose: GrantKind) -> Vec<(Dimension, String, 
 
 fn expected(rows: &[(Dimension, &str, &str, &str)]) -> Vec<(Dimension, String, String, String)> {
     rows.iter()
-        .map(|(dimension, allows, who, why)| {
-            (*dimension, (*allows).to_owned(), (*who).to_owned(), (*why).to_owned())
+        .map(|(dimension, allows, author, reason)| {
+            (*dimension, (*allows).to_owned(), (*author).to_owned(), (*reason).to_owned())
         })
         .collect()
 }
 
-/// A root that may all but talk to hosts, a parent bound to a folder, a child that may not use one tool.
+/// A root without access to hosts, a parent bound to directories, a child with one disabled tool.
 fn three_generations() -> [LineageLink; 3] {
     let root = Grant {
         hosts: NameSet::none(),
@@ -32,8 +32,8 @@ fn three_generations() -> [LineageLink; 3] {
     let mut root_reasons = Reasons::uniform("the admin");
     root_reasons.set(Dimension::Budget(Resource::Turns), "budget");
     let parent = Grant {
-        read: folders(&["/w"]),
-        write: folders(&["/w/out", "/tmp"]),
+        read: directories(&["/w"]),
+        write: directories(&["/w/out", "/tmp"]),
         hosts: NameSet::only(["example.com"]),
         budget: Budget::unlimited()
             .with_limit(Resource::Turns, Some(500))
@@ -44,8 +44,8 @@ fn three_generations() -> [LineageLink; 3] {
     parent_reasons.set(Dimension::Write, "allowed_write_paths");
     let child = Grant {
         tools: NameSet::all_except(["x"]),
-        read: folders(&["/w", "/elsewhere"]),
-        write: folders(&["/w"]),
+        read: directories(&["/w", "/elsewhere"]),
+        write: directories(&["/w"]),
         budget: Budget::unlimited().with_limit(Resource::Tokens, Some(4)),
         ..Grant::everything()
     };
@@ -57,7 +57,7 @@ fn three_generations() -> [LineageLink; 3] {
 }
 
 #[test]
-fn every_limit_is_told_with_the_one_who_set_it_and_why() {
+fn explain_lists_each_limit_with_its_author_and_reason() {
     let turns = Dimension::Budget(Resource::Turns);
     let tokens = Dimension::Budget(Resource::Tokens);
     let rows = expected(&[
@@ -76,29 +76,30 @@ fn every_limit_is_told_with_the_one_who_set_it_and_why() {
 }
 
 #[test]
-fn the_last_words_on_each_dimension_are_what_is_left() {
-    let line = three_generations();
-    let left = effective(&line);
+fn last_limit_of_a_dimension_is_the_effective_one() {
+    let lineage = three_generations();
+    let left = effective(&lineage);
     for dimension in Dimension::ALL {
-        let limits = explain(&line, GrantKind::May);
+        let limits = explain(&lineage, GrantKind::May);
         let last = limits.iter().rev().find(|limit| limit.dimension == dimension);
-        let words = explain::describe(&left, dimension);
+        let text = explain::describe(&left, dimension);
         let free = explain::describe(&Grant::everything(), dimension);
-        assert_eq!(last.map_or(free, |limit| limit.allows.clone()), words, "{}", dimension.name());
+        assert_eq!(last.map_or(free, |limit| limit.allows.clone()), text, "{}", dimension.name());
     }
 }
 
 #[test]
-fn an_agent_without_limits_has_none_to_tell() {
+fn agent_without_limits_explains_none() {
     let free = || Permissions::uniform(Grant::everything(), Reasons::uniform("preset 'yolo'"));
     assert_eq!(explain(&[link("child", free()), link("root", free())], GrantKind::May), []);
     assert_eq!(explain(&[], GrantKind::May), []);
 }
 
-/// May read and not write, but hand out writing in one folder.
+/// May read but not write, and may grant writing in one directory.
 fn coordinator() -> Permissions {
-    let may = Grant { read: folders(&["/w"]), write: DirectorySet::none(), ..Grant::everything() };
-    let may_grant = Grant { read: folders(&["/w"]), write: folders(&["/w/out"]), ..Grant::everything() };
+    let may = Grant { read: directories(&["/w"]), write: DirectorySet::none(), ..Grant::everything() };
+    let may_grant =
+        Grant { read: directories(&["/w"]), write: directories(&["/w/out"]), ..Grant::everything() };
     Permissions {
         may: Arc::new(may),
         may_grant: Arc::new(may_grant),
@@ -107,46 +108,49 @@ fn coordinator() -> Permissions {
 }
 
 #[test]
-fn a_coordinator_may_grant_writing_that_it_may_not_do() {
+fn coordinator_may_grant_writing_that_it_may_not_do() {
     let worker = Permissions::uniform(
-        Grant { write: folders(&["/w"]), ..Grant::everything() },
+        Grant { write: directories(&["/w"]), ..Grant::everything() },
         Reasons::uniform("the worker"),
     );
-    let line = [link("worker", worker), link("boss", coordinator())];
+    let lineage = [link("worker", worker), link("boss", coordinator())];
     let write = [Effect::Write(path("/w/out/x"))];
-    assert!(matches!(judge(&write, &effective(&line[1..])), Verdict::Denied(_)));
-    assert!(matches!(judge(&write, &effective(&line)), Verdict::Allowed(_)));
+    assert!(matches!(judge(&write, &effective(&lineage[1..])), Verdict::Denied(_)));
+    assert!(matches!(judge(&write, &effective(&lineage)), Verdict::Allowed(_)));
     let beyond = [Effect::Write(path("/w/x"))];
-    assert!(matches!(judge(&beyond, &effective(&line)), Verdict::Denied(_)), "not beyond what it may grant");
+    assert!(
+        matches!(judge(&beyond, &effective(&lineage)), Verdict::Denied(_)),
+        "beyond what the coordinator may grant"
+    );
 
-    let written = |line: &[LineageLink], whose| {
-        let limits = explained(line, whose).into_iter();
+    let written = |lineage: &[LineageLink], kind| {
+        let limits = explained(lineage, kind).into_iter();
         limits.filter(|limit| limit.0 == Dimension::Write).map(|limit| (limit.1, limit.2)).collect::<Vec<_>>()
     };
-    let row = |allows: &str, who: &str| vec![(allows.to_owned(), who.to_owned())];
-    assert_eq!(written(&line[1..], GrantKind::May), row("nowhere", "boss"));
-    assert_eq!(written(&line[1..], GrantKind::MayGrant), row("/w/out", "boss"));
-    assert_eq!(written(&line, GrantKind::May), row("/w/out", "boss"));
+    let row = |allows: &str, author: &str| vec![(allows.to_owned(), author.to_owned())];
+    assert_eq!(written(&lineage[1..], GrantKind::May), row("nowhere", "boss"));
+    assert_eq!(written(&lineage[1..], GrantKind::MayGrant), row("/w/out", "boss"));
+    assert_eq!(written(&lineage, GrantKind::May), row("/w/out", "boss"));
 }
 
 #[test]
-fn a_ceiling_is_made_of_what_ancestors_may_grant_and_not_of_what_they_may_do() {
+fn ceiling_is_what_ancestors_may_grant_not_do() {
     let both = [coordinator(), coordinator()];
-    assert_eq!(ceiling(both.iter()).write, folders(&["/w/out"]));
+    assert_eq!(ceiling(both.iter()).write, directories(&["/w/out"]));
     assert_eq!(ceiling([]), Grant::everything(), "without ancestors there is no ceiling");
     let root = link("root", coordinator());
     assert_eq!(effective(std::slice::from_ref(&root)), *root.permissions.may);
 }
 
 #[test]
-fn a_parent_that_is_narrowed_later_narrows_its_children_at_once() {
+fn narrowing_a_parent_narrows_its_children_at_once() {
     let [child, _, root] = three_generations();
     let narrowed = link("parent", Permissions::uniform(Grant::nothing(), Reasons::uniform("the admin")));
     assert_eq!(effective(&[child, narrowed, root]).tools, NameSet::none());
 }
 
 #[test]
-fn every_dimension_has_its_own_name() {
+fn dimensions_have_distinct_names() {
     let mut names: Vec<_> = Dimension::ALL.map(Dimension::name).to_vec();
     names.sort_unstable();
     names.dedup();

@@ -1,9 +1,9 @@
-//! Paths as text, and sets of folders.
+//! Path normalization and directory sets.
 
 use super::*;
 
 #[test]
-fn a_path_is_read_into_its_simplest_text() {
+fn resolve_normalizes_paths() {
     let cases = [
         ("/", "/"),
         ("//", "/"),
@@ -28,14 +28,14 @@ fn a_path_is_read_into_its_simplest_text() {
         ("\\..\\x", "/base/dir/\\..\\x"),
     ];
     for (text, expected) in cases {
-        let read = FilePath::resolve(text, &path("/base/dir")).unwrap();
-        assert_eq!(read.as_str(), expected, "{text}");
-        assert_eq!(path(read.as_str()), read, "{text} stays as it is");
+        let resolved = FilePath::resolve(text, &path("/base/dir")).unwrap();
+        assert_eq!(resolved.as_str(), expected, "{text}");
+        assert_eq!(path(resolved.as_str()), resolved, "{text} is stable");
     }
 }
 
 #[test]
-fn what_no_file_can_be_called_is_refused() {
+fn resolve_rejects_invalid_paths() {
     let base = FilePath::root();
     let long = format!("/{}", "a".repeat(4096));
     let cases = [
@@ -49,11 +49,11 @@ fn what_no_file_can_be_called_is_refused() {
     }
     let longest = format!("/{}", "a".repeat(4095));
     assert_eq!(path(&longest).as_str(), longest);
-    assert!(FilePath::resolve("b", &path(&longest)).is_err(), "a base counts too");
+    assert!(FilePath::resolve("b", &path(&longest)).is_err(), "the base counts too");
 }
 
 #[test]
-fn a_folder_holds_itself_and_what_is_in_it_part_by_part() {
+fn directory_contains_itself_and_its_contents() {
     let cases = [
         ("/", "/", Some("")),
         ("/", "/a/b", Some("a/b")),
@@ -70,15 +70,15 @@ fn a_folder_holds_itself_and_what_is_in_it_part_by_part() {
         ("/a", "/b/../a/c", Some("c")),
         ("/a", "/A/b", None),
     ];
-    for (folder, file, rest) in cases {
+    for (directory, file, relative) in cases {
         let file = path(file);
-        assert_eq!(path(folder).relative_path(&file), rest, "{file} in {folder}");
-        assert_eq!(path(folder).contains(&file), rest.is_some(), "{file} in {folder}");
+        assert_eq!(path(directory).relative_path(&file), relative, "{file} in {directory}");
+        assert_eq!(path(directory).contains(&file), relative.is_some(), "{file} in {directory}");
     }
 }
 
 #[test]
-fn a_set_keeps_no_folder_that_another_holds() {
+fn directory_set_omits_nested_directories() {
     let cases: [(&[&str], &str); 7] = [
         (&[], "nowhere"),
         (&["/"], "anywhere"),
@@ -88,14 +88,14 @@ fn a_set_keeps_no_folder_that_another_holds() {
         (&["/a/b", "/a/bc", "/a/b/c"], "/a/b, /a/bc"),
         (&["/ab", "/a"], "/a, /ab"),
     ];
-    for (texts, words) in cases {
-        assert_eq!(folders(texts).to_string(), words, "{texts:?}");
-        assert_eq!(folders(texts).is_empty(), words == "nowhere");
+    for (texts, text) in cases {
+        assert_eq!(directories(texts).to_string(), text, "{texts:?}");
+        assert_eq!(directories(texts).is_empty(), text == "nowhere");
     }
 }
 
 #[test]
-fn sets_of_folders_intersect_exactly() {
+fn directory_sets_intersect_exactly() {
     let cases: [(&[&str], &[&str], &[&str]); 8] = [
         (&["/"], &["/a"], &["/a"]),
         (&["/a"], &["/a/b"], &["/a/b"]),
@@ -106,19 +106,19 @@ fn sets_of_folders_intersect_exactly() {
         (&["/a/x/1", "/a/y"], &["/a/x", "/a/y/2"], &["/a/x/1", "/a/y/2"]),
         (&[], &["/"], &[]),
     ];
-    for (one, two, both) in cases {
-        let (one, two, both) = (folders(one), folders(two), folders(both));
-        assert_eq!(one.intersection(&two), both, "{one} and {two}");
-        assert_eq!(two.intersection(&one), both, "{two} and {one}");
-        assert!(both.is_within(&one) && both.is_within(&two));
-        assert_eq!(one.is_within(&two), both == one, "{one} within {two}");
-        assert_eq!(two.is_within(&one), both == two, "{two} within {one}");
+    for (a, b, common) in cases {
+        let (a, b, common) = (directories(a), directories(b), directories(common));
+        assert_eq!(a.intersection(&b), common, "{a} and {b}");
+        assert_eq!(b.intersection(&a), common, "{b} and {a}");
+        assert!(common.is_within(&a) && common.is_within(&b));
+        assert_eq!(a.is_within(&b), common == a, "{a} within {b}");
+        assert_eq!(b.is_within(&a), common == b, "{b} within {a}");
     }
 }
 
 #[test]
-fn a_path_is_found_beneath_the_folder_that_allows_it() {
-    let set = folders(&["/a", "/a/b", "/c d"]);
+fn path_is_found_beneath_the_permitting_directory() {
+    let set = directories(&["/a", "/a/b", "/c d"]);
     let cases = [
         ("/a", Some(("/a", ""))),
         ("/a/b/x", Some(("/a", "b/x"))),
@@ -129,7 +129,7 @@ fn a_path_is_found_beneath_the_folder_that_allows_it() {
     ];
     for (file, expected) in cases {
         let expected =
-            expected.map(|(root, rest)| RootedPath { root: path(root), relative: rest.to_owned() });
+            expected.map(|(root, relative)| RootedPath { root: path(root), relative: relative.to_owned() });
         assert_eq!(set.find(&path(file)), expected, "{file}");
     }
     let all = DirectorySet::all().find(&path("/x/y"));

@@ -1,4 +1,4 @@
-//! The four presets with an ask filled in, and custom ones, which can only take away.
+//! The four built-in presets applied to requests, and custom presets, which can only narrow.
 
 use super::*;
 
@@ -16,22 +16,22 @@ fn builtin() -> Presets {
     Presets::builtin(&paths(&["/srv/.nexus3"]))
 }
 
-fn resolve(presets: &Presets, name: &str, ask: &GrantRequest) -> Grant {
-    presets.find(name).unwrap().resolve(ask).unwrap().grant
+fn resolve(presets: &Presets, name: &str, request: &GrantRequest) -> Grant {
+    presets.find(name).unwrap().resolve(request).unwrap().grant
 }
 
-fn refusal(name: &str, ask: &GrantRequest) -> String {
-    builtin().find(name).unwrap().resolve(ask).unwrap_err().to_string()
+fn refusal(name: &str, request: &GrantRequest) -> String {
+    builtin().find(name).unwrap().resolve(request).unwrap_err().to_string()
 }
 
-/// Which of these a grant's agent may call.
+/// The subset of these tools that a grant allows.
 fn tools(grant: &Grant) -> Vec<&'static str> {
     let known = ["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send"];
     known.into_iter().filter(|tool| grant.tools.contains(tool)).collect()
 }
 
 #[test]
-fn each_preset_opens_its_folders() {
+fn presets_grant_their_directories() {
     let out = || GrantRequest { write_paths: Some(paths(&["/w/out", "/w/log"])), ..request() };
     let empty = || GrantRequest { write_paths: Some(Vec::new()), ..request() };
     let cases = [
@@ -46,17 +46,17 @@ fn each_preset_opens_its_folders() {
         ("worker", request(), "/w", "nowhere"),
         ("worker", empty(), "/w", "nowhere"),
     ];
-    for (name, ask, read, write) in cases {
-        let grant = resolve(&builtin(), name, &ask);
+    for (name, request, read, write) in cases {
+        let grant = resolve(&builtin(), name, &request);
         let found = (grant.read.to_string(), grant.write.to_string());
-        assert_eq!(found, (read.to_owned(), write.to_owned()), "{name} {ask:?}");
+        assert_eq!(found, (read.to_owned(), write.to_owned()), "{name} {request:?}");
         assert_eq!(grant.blocked, paths(&["/srv/.nexus3"]), "{name}");
-        assert_eq!(grant.tools.contains("fs.write_file"), write != "nowhere", "{name} {ask:?}");
+        assert_eq!(grant.tools.contains("fs.write_file"), write != "nowhere", "{name} {request:?}");
     }
 }
 
 #[test]
-fn each_preset_has_its_tools_targets_and_children() {
+fn presets_grant_their_tools_targets_and_children() {
     let all = ["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send"];
     let cases: [(&str, &[&str], NameSet, NameSet, Targets); 4] = [
         ("yolo", &all, NameSet::all(), NameSet::all(), Targets::all()),
@@ -70,66 +70,66 @@ fn each_preset_has_its_tools_targets_and_children() {
         ("sandboxed", &["fs.read_file", "agent_send"], NameSet::none(), NameSet::none(), Targets::parent()),
         ("worker", &["fs.read_file"], NameSet::none(), NameSet::none(), Targets::none()),
     ];
-    for (name, shown, world, create, targets) in cases {
+    for (name, tools_allowed, outside_access, create, targets) in cases {
         let grant = resolve(&builtin(), name, &request());
-        assert_eq!(tools(&grant), shown, "{name}");
-        assert_eq!((&grant.commands, &grant.hosts), (&world, &world), "{name}");
+        assert_eq!(tools(&grant), tools_allowed, "{name}");
+        assert_eq!((&grant.commands, &grant.hosts), (&outside_access, &outside_access), "{name}");
         assert_eq!((grant.create, grant.targets), (create, targets), "{name}");
         assert_eq!(grant.budget, Budget::unlimited(), "{name}");
     }
 }
 
 #[test]
-fn writing_that_does_not_fit_is_refused() {
+fn unfit_write_paths_are_rejected() {
     let write = |path: &str| GrantRequest { write_paths: Some(paths(&["/w/ok", path])), ..request() };
     assert_eq!(
         refusal("worker", &write("/w/out")),
         "preset 'worker' cannot write: leave allowed_write_paths out, or choose another preset"
     );
     for outside in ["/etc", "/", "/wide", "/w/../x"] {
-        let shown = path(outside);
+        let tools_allowed = path(outside);
         assert_eq!(
             refusal("sandboxed", &write(outside)),
-            format!("allowed_write_path '{shown}' is outside sandbox root '/w'")
+            format!("allowed_write_path '{tools_allowed}' is outside sandbox root '/w'")
         );
     }
-    assert_eq!(resolve(&builtin(), "sandboxed", &write("/w")).write, folders(&["/w"]));
+    assert_eq!(resolve(&builtin(), "sandboxed", &write("/w")).write, directories(&["/w"]));
 }
 
 #[test]
-fn a_tool_that_is_disabled_stays_disabled_whatever_else_is_asked() {
-    let ask = GrantRequest {
+fn disabled_tool_stays_disabled_in_any_request() {
+    let request = GrantRequest {
         write_paths: Some(paths(&["/w/out"])),
         disable_tools: arcs(&["fs.write_file", "agent_create"]),
         may_create: Some(arcs(&["worker"])),
         ..request()
     };
     for name in ["yolo", "trusted", "sandboxed"] {
-        let grant = resolve(&builtin(), name, &ask);
+        let grant = resolve(&builtin(), name, &request);
         assert_eq!(tools(&grant), ["fs.read_file", "agent_list", "agent_send"], "{name}");
-        assert_eq!(grant.write, folders(&["/w/out"]), "{name}: the folders are still there to be granted");
+        assert_eq!(grant.write, directories(&["/w/out"]), "{name}: the directories can still be granted");
     }
 }
 
 #[test]
-fn whoever_may_create_gets_the_tools_for_it_and_reaches_its_children() {
-    let ask = |presets: &[&str]| GrantRequest { may_create: Some(arcs(presets)), ..request() };
+fn may_create_adds_agent_tools_and_access_to_children() {
+    let request = |presets: &[&str]| GrantRequest { may_create: Some(arcs(presets)), ..request() };
     let agent_tools = ["fs.read_file", "agent_create", "agent_list", "agent_send"];
-    let grant = resolve(&builtin(), "sandboxed", &ask(&["worker"]));
+    let grant = resolve(&builtin(), "sandboxed", &request(&["worker"]));
     assert_eq!(tools(&grant), agent_tools);
     assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent_and_descendants()));
-    let grant = resolve(&builtin(), "worker", &ask(&["worker"]));
+    let grant = resolve(&builtin(), "worker", &request(&["worker"]));
     assert_eq!(tools(&grant), agent_tools[..3]);
     assert_eq!(grant.targets, Targets::descendants());
-    let grant = resolve(&builtin(), "sandboxed", &ask(&[]));
-    assert_eq!(tools(&grant), ["fs.read_file", "agent_send"], "to create nothing takes no tools");
+    let grant = resolve(&builtin(), "sandboxed", &request(&[]));
+    assert_eq!(tools(&grant), ["fs.read_file", "agent_send"], "an empty list adds no tools");
     assert_eq!((grant.create, grant.targets), (NameSet::none(), Targets::parent()));
 }
 
 #[test]
-fn each_limit_says_where_it_comes_from() {
+fn limits_name_their_origin() {
     let reasons =
-        |name: &str, ask: &GrantRequest| builtin().find(name).unwrap().resolve(ask).unwrap().reasons;
+        |name: &str, request: &GrantRequest| builtin().find(name).unwrap().resolve(request).unwrap().reasons;
     let turns = Dimension::Budget(Resource::Turns);
     let plain = reasons("sandboxed", &request());
     for (dimension, reason) in [
@@ -167,7 +167,7 @@ fn with_custom(extends: &str, narrowing: Narrowing) -> Presets {
 }
 
 #[test]
-fn a_custom_preset_takes_away_and_keeps_the_rest() {
+fn custom_preset_narrows_its_base() {
     let presets = with_custom(
         "trusted",
         Narrowing {
@@ -187,14 +187,14 @@ fn a_custom_preset_takes_away_and_keeps_the_rest() {
     assert_eq!(mine.inheritance, arcs(&["mine", "trusted"]));
     let grant = resolve(&presets, "mine", &request());
     assert_eq!(grant.tools, NameSet::only(["fs.read_file", "fs.write_file"]));
-    assert_eq!((grant.read, grant.write), (folders(&["/w", "/lib"]), folders(&["/w/out"])));
+    assert_eq!((grant.read, grant.write), (directories(&["/w", "/lib"]), directories(&["/w/out"])));
     assert_eq!(grant.blocked, paths(&["/lib/private", "/srv/.nexus3"]));
     assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent()));
     assert_eq!(grant.budget.limit(Resource::Turns), Some(7));
 }
 
 #[test]
-fn what_a_custom_preset_took_away_no_ask_gives_back() {
+fn request_cannot_undo_a_custom_narrowing() {
     let presets = with_custom(
         "sandboxed",
         Narrowing {
@@ -205,21 +205,25 @@ fn what_a_custom_preset_took_away_no_ask_gives_back() {
             ..Narrowing::default()
         },
     );
-    let ask = GrantRequest {
+    let request = GrantRequest {
         may_create: Some(arcs(&["worker"])),
         budget: Budget::unlimited().with_limit(Resource::Turns, Some(70)),
         ..request()
     };
-    let grant = resolve(&presets, "mine", &ask);
+    let grant = resolve(&presets, "mine", &request);
     assert!(!grant.tools.contains("agent_create"), "{}", grant.tools);
     assert_eq!((grant.create, grant.targets), (NameSet::none(), Targets::none()));
     assert_eq!(grant.budget.limit(Resource::Turns), Some(7));
     let plain = with_custom("sandboxed", Narrowing::default());
-    assert_eq!(resolve(&plain, "mine", &ask), resolve(&builtin(), "sandboxed", &ask), "and nothing else");
+    assert_eq!(
+        resolve(&plain, "mine", &request),
+        resolve(&builtin(), "sandboxed", &request),
+        "an empty narrowing changes nothing"
+    );
 }
 
 #[test]
-fn a_preset_that_can_write_nowhere_shows_no_tool_for_it() {
+fn preset_without_writable_directories_hides_write_tools() {
     let elsewhere = Narrowing { write_paths: Some(paths(&["/other"])), ..Narrowing::default() };
     let grant = resolve(&with_custom("trusted", elsewhere), "mine", &request());
     assert_eq!(grant.write, DirectorySet::none());
@@ -227,7 +231,7 @@ fn a_preset_that_can_write_nowhere_shows_no_tool_for_it() {
 }
 
 #[test]
-fn a_custom_preset_that_would_widen_is_refused() {
+fn widening_custom_preset_is_rejected() {
     let none = Narrowing::default;
     let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
     let narrow = || Narrowing {
@@ -265,10 +269,14 @@ fn a_custom_preset_that_would_widen_is_refused() {
 }
 
 #[test]
-fn a_custom_preset_needs_a_base_and_a_name_of_its_own() {
+fn custom_preset_needs_a_known_base_and_a_new_name() {
     let mut presets = with_custom("worker", Narrowing::default());
     let cases = [
-        ("other", "nobody", "unknown preset 'nobody'; choose one of mine, sandboxed, trusted, worker, yolo"),
+        (
+            "other",
+            "missing",
+            "unknown preset 'missing'; choose one of mine, sandboxed, trusted, worker, yolo",
+        ),
         ("worker", "sandboxed", "there is a preset 'worker' already"),
         ("mine", "sandboxed", "there is a preset 'mine' already"),
     ];
@@ -278,12 +286,12 @@ fn a_custom_preset_needs_a_base_and_a_name_of_its_own() {
     assert_eq!(presets.choices(Level::Sandboxed), "mine, sandboxed, worker");
     assert_eq!(presets.choices(Level::Trusted), "mine, sandboxed, trusted, worker");
     let long = "x".repeat(10_000);
-    assert!(presets.find(&long).unwrap_err().to_string().len() < 200, "a long name is cut");
+    assert!(presets.find(&long).unwrap_err().to_string().len() < 200, "a long name is truncated");
 }
 
 #[test]
-fn levels_rise() {
+fn levels_are_ordered() {
     assert!(Level::Sandboxed < Level::Trusted && Level::Trusted < Level::Yolo);
-    let words = [Level::Sandboxed, Level::Trusted, Level::Yolo].map(|level| level.to_string());
-    assert_eq!(words, ["SANDBOXED", "TRUSTED", "YOLO"]);
+    let names = [Level::Sandboxed, Level::Trusted, Level::Yolo].map(|level| level.to_string());
+    assert_eq!(names, ["SANDBOXED", "TRUSTED", "YOLO"]);
 }

@@ -1,4 +1,4 @@
-//! Intersection and containment of names, targets, budgets and whole grants.
+//! Intersection and containment of names, targets, budgets and grants.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn all_except(names: &[&str]) -> NameSet {
 }
 
 #[test]
-fn names_intersect_exactly() {
+fn name_sets_intersect_exactly() {
     let cases = [
         (only(&["a", "b"]), only(&["b", "c"]), only(&["b"])),
         (only(&["a"]), only(&["b"]), NameSet::none()),
@@ -22,18 +22,18 @@ fn names_intersect_exactly() {
         (NameSet::none(), NameSet::all(), NameSet::none()),
         (NameSet::none(), all_except(&["a"]), NameSet::none()),
     ];
-    for (one, two, both) in cases {
-        assert_eq!(one.intersection(&two), both, "{one} and {two}");
-        assert_eq!(two.intersection(&one), both, "{two} and {one}");
+    for (a, b, common) in cases {
+        assert_eq!(a.intersection(&b), common, "{a} and {b}");
+        assert_eq!(b.intersection(&a), common, "{b} and {a}");
         for name in ["a", "b", "c", "never named"] {
-            let each = one.contains(name) && two.contains(name);
-            assert_eq!(both.contains(name), each, "{name} in {one} and {two}");
+            let expected = a.contains(name) && b.contains(name);
+            assert_eq!(common.contains(name), expected, "{name} in {a} and {b}");
         }
     }
 }
 
 #[test]
-fn names_are_within_what_holds_them_all() {
+fn name_set_containment() {
     let cases = [
         (only(&["a"]), only(&["a", "b"]), true),
         (only(&["a", "b"]), only(&["a"]), false),
@@ -53,7 +53,7 @@ fn names_are_within_what_holds_them_all() {
 }
 
 #[test]
-fn names_are_told_in_words() {
+fn name_sets_display_as_text() {
     let cases = [
         (NameSet::all(), "all"),
         (NameSet::none(), "none"),
@@ -63,16 +63,16 @@ fn names_are_told_in_words() {
         (only(&["a", "b"]).without(&arcs(&["a"])), "only b"),
         (only(&["a"]).without(&arcs(&["a", "z"])), "none"),
     ];
-    for (names, words) in cases {
-        assert_eq!(names.to_string(), words);
-        assert_eq!(names.is_empty(), words == "none");
+    for (names, text) in cases {
+        assert_eq!(names.to_string(), text);
+        assert_eq!(names.is_empty(), text == "none");
     }
 }
 
 #[test]
-fn targets_hold_kin_and_the_named_but_never_oneself() {
+fn targets_match_relation_or_name_but_never_oneself() {
     let named = Targets::named(only(&["bob"]));
-    // For each: itself, parent, descendant, other, and one called bob of none of these.
+    // For each: itself, parent, descendant, other, and an unrelated agent named bob.
     let cases = [
         (Targets::none(), [false, false, false, false, false]),
         (Targets::all(), [false, true, true, true, true]),
@@ -83,8 +83,8 @@ fn targets_hold_kin_and_the_named_but_never_oneself() {
         (Targets::named(NameSet::all()), [false, true, true, true, true]),
     ];
     for (targets, expected) in cases {
-        let kin = [Relation::Itself, Relation::Parent, Relation::Descendant, Relation::Other];
-        let mut found: Vec<bool> = kin.map(|kin| targets.contains(&agent("x"), kin)).to_vec();
+        let relations = [Relation::Itself, Relation::Parent, Relation::Descendant, Relation::Other];
+        let mut found: Vec<bool> = relations.map(|relation| targets.contains(&agent("x"), relation)).to_vec();
         found.push(targets.contains(&agent("bob"), Relation::Other));
         assert_eq!(found, expected, "{targets}");
         assert!(!targets.contains(&agent("bob"), Relation::Itself), "{targets}");
@@ -92,7 +92,7 @@ fn targets_hold_kin_and_the_named_but_never_oneself() {
 }
 
 #[test]
-fn targets_intersect_by_kinship_and_by_name() {
+fn targets_intersect_by_relation_and_by_name() {
     let bob = || Targets::named(only(&["bob"]));
     let cases = [
         (Targets::all(), bob(), bob()),
@@ -100,21 +100,21 @@ fn targets_intersect_by_kinship_and_by_name() {
         (Targets::parent_and_descendants(), Targets::parent(), Targets::parent()),
         (Targets::descendants(), Targets::parent(), Targets::none()),
         (bob(), Targets::named(only(&["bob", "eve"])), bob()),
-        // Bob may be the parent, but seen from another he is not.
+        // Bob may be the parent of one agent, but not of another.
         (bob(), Targets::parent(), Targets::none()),
         (Targets::none(), Targets::all(), Targets::none()),
     ];
-    for (one, two, both) in cases {
-        assert_eq!(one.intersection(&two), both, "{one} and {two}");
-        assert_eq!(two.intersection(&one), both, "{two} and {one}");
-        assert!(both.is_within(&one) && both.is_within(&two), "{both} within {one} and {two}");
-        assert_eq!(one.is_within(&two), both == one, "{one} within {two}");
+    for (a, b, common) in cases {
+        assert_eq!(a.intersection(&b), common, "{a} and {b}");
+        assert_eq!(b.intersection(&a), common, "{b} and {a}");
+        assert!(common.is_within(&a) && common.is_within(&b), "{common} within {a} and {b}");
+        assert_eq!(a.is_within(&b), common == a, "{a} within {b}");
     }
 }
 
 #[test]
-fn targets_are_told_in_words() {
-    let both = Targets { named: only(&["bob"]), ..Targets::parent_and_descendants() };
+fn targets_display_as_text() {
+    let common = Targets { named: only(&["bob"]), ..Targets::parent_and_descendants() };
     let cases = [
         (Targets::none(), "nobody"),
         (Targets::all(), "anybody"),
@@ -122,16 +122,16 @@ fn targets_are_told_in_words() {
         (Targets::descendants(), "child agents"),
         (Targets::parent_and_descendants(), "parent and child agents"),
         (Targets::named(only(&["bob"])), "only bob"),
-        (both, "parent and child agents, and only bob"),
+        (common, "parent and child agents, and only bob"),
     ];
-    for (targets, words) in cases {
-        assert_eq!(targets.to_string(), words);
-        assert_eq!(targets.is_empty(), words == "nobody");
+    for (targets, text) in cases {
+        assert_eq!(targets.to_string(), text);
+        assert_eq!(targets.is_empty(), text == "nobody");
     }
 }
 
 #[test]
-fn budgets_take_the_tighter_limit_of_each_resource() {
+fn budget_intersection_takes_the_tighter_limits() {
     let budget = |limit| Budget::unlimited().with_limit(Resource::Turns, limit);
     let cases = [
         (None, None, None, true),
@@ -141,9 +141,9 @@ fn budgets_take_the_tighter_limit_of_each_resource() {
         (Some(5), Some(3), Some(3), false),
         (Some(0), Some(0), Some(0), true),
     ];
-    for (one, two, both, within) in cases {
-        assert_eq!(budget(one).intersection(&budget(two)), budget(both), "{one:?} and {two:?}");
-        assert_eq!(budget(one).is_within(&budget(two)), within, "{one:?} within {two:?}");
+    for (a, b, common, within) in cases {
+        assert_eq!(budget(a).intersection(&budget(b)), budget(common), "{a:?} and {b:?}");
+        assert_eq!(budget(a).is_within(&budget(b)), within, "{a:?} within {b:?}");
     }
     for resource in Resource::ALL {
         let tight = Budget::unlimited().with_limit(resource, Some(1));
@@ -157,13 +157,13 @@ fn budgets_take_the_tighter_limit_of_each_resource() {
     }
 }
 
-/// A grant that is narrower than everything in one dimension.
+/// A grant that is limited in one dimension only.
 fn narrower(dimension: Dimension) -> Grant {
     let mut grant = Grant::everything();
     match dimension {
         Dimension::Tools => grant.tools = all_except(&["x"]),
-        Dimension::Read => grant.read = folders(&["/a"]),
-        Dimension::Write => grant.write = folders(&["/a"]),
+        Dimension::Read => grant.read = directories(&["/a"]),
+        Dimension::Write => grant.write = directories(&["/a"]),
         Dimension::Blocked => grant.blocked = paths(&["/a"]),
         Dimension::Commands => grant.commands = all_except(&["x"]),
         Dimension::Hosts => grant.hosts = all_except(&["x"]),
@@ -175,17 +175,17 @@ fn narrower(dimension: Dimension) -> Grant {
 }
 
 #[test]
-fn a_grant_is_narrow_in_every_dimension_of_both() {
+fn grant_intersection_limits_every_dimension() {
     let everything = Grant::everything();
-    for one in Dimension::ALL {
-        let narrow = narrower(one);
-        assert!(narrow.is_within(&everything) && !everything.is_within(&narrow), "{}", one.name());
-        assert_eq!(narrow.intersection(&everything), narrow, "{}", one.name());
-        assert_eq!(everything.intersection(&narrow), narrow, "{}", one.name());
-        for two in Dimension::ALL {
-            let (other, both) = (narrower(two), narrow.intersection(&narrower(two)));
-            assert!(both.is_within(&narrow) && both.is_within(&other), "{} and {}", one.name(), two.name());
-            assert_eq!(narrow.is_within(&other), one == two, "{} within {}", one.name(), two.name());
+    for a in Dimension::ALL {
+        let narrow = narrower(a);
+        assert!(narrow.is_within(&everything) && !everything.is_within(&narrow), "{}", a.name());
+        assert_eq!(narrow.intersection(&everything), narrow, "{}", a.name());
+        assert_eq!(everything.intersection(&narrow), narrow, "{}", a.name());
+        for b in Dimension::ALL {
+            let (other, common) = (narrower(b), narrow.intersection(&narrower(b)));
+            assert!(common.is_within(&narrow) && common.is_within(&other), "{} and {}", a.name(), b.name());
+            assert_eq!(narrow.is_within(&other), a == b, "{} within {}", a.name(), b.name());
         }
     }
 }
@@ -199,14 +199,14 @@ fn nothing_is_within_every_grant() {
     }
     assert!(nothing.is_within(&nothing));
     assert_eq!(nothing.budget, Budget::zero());
-    assert_eq!(effective(&[]), nothing, "where nothing is said, nothing is allowed");
+    assert_eq!(effective(&[]), nothing, "an empty lineage allows nothing");
 }
 
 #[test]
-fn a_blocked_folder_counts_only_where_the_other_could_reach_it() {
+fn blocked_path_matters_only_within_granted_directories() {
     let grant = |read: &[&str], write: &[&str], blocked: &[&str]| Grant {
-        read: folders(read),
-        write: folders(write),
+        read: directories(read),
+        write: directories(write),
         blocked: paths(blocked),
         ..Grant::everything()
     };

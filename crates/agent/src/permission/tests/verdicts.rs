@@ -1,12 +1,12 @@
-//! Every kind of effect, allowed and denied, with the words of the denial.
+//! Every kind of effect, allowed and denied, with the text of the denial.
 
 use super::*;
 
 fn grant() -> Grant {
     Grant {
         tools: NameSet::all_except(["fs.write_file"]),
-        read: folders(&["/work", "/lib"]),
-        write: folders(&["/work/out"]),
+        read: directories(&["/work", "/lib"]),
+        write: directories(&["/work/out"]),
         blocked: paths(&["/work/.git", "/work/out/.keys"]),
         commands: NameSet::only(["git"]),
         hosts: NameSet::only(["example.com"]),
@@ -16,12 +16,12 @@ fn grant() -> Grant {
     }
 }
 
-fn reach(name: &str, kinship: Relation) -> Effect {
-    Effect::Reach(agent(name), kinship)
+fn reach(name: &str, relation: Relation) -> Effect {
+    Effect::Reach(agent(name), relation)
 }
 
 #[test]
-fn what_is_in_the_grant_is_allowed() {
+fn effects_within_the_grant_are_allowed() {
     let effects = [
         Effect::Use("fs.read_file".into()),
         Effect::Use("not there yet".into()),
@@ -43,7 +43,7 @@ fn what_is_in_the_grant_is_allowed() {
 }
 
 #[test]
-fn what_is_not_in_the_grant_is_denied_with_the_limit_and_the_reason() {
+fn effects_beyond_the_grant_are_denied_with_a_reason() {
     let outside = "Path outside allowed directories. Allowed:";
     let targets = "allowed: parent agent, and only bob";
     let cases = [
@@ -87,7 +87,7 @@ fn what_is_not_in_the_grant_is_denied_with_the_limit_and_the_reason() {
         (
             Effect::Connect("example.com.evil".into()),
             Dimension::Hosts,
-            "talking to 'example.com.evil' is not allowed; allowed: only example.com".to_owned(),
+            "connecting to 'example.com.evil' is not allowed; allowed: only example.com".to_owned(),
         ),
         (
             Effect::Create(arcs(&["trusted"])),
@@ -116,20 +116,20 @@ fn what_is_not_in_the_grant_is_denied_with_the_limit_and_the_reason() {
 }
 
 #[test]
-fn nobody_targets_itself_even_with_everything() {
+fn agent_cannot_target_itself_even_with_every_grant() {
     let verdict = judge(&[reach("bob", Relation::Itself)], &Grant::everything());
     assert!(matches!(verdict, Verdict::Denied(_)));
 }
 
 #[test]
-fn a_file_that_is_blocked_is_not_told_whether_it_were_allowed() {
+fn blocked_path_is_denied_as_blocked_even_outside_the_grant() {
     let grant = Grant { blocked: paths(&["/secret"]), ..Grant::nothing() };
     let Verdict::Denied(denial) = judge(&[Effect::Read(path("/secret/x"))], &grant) else { panic!() };
     assert_eq!(denial.dimension, Dimension::Blocked);
 }
 
 #[test]
-fn a_call_needs_all_of_its_effects_and_is_told_the_first_it_lacks() {
+fn call_is_denied_for_its_first_missing_effect() {
     let good = Effect::Read(path("/lib/x"));
     let (bad, worse) = (Effect::Write(path("/lib/x")), Effect::Run("rm".into()));
     let Verdict::Denied(denial) = judge(&[good, bad.clone(), worse], &grant()) else { panic!() };
@@ -137,7 +137,7 @@ fn a_call_needs_all_of_its_effects_and_is_told_the_first_it_lacks() {
 }
 
 #[test]
-fn a_permit_names_the_folder_of_each_file_in_order_and_what_is_blocked() {
+fn permit_lists_roots_in_effect_order_and_blocked_paths() {
     let effects =
         [Effect::Write(path("/work/out/x")), Effect::Use("fs.read_file".into()), Effect::Read(path("/lib"))];
     let rooted = |root: &str, rest: &str| RootedPath { root: path(root), relative: rest.to_owned() };

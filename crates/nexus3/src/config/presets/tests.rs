@@ -193,7 +193,7 @@ fn a_wrong_key_or_value_is_told_with_its_place_and_what_was_meant() {
         (
             "blocked_paths = [\"/a\\u0000\"]",
             "3:17: presets.x.blocked_paths must be a list of absolute paths, or of paths that begin with \"~/\", \
-             got \"/a\\0\" (the path holds a NUL)",
+             got \"/a\\0\" (the path contains a NUL byte)",
         ),
         (
             "targets = 'everybody'",

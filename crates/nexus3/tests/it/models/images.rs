@@ -133,7 +133,7 @@ fn what_is_no_picture_is_refused_and_changes_nothing() {
         (
             "a",
             json!([{ "data": PNG }, { "data": "aGVsbG8=" }]),
-            "images[1].data is no picture that models take",
+            "images[1].data is not a supported image",
         ),
         (
             "a",
@@ -146,13 +146,13 @@ fn what_is_no_picture_is_refused_and_changes_nothing() {
         (
             "a",
             json!([{ "path": "notes.txt" }]),
-            "notes.txt is no picture that models take: PNG, JPEG, GIF or WebP",
+            "notes.txt is not a supported image: use PNG, JPEG, GIF or WebP",
         ),
         ("a", json!([{ "path": "large.png" }]), "large.png has more than 5242880 bytes"),
         ("a", json!([{ "path": elsewhere.path_of("a.png") }]), "images[0].path: "),
         ("a", json!([{ "path": "link.png" }]), "images[0].path: "),
-        ("a", json!([{ "data": "iVBORw0KGgo=" }]), "images[0].data is image/png, but cut or damaged"),
-        ("a", json!([{ "path": "cut.gif" }]), "images[0].path: cut.gif is image/gif, but cut or damaged"),
+        ("a", json!([{ "data": "iVBORw0KGgo=" }]), "images[0].data is image/png, but truncated or damaged"),
+        ("a", json!([{ "path": "cut.gif" }]), "images[0].path: cut.gif is image/gif, but truncated or damaged"),
         ("a", Value::from(too_many), "images: at most 20, got: 21"),
         ("a", Value::from(too_large), "images: at most 20971520 bytes together"),
         (

@@ -1,5 +1,5 @@
-//! Where a file is written: a name in a folder whose handle is open beneath the allowed one. Folders that are missing are
-//! made one by one, each in the handle of the one before.
+//! The directory that a file is written to, opened beneath the allowed root. Creates missing directories one by one,
+//! each relative to the handle of its parent.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,7 +15,7 @@ use super::{
 use crate::definition::execution_failed;
 use crate::fs::protected::is_protected;
 
-/// A name in a folder that is open: what is renamed to it is beneath the allowed folder.
+/// An open directory and a file name in it: a rename to it stays beneath the allowed root.
 pub(crate) struct TargetDirectory {
     pub(crate) directory: OwnedFd,
     pub(crate) file_name: String,
@@ -23,16 +23,16 @@ pub(crate) struct TargetDirectory {
 
 impl TargetDirectory {
     fn open(&self) -> Result<OwnedFd, Errno> {
-        let bound = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        open_at(self.directory.as_fd(), &self.file_name, OFlags::PATH, bound)
+        let resolve_flags = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        open_at(self.directory.as_fd(), &self.file_name, OFlags::PATH, resolve_flags)
     }
 
-    /// Returns when the folder's names are on the disk. Neither a folder that may not be read nor some file systems
-    /// can be asked for it.
+    /// Syncs the directory's entries to disk. Skipped for unreadable directories and for file systems that do not
+    /// support it.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::open(proc_fd_path(self.directory.as_fd()), flags, Mode::empty()) {
-            Ok(folder) => rustix::fs::fsync(folder).or_else(|errno| match errno {
+            Ok(directory) => rustix::fs::fsync(directory).or_else(|errno| match errno {
                 Errno::INVAL => Ok(()),
                 errno => Err(errno),
             }),
@@ -43,57 +43,58 @@ impl TargetDirectory {
 }
 
 impl PermittedPath {
-    /// Opens the folder that a file is to be written in, at the end of all links. Folders that are missing are made.
+    /// Opens the directory of the file to write, after resolving links. Creates missing directories.
     pub(crate) fn open_target(&self) -> Result<TargetDirectory, ToolOutcome> {
         self.check_writable()?;
-        let RootedPath { root, relative: rest } = &self.rooted;
-        if rest.is_empty() {
+        let RootedPath { root, relative } = &self.rooted;
+        if relative.is_empty() {
             let (parent, name) = split_parent(root.as_str());
-            let folder = open_directory(parent).map_err(|errno| self.errno_outcome(errno))?;
-            return self.checked_target(folder, name);
+            let directory = open_directory(parent).map_err(|errno| self.errno_outcome(errno))?;
+            return self.checked_target(directory, name);
         }
-        let seat = self.open_target_at(rest)?;
-        if matches!(seat.open(), Err(Errno::LOOP)) { self.open_link_target() } else { Ok(seat) }
+        let target = self.open_target_at(relative)?;
+        if matches!(target.open(), Err(Errno::LOOP)) { self.open_link_target() } else { Ok(target) }
     }
 
-    /// Finds what has the seat now. It is no link.
+    /// Opens the current file at the target, which is not a link.
     pub(crate) fn find_target_file(
         &self,
-        seat: &TargetDirectory,
+        target: &TargetDirectory,
     ) -> Result<Option<ResolvedFile>, ToolOutcome> {
-        match seat.open() {
+        match target.open() {
             Ok(handle) => self.inspect(handle).map(Some),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(self.errno_outcome(errno)),
         }
     }
 
-    /// A link stays, and what it leads to is replaced. Where that is was said in text: the seat found by it is only
-    /// good when the same file has it.
+    /// Resolves a link, so that the write replaces its target and leaves the link. The target is found by path, so it
+    /// is accepted only if it is still the same file.
     fn open_link_target(&self) -> Result<TargetDirectory, ToolOutcome> {
-        let target = self.find()?.ok_or_else(|| path_denied(&self.requested_path))?;
-        let rest = self.rooted.root.relative_path(&target.real_path).filter(|rest| !rest.is_empty());
-        let seat = self.open_target_at(rest.ok_or_else(|| path_denied(&self.requested_path))?)?;
-        match self.find_target_file(&seat)? {
-            Some(found) if found.is_same_file(&target) => Ok(seat),
+        let file = self.find()?.ok_or_else(|| path_denied(&self.requested_path))?;
+        let relative =
+            self.rooted.root.relative_path(&file.real_path).filter(|relative| !relative.is_empty());
+        let target = self.open_target_at(relative.ok_or_else(|| path_denied(&self.requested_path))?)?;
+        match self.find_target_file(&target)? {
+            Some(found) if found.is_same_file(&file) => Ok(target),
             _ => Err(self.errno_outcome(Errno::AGAIN)),
         }
     }
 
-    fn open_target_at(&self, rest: &str) -> Result<TargetDirectory, ToolOutcome> {
-        let (parent, name) = split_parent(rest);
+    fn open_target_at(&self, relative: &str) -> Result<TargetDirectory, ToolOutcome> {
+        let (parent, name) = split_parent(relative);
         self.checked_target(self.open_or_create_parent(parent)?, name)
     }
 
-    /// Judges the path by its text, before anything is made.
+    /// Checks the path by its text, before any directory is created.
     fn check_writable(&self) -> Result<(), ToolOutcome> {
-        let RootedPath { root, relative: rest } = &self.rooted;
-        let path = if rest.is_empty() { root.clone() } else { self.resolve_below(root, rest)? };
+        let RootedPath { root, relative } = &self.rooted;
+        let path = if relative.is_empty() { root.clone() } else { self.resolve_below(root, relative)? };
         self.check_write_path(&path)
     }
 
-    fn resolve_below(&self, root: &FilePath, rest: &str) -> Result<FilePath, ToolOutcome> {
-        FilePath::resolve(rest, root).map_err(|_| path_denied(&self.requested_path))
+    fn resolve_below(&self, root: &FilePath, relative: &str) -> Result<FilePath, ToolOutcome> {
+        FilePath::resolve(relative, root).map_err(|_| path_denied(&self.requested_path))
     }
 
     fn check_write_path(&self, real: &FilePath) -> Result<(), ToolOutcome> {
@@ -105,15 +106,15 @@ impl PermittedPath {
         if self.is_blocked(real) { Err(path_denied(&self.requested_path)) } else { Ok(()) }
     }
 
-    fn checked_target(&self, folder: OwnedFd, name: &str) -> Result<TargetDirectory, ToolOutcome> {
-        self.check_write_in(folder.as_fd(), name)?;
-        Ok(TargetDirectory { directory: folder, file_name: name.to_owned() })
+    fn checked_target(&self, directory: OwnedFd, name: &str) -> Result<TargetDirectory, ToolOutcome> {
+        self.check_write_in(directory.as_fd(), name)?;
+        Ok(TargetDirectory { directory, file_name: name.to_owned() })
     }
 
-    /// Judges a name in a folder by where the folder really is.
-    fn check_write_in(&self, folder: BorrowedFd<'_>, name: &str) -> Result<(), ToolOutcome> {
-        let within = self.real_path(folder)?;
-        let real = FilePath::resolve(name, &within).map_err(|_| path_denied(&self.requested_path))?;
+    /// Checks a file name by the real path of its directory.
+    fn check_write_in(&self, directory: BorrowedFd<'_>, name: &str) -> Result<(), ToolOutcome> {
+        let parent_path = self.real_path(directory)?;
+        let real = FilePath::resolve(name, &parent_path).map_err(|_| path_denied(&self.requested_path))?;
         self.check_write_path(&real)
     }
 
@@ -123,13 +124,13 @@ impl PermittedPath {
             return Ok(root.directory);
         }
         match root.open(parent, OFlags::PATH | OFlags::DIRECTORY) {
-            Ok(folder) => Ok(folder),
+            Ok(directory) => Ok(directory),
             Err(Errno::NOENT) => self.create_directories(&root, parent),
             Err(errno) => Err(self.errno_outcome(errno)),
         }
     }
 
-    /// The allowed folder; when only it is missing, it is made.
+    /// Opens the allowed root; creates it if only its last component is missing.
     fn open_or_create_root(&self) -> Result<RootDirectory, ToolOutcome> {
         let opened = self.open_root().or_else(|errno| {
             if errno != Errno::NOENT {
@@ -143,41 +144,41 @@ impl PermittedPath {
     }
 
     fn create_directories(&self, root: &RootDirectory, parent: &str) -> Result<OwnedFd, ToolOutcome> {
-        let trouble = |errno| self.errno_outcome(errno);
-        let mut here = root
+        let to_outcome = |errno| self.errno_outcome(errno);
+        let mut current = root
             .directory
             .try_clone()
             .map_err(|fault| execution_failed(format!("{}: {fault}", self.requested_path)))?;
         for (end, name) in path_components(parent) {
-            let step = || root.open(&parent[..end], OFlags::PATH | OFlags::DIRECTORY);
-            here = match step() {
-                Ok(folder) => folder,
+            let open_next = || root.open(&parent[..end], OFlags::PATH | OFlags::DIRECTORY);
+            current = match open_next() {
+                Ok(directory) => directory,
                 Err(Errno::NOENT) => {
-                    self.check_write_in(here.as_fd(), name)?;
-                    create_directory(here.as_fd(), name).map_err(trouble)?;
-                    step().map_err(trouble)?
+                    self.check_write_in(current.as_fd(), name)?;
+                    create_directory(current.as_fd(), name).map_err(to_outcome)?;
+                    open_next().map_err(to_outcome)?
                 }
-                Err(errno) => return Err(trouble(errno)),
+                Err(errno) => return Err(to_outcome(errno)),
             };
         }
-        Ok(here)
+        Ok(current)
     }
 }
 
-/// Makes a folder, unless somebody else just did.
-fn create_directory(within: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    match rustix::fs::mkdirat(within, name, Mode::from_raw_mode(0o777)) {
+/// Creates a directory; succeeds if another process just created it.
+fn create_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
         Err(Errno::EXIST) => Ok(()),
-        made => made,
+        created => created,
     }
 }
 
-/// The folders on the way to a relative path: where each ends in the text, and its name.
+/// The directories of a relative path: the end offset of each in the text, and its name.
 fn path_components(path: &str) -> impl Iterator<Item = (usize, &str)> {
     path.split('/').scan(0, |end, name| {
         *end += name.len();
-        let step = (*end, name);
+        let component = (*end, name);
         *end += 1;
-        Some(step)
+        Some(component)
     })
 }
