@@ -14,11 +14,11 @@ use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder, run};
 
 use crate::support::{chat_request, stream_events, without_stream};
 
-const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
+const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fake-daemon.sh");
 
 /// A stand-in that says it listens where the model does, so that requests to it are answered.
 fn fake_daemon(model: &ScriptedModel) -> TestDaemonBuilder {
-    TestDaemon::builder(FAKE_DAEMON).env("STAND_IN_PORT", model.port().to_string())
+    TestDaemon::builder(FAKE_DAEMON).env("FAKE_DAEMON_PORT", model.port().to_string())
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_daemon_has_a_private_home_and_a_clean_environment() {
     let args = format!("args: serve --port 0 --home {} --model openai/scripted\n", daemon.home().display());
     assert!(stderr.starts_with(&args), "{stderr}");
     let line = stderr.lines().find_map(|line| line.strip_prefix("env: ")).expect("the environment's names");
-    let known = ["HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PATH", "STAND_IN_PORT", "TZ"];
+    let known = ["HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PATH", "FAKE_DAEMON_PORT", "TZ"];
     let shells_own = ["OLDPWD", "PWD", "SHLVL", "_"];
     let names: Vec<_> = line.split_whitespace().filter(|name| !shells_own.contains(name)).collect();
     assert_eq!(names, known);
@@ -57,9 +57,9 @@ fn a_daemon_has_a_private_home_and_a_clean_environment() {
 
 #[test]
 fn posts_carry_the_token_unless_another_is_given() {
-    let model = ScriptedModel::with_key("sk-stand-in");
+    let model = ScriptedModel::with_key("sk-fake-daemon");
     let daemon = fake_daemon(&model).start();
-    assert_eq!((daemon.port(), daemon.token()), (model.port(), Some("sk-stand-in")));
+    assert_eq!((daemon.port(), daemon.token()), (model.port(), Some("sk-fake-daemon")));
     assert_eq!(daemon.base_url(), format!("http://127.0.0.1:{}", model.port()));
     let path = "/v1/chat/completions";
     let answer = daemon.post(path, &[("X-Trace", "7")], chat_request("Hello").to_string().as_bytes());
@@ -102,7 +102,7 @@ fn calls_are_json_rpc_with_ids_of_their_own() {
         "{\"jsonrpc\":\"2.0\",\"id\":3,\"error\":{\"code\":-32601,\"message\":\"no\"}}",
     ];
     let (port, server) = serve_responses(answers);
-    let daemon = TestDaemon::builder(FAKE_DAEMON).env("STAND_IN_PORT", port.to_string()).start();
+    let daemon = TestDaemon::builder(FAKE_DAEMON).env("FAKE_DAEMON_PORT", port.to_string()).start();
     assert_eq!(daemon.call_result("/", "list_agents", json!({ "a": 1 })), json!({ "ok": true }));
     assert_eq!(daemon.call("/agent/x", "nothing", json!([]))["error"]["code"], -32601);
     let failed = catch_unwind(AssertUnwindSafe(|| daemon.call_result("/", "nothing", json!({}))));
@@ -111,7 +111,7 @@ fn calls_are_json_rpc_with_ids_of_their_own() {
     assert!(told.starts_with("nothing on / failed: {\"code\":-32601"), "{told}");
     let asked = server.join().expect("a server that answered");
     assert!(asked[0].starts_with("POST / HTTP/1.1\r\n"), "{}", asked[0]);
-    assert!(asked[0].contains("\r\nAuthorization: Bearer sk-stand-in\r\n"), "{}", asked[0]);
+    assert!(asked[0].contains("\r\nAuthorization: Bearer sk-fake-daemon\r\n"), "{}", asked[0]);
     let body = asked[0].split_once("\r\n\r\n").expect("a body").1;
     let body: Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(body, json!({ "jsonrpc": "2.0", "id": 1, "method": "list_agents", "params": { "a": 1 } }));

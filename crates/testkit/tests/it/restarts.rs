@@ -5,10 +5,10 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder};
 
-const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
+const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fake-daemon.sh");
 
 fn fake_daemon(model: &ScriptedModel) -> TestDaemonBuilder {
-    TestDaemon::builder(FAKE_DAEMON).env("STAND_IN_PORT", model.port().to_string())
+    TestDaemon::builder(FAKE_DAEMON).env("FAKE_DAEMON_PORT", model.port().to_string())
 }
 
 #[test]
