@@ -22,7 +22,7 @@ async fn whoever_waits_gets_the_answer() {
     let child = world.child_agent("c", &parent).await;
     let script = "call agent_send {to=c wait=yes report 1; say hi; done}; done | say so; done";
     assert_eq!(expect_end(start_send(&parent, 1, script)).await.content, "so");
-    assert_eq!(tool_texts(&parent), ["said 'hi'"]);
+    assert_eq!(tool_texts(&parent), ["replied 'hi'"]);
     let asked = &messages(&child)[0];
     assert_eq!((asked.role, asked.text.as_str()), (Role::User, "report 1; say hi; done"));
     assert_eq!(asked.source.kind.as_deref(), Some("agent"));
@@ -36,7 +36,7 @@ async fn whoever_does_not_wait_goes_on_at_once() {
     let child = world.child_agent("c", &parent).await;
     let script = "call agent_send {to=c wait; say hi; done}; done | say so; done";
     assert_eq!(without_waiting(expect_end(start_send(&parent, 1, script))).await.content, "so");
-    assert_eq!(tool_texts(&parent), ["has it"]);
+    assert_eq!(tool_texts(&parent), ["queued"]);
     run_until_idle().await;
     assert_eq!(world.pool.open_turns(), 1, "it works on it");
     world.model.release_all();
@@ -102,11 +102,11 @@ async fn two_agents_never_wait_for_each_other() {
     assert_eq!(without_waiting(expect_end(start_send(&parent, 1, &script))).await.content, "so");
     let refused = "waiting would never end: 'c' would wait for 'p', which waits for 'c'";
     assert_eq!(tool_texts(&child), [refused]);
-    assert_eq!(tool_texts(&parent), ["said 'alone'"]);
+    assert_eq!(tool_texts(&parent), ["replied 'alone'"]);
     assert_eq!(user_texts(&parent).len(), 1, "the refused message was not delivered");
     let script = "#2 call agent_send {to=p wait=yes #3 say now; done}; done | say so; done";
     expect_end(start_send(&child, 2, script)).await;
-    assert_eq!(tool_texts(&child)[1], "said 'now'", "once nobody waits it may");
+    assert_eq!(tool_texts(&child)[1], "replied 'now'", "once nobody waits it may");
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,8 +123,8 @@ async fn three_agents_never_wait_in_a_circle() {
     assert_eq!(without_waiting(expect_end(start_send(&agents[0], 1, &script))).await.content, "first");
     let refused = "waiting would never end: 'c' would wait for 'a', which waits for 'c'";
     assert_eq!(tool_texts(&agents[2]), [refused]);
-    assert_eq!(tool_texts(&agents[1]), ["said 'third'"]);
-    assert_eq!(tool_texts(&agents[0]), ["said 'second'"]);
+    assert_eq!(tool_texts(&agents[1]), ["replied 'third'"]);
+    assert_eq!(tool_texts(&agents[0]), ["replied 'second'"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +135,7 @@ async fn a_message_without_waiting_may_go_round_in_a_circle() {
     let script = format!("call agent_send {{to=b wait=yes {inner}}}; done | say a; done");
     expect_end(start_send(&first, 1, &script)).await;
     run_until_idle().await;
-    assert_eq!(tool_texts(&second), ["has it"]);
+    assert_eq!(tool_texts(&second), ["queued"]);
     assert_eq!(texts(&first).split_off(4), ["say back; done", "back"]);
 }
 
@@ -184,7 +184,7 @@ async fn a_whole_line_of_waiting_agents_needs_one_slot() {
         script = format!("call agent_send {{to={to} wait=yes {script}}}; done | say {to} answered; done");
     }
     assert_eq!(without_waiting(expect_end(start_send(&agents[0], 1, &script))).await.content, "b answered");
-    assert_eq!(tool_texts(&agents[2]), ["said 'bottom'"]);
+    assert_eq!(tool_texts(&agents[2]), ["replied 'bottom'"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,7 +200,7 @@ async fn a_turn_that_gave_its_slot_away_waits_for_another_and_can_be_cancelled_m
     run_until_idle().await;
     assert!(world.model.release_one(), "the child is done, and the other gets the slot");
     run_until_idle().await;
-    assert_eq!(tool_texts(&parent), ["said 'hi'"]);
+    assert_eq!(tool_texts(&parent), ["replied 'hi'"]);
     assert!(!sending.is_finished());
     assert!(without_waiting(parent.cancel(numeric_request_id(1))).await);
     assert_eq!(expect_end(sending).await.outcome, TurnOutcome::Cancelled);

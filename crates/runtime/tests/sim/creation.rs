@@ -214,7 +214,7 @@ async fn an_agent_creates_a_child_and_waits_for_its_first_answer_or_not() {
     let script = "call agent_create {id=x wait=yes say hi; done}; call agent_create {id=y wait; say yo; done}; \
                   call agent_create {id=z preset=worker cwd=a}; done | say so; done";
     assert_eq!(without_waiting(expect_end(start_send(&parent, 1, script))).await.content, "so");
-    assert_eq!(tool_texts(&parent), ["created x, which said 'hi'", "created y", "created z"]);
+    assert_eq!(tool_texts(&parent), ["created x, which replied 'hi'", "created y", "created z"]);
     let children = world.children(&parent).await;
     let made: Vec<_> =
         children.iter().map(|child| (child.id.as_str(), &*child.preset, child.cwd.as_str())).collect();
@@ -248,7 +248,7 @@ async fn a_child_may_wait_for_a_parent_that_does_not_wait_for_it() {
     assert_eq!(expect_end(start_send(&parent, 1, &script)).await.content, "so");
     run_until_idle().await;
     let child = world.find("x").await;
-    assert_eq!(tool_texts(&child), ["said 'yes'"]);
+    assert_eq!(tool_texts(&child), ["replied 'yes'"]);
 }
 
 #[tokio::test(start_paused = true)]

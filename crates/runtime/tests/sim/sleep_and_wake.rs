@@ -352,7 +352,7 @@ async fn an_agent_that_talks_to_a_sleeping_one_wakes_it() {
     assert_eq!(world.live_names().await, ["p"]);
     let script = "#1 call agent_list; call agent_send {to=c wait=yes #2 say hi; done}; done | say so; done";
     assert_eq!(expect_end(start_send(&parent, 1, script)).await.content, "so");
-    assert_eq!(tool_texts(&parent), ["p c", "said 'hi'"]);
+    assert_eq!(tool_texts(&parent), ["p c", "replied 'hi'"]);
 }
 
 #[tokio::test(start_paused = true)]
