@@ -33,7 +33,8 @@ async fn call_while_store_held<T>(world: &World, call: impl Future<Output = T>) 
 #[tokio::test(start_paused = true)]
 async fn create_returns_after_the_agent_is_committed() {
     let world = World::new().await;
-    let created = call_while_store_held(&world, world.create(spec_named("a"))).await.expect("the agent is created");
+    let created =
+        call_while_store_held(&world, world.create(spec_named("a"))).await.expect("the agent is created");
     assert_eq!(stored_kinds(&world, &created.handle).await, ["agent_created"]);
     let with_message =
         call_while_store_held(&world, world.create(with_first_message(spec_named("b"), "say a; done")))
@@ -302,9 +303,8 @@ async fn stop_waits_for_a_wake_and_leaves_no_task() {
     let mut waking = Box::pin(world.pool.find(&name));
     assert!((&mut waking).now_or_never().is_none());
     let stop = world.pool.stop(std::time::Duration::from_secs(1));
-    let (woken, stopped) = tokio::join!(waking, async {
-        tokio::time::timeout(std::time::Duration::from_secs(60), stop).await
-    });
+    let (woken, stopped) =
+        tokio::join!(waking, async { tokio::time::timeout(std::time::Duration::from_secs(60), stop).await });
     assert_eq!(stopped, Ok(0), "the stop ends");
     drop(woken);
     run_until_idle().await;

@@ -168,8 +168,10 @@ async fn permit_is_released_before_the_response() {
 #[test]
 fn concurrent_callers_never_exceed_the_permits() {
     // Nothing drives this runtime after the agent is created: an accepted turn stays open.
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime can be created");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime can be created");
     let _entered = runtime.enter();
     for _ in 0..500 {
         let (_world, agent) = runtime.block_on(async {

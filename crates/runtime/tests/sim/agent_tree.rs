@@ -169,6 +169,9 @@ async fn capability_identifies_its_agent_until_destroyed() {
     assert!(world.destroy(&agents[0].handle).await);
     assert!(world.pool.find_ref_by_capability(token.as_bytes()).is_none(), "invalid after the destroy");
     let successor = world.create(spec_named("a")).await.expect("the name is free");
-    assert!(world.pool.find_ref_by_capability(token.as_bytes()).is_none(), "invalid for a new agent of that name");
+    assert!(
+        world.pool.find_ref_by_capability(token.as_bytes()).is_none(),
+        "invalid for a new agent of that name"
+    );
     assert!(world.pool.find_ref_by_capability(successor.capability.reveal().as_bytes()).is_some());
 }

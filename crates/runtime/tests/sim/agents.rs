@@ -121,7 +121,7 @@ async fn main_is_created_once_by_concurrent_requests() {
             })
         };
         for request in [request_main(), request_main(), request_main(), request_main()] {
-            assert_eq!(asking.await.expect("no panic"), AgentId::main());
+            assert_eq!(request.await.expect("no panic"), AgentId::main());
         }
         assert_eq!(world.pool.agent_count(), 1);
     }

@@ -259,7 +259,10 @@ async fn unlimited_orphan_uses_its_dead_parents_budget() {
     }
     assert_halted(&expect_end(start_send(&orphan, 3, "#3 say never; done")).await, Resource::Turns);
     for number in 4..=5 {
-        assert_eq!(expect_end(start_send(&top, number, &format!("#{number} say b; done"))).await.halted, None);
+        assert_eq!(
+            expect_end(start_send(&top, number, &format!("#{number} say b; done"))).await.halted,
+            None
+        );
     }
     assert_halted(&expect_end(start_send(&top, 6, "#6 say never; done")).await, Resource::Turns);
     assert!(world.destroy(&orphan).await);
@@ -322,11 +325,7 @@ async fn cancelled_turn_consumes_budget() {
     run_until_idle().await;
     assert!(without_waiting(agent.cancel(numeric_request_id(3))).await);
     expect_end(queued).await;
-    assert_eq!(
-        resource_usage(&world, &agent, Resource::Turns).used,
-        2,
-        "a queued turn consumes nothing"
-    );
+    assert_eq!(resource_usage(&world, &agent, Resource::Turns).used, 2, "a queued turn consumes nothing");
     assert!(without_waiting(agent.cancel(numeric_request_id(2))).await);
     expect_end(running).await;
     assert_eq!(texts(&agent).len(), 4);

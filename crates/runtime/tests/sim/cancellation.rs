@@ -90,10 +90,7 @@ async fn model_that_never_yields_can_be_cancelled() {
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "flood 1000000; done");
     world.model.wait_called(1).await;
-    assert!(
-        without_waiting(agent.cancel(numeric_request_id(1))).await,
-        "the model blocked the thread"
-    );
+    assert!(without_waiting(agent.cancel(numeric_request_id(1))).await, "the model blocked the thread");
     let end = expect_end(sending).await;
     assert_eq!(end.outcome, TurnOutcome::Cancelled);
     assert!(end.content.len() < 1_000_000);

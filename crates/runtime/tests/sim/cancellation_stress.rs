@@ -104,7 +104,8 @@ fn count_turns(agent: &AgentHandle) -> usize {
     let ends =
         all.iter().filter(|message| message.role == Role::Assistant && message.tool_calls.is_empty()).count();
     assert_eq!(turns, ends, "one end for each turn");
-    let mut scripts: Vec<_> = all.iter().filter(|message| message.role == Role::User).map(|message| &message.text).collect();
+    let mut scripts: Vec<_> =
+        all.iter().filter(|message| message.role == Role::User).map(|message| &message.text).collect();
     scripts.sort();
     scripts.dedup();
     assert_eq!(scripts.len(), turns, "no turn started twice");

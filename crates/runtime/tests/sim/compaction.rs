@@ -87,7 +87,10 @@ async fn long_prompt_leaves_room_for_message_and_summary() {
         assert!(size.total <= size.available, "turn {turn}: {size:?}");
     }
     let all = compactions(&world, &agent).await;
-    assert!(all.len() > 3 && all.iter().all(|compaction| compaction.method == CompactionMethod::Summary), "{all:?}");
+    assert!(
+        all.len() > 3 && all.iter().all(|compaction| compaction.method == CompactionMethod::Summary),
+        "{all:?}"
+    );
     assert!(texts(&agent)[0].ends_with("in short"), "{:?}", texts(&agent));
 }
 
@@ -150,7 +153,10 @@ async fn failed_summary_falls_back_to_dropping_messages() {
             assert_eq!(end.outcome, TurnOutcome::Completed, "{failure}");
         }
         let all = compactions(&world, &agent).await;
-        assert!(!all.is_empty() && all.iter().all(|compaction| compaction.method == CompactionMethod::Dropped), "{failure}");
+        assert!(
+            !all.is_empty() && all.iter().all(|compaction| compaction.method == CompactionMethod::Dropped),
+            "{failure}"
+        );
         assert!(texts(&agent)[0].starts_with("[Earlier messages were dropped to make room: "), "{failure}");
         assert_eq!(world.model.observations().live_total, 0, "{failure}: no stream is left");
     }
@@ -289,8 +295,10 @@ async fn failed_summary_changes_nothing_unless_context_is_full() {
         let before = texts(&agent);
         for failure in ["fail", "say half", "panic", "done", "flood 100000; done"] {
             world.model.observations().summary_script = failure.to_owned();
-            let fault =
-                agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect_err("the summary fails");
+            let fault = agent
+                .compact(CompactionCondition::Now, Initiator::Admin)
+                .await
+                .expect_err("the summary fails");
             assert_eq!(fault.kind, agent::FaultKind::Model, "{window}, {failure}: {fault}");
             assert_eq!(texts(&agent), before, "{window}, {failure}");
         }

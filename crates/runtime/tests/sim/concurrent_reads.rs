@@ -102,10 +102,12 @@ async fn request_has_the_system_prompt_and_the_history() {
         expect_end(start_send(agent, 3, "say c; done")).await;
     }
     let observations = world.model.observations();
-    let prompts: Vec<_> = observations.requests.iter().step_by(3).map(|request| request.system.as_deref()).collect();
+    let prompts: Vec<_> =
+        observations.requests.iter().step_by(3).map(|request| request.system.as_deref()).collect();
     assert_eq!(prompts, [Some("be brief"), None, Some("the pool's prompt")]);
-    let texts: Vec<_> = observations.requests[2].messages.iter().map(|message| message.text.as_str()).collect();
-    assert_eq!(texts, ["say a; done", "a", "fail", "[failed]", "say c; done"]);
+    let shown: Vec<_> =
+        observations.requests[2].messages.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(shown, ["say a; done", "a", "fail", "[failed]", "say c; done"]);
 }
 
 /// A clock that reads the pool before it returns, as a logging one would.

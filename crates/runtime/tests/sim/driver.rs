@@ -191,7 +191,9 @@ impl Driver {
     /// Indices of an agent's descendants, including destroyed ones.
     pub(crate) fn descendants(&self, index: usize) -> Vec<usize> {
         let top = &self.agents[index].handle;
-        (0..self.agents.len()).filter(|descendant| self.agents[*descendant].handle.is_descendant_of(top)).collect()
+        (0..self.agents.len())
+            .filter(|descendant| self.agents[*descendant].handle.is_descendant_of(top))
+            .collect()
     }
 
     /// Records which agents other agents have destroyed.
@@ -212,7 +214,11 @@ impl Driver {
             if self.agent_named(&summary.id).is_none() {
                 // Its creator may have destroyed it meanwhile.
                 let Ok(Some(handle)) = pool.find(&summary.id).await else { continue };
-                self.log.note(format!("agent #{} is '{}', created by an agent", self.agents.len(), summary.id));
+                self.log.note(format!(
+                    "agent #{} is '{}', created by an agent",
+                    self.agents.len(),
+                    summary.id
+                ));
                 self.add_agent(handle, None);
             }
         }
@@ -244,7 +250,8 @@ impl Driver {
         };
         let mut future = Box::pin(async move { agent.send(message).await });
         let has_same_id = |sent: &&SentMessage| sent.agent == index && sent.request_id == request_id;
-        let reuses_request_id = self.sent.iter().filter(has_same_id).any(|sent| sent.scenario.script != scenario.script);
+        let reuses_request_id =
+            self.sent.iter().filter(has_same_id).any(|sent| sent.scenario.script != scenario.script);
         let is_duplicate = |sent: &SentMessage| has_same_id(&sent) && sent.scenario.script == scenario.script;
         let duplicate_of = self.sent.iter().position(is_duplicate);
         let earlier = duplicate_of.map(|position| &self.sent[position]);
@@ -272,13 +279,23 @@ impl Driver {
         });
     }
 
-    fn check_rejection(&self, index: usize, open_turns: usize, open_at_agent: usize, response: &Result<TurnEnd, Fault>) {
+    fn check_rejection(
+        &self,
+        index: usize,
+        open_turns: usize,
+        open_at_agent: usize,
+        response: &Result<TurnEnd, Fault>,
+    ) {
         let fault = response.as_ref().expect_err("no turn ends within the first poll");
-        let full = open_turns >= self.limits.turns_open_max || open_at_agent >= self.limits.agent_turns_open_max;
+        let full =
+            open_turns >= self.limits.turns_open_max || open_at_agent >= self.limits.agent_turns_open_max;
         let is_destroyed = self.agents[index].is_destroyed;
         let is_allowed = if is_busy(fault) { full || self.stopping } else { is_destroyed || self.stopping };
         assert!(is_allowed, "rejected without a reason: {fault:?}");
-        assert!(is_busy(fault) || fault.kind == FaultKind::NotFound, "rejected with an unexpected fault: {fault:?}");
+        assert!(
+            is_busy(fault) || fault.kind == FaultKind::NotFound,
+            "rejected with an unexpected fault: {fault:?}"
+        );
     }
 
     /// Collects the responses that are ready.
@@ -323,7 +340,8 @@ impl Driver {
             // An agent that is being destroyed cancels every send.
             let is_ending = self.agents[sent.agent].is_destroyed || self.stopping;
             let is_cancelled = response.as_ref().is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
-            let is_consistent = *earlier == never_started || response == earlier || (is_ending && is_cancelled);
+            let is_consistent =
+                *earlier == never_started || response == earlier || (is_ending && is_cancelled);
             assert!(is_consistent, "{script}: {response:?} after {earlier:?}");
         }
     }

@@ -71,6 +71,7 @@ fn may_follow(previous: Option<&Message>, message: &Message) -> bool {
 /// The same for an agent without a running turn: its history must end with a response.
 pub(crate) fn idle_history_violation(messages: &[Arc<Message>]) -> Option<String> {
     let last = messages.last();
-    let is_open = last.is_some_and(|message| message.role != Role::Assistant || !message.tool_calls.is_empty());
+    let is_open =
+        last.is_some_and(|message| message.role != Role::Assistant || !message.tool_calls.is_empty());
     history_violation(messages).or_else(|| is_open.then(|| format!("the history ends on {last:?}")))
 }

@@ -40,7 +40,12 @@ impl Driver {
             let Some(capability) = &agent.capability else { continue };
             let found = self.world.pool.find_ref_by_capability(capability.reveal().as_bytes());
             let is_agent = found.as_ref().is_some_and(|found| *found == agent.handle.agent_ref());
-            assert_eq!((is_agent, found.is_some()), (!agent.is_destroyed, !agent.is_destroyed), "'{}'", agent.name);
+            assert_eq!(
+                (is_agent, found.is_some()),
+                (!agent.is_destroyed, !agent.is_destroyed),
+                "'{}'",
+                agent.name
+            );
         }
         assert!(self.world.pool.open_turns() <= self.limits.turns_open_max);
     }
@@ -60,10 +65,14 @@ impl Driver {
                 // A child being created by an agent counts before it can be found; a child being destroyed no longer
                 // counts, but exists until the commit.
                 let tools_running = self.world.tools.observations().live > 0;
-                let is_changing = tools_running && (usage.used > descendants || self.world.store.has_queued());
+                let is_changing =
+                    tools_running && (usage.used > descendants || self.world.store.has_queued());
                 assert!(usage.used == descendants || is_changing, "{descendants} descendants: {what}");
                 let floor = agent.budget_history[resource_index(usage.resource)].floor;
-                assert!(usage.limit.is_none_or(|limit| usage.used <= limit.max(floor)), "too many children: {what}");
+                assert!(
+                    usage.limit.is_none_or(|limit| usage.used <= limit.max(floor)),
+                    "too many children: {what}"
+                );
                 continue;
             }
             let no_children = descendants == 0 && self.world.tools.observations().live == 0;
@@ -112,11 +121,16 @@ impl Driver {
     /// Checks that agents with a limit were debited for the usage of destroyed descendants.
     fn check_debits(&self, agent: &AgentModel, used: &[(Resource, u64)]) {
         let usage = self.resource_usage(agent);
-        let childless = usage.iter().any(|account| account.resource == Resource::Children && account.used == 0);
+        let childless =
+            usage.iter().any(|account| account.resource == Resource::Children && account.used == 0);
         for (resource, used) in used.iter().filter(|_| childless && !agent.is_destroyed) {
             let always_limited = !agent.budget_history[resource_index(*resource)].ever_unlimited;
             let debited = usage[resource_index(*resource)].used;
-            assert!(!always_limited || debited >= *used, "'{}' was debited {debited} of {used} {resource}", agent.name);
+            assert!(
+                !always_limited || debited >= *used,
+                "'{}' was debited {debited} of {used} {resource}",
+                agent.name
+            );
         }
     }
 
@@ -144,7 +158,8 @@ impl Driver {
                 let times = user_messages.iter().filter(|text| **text == sent.scenario.script).count();
                 let is_consistent = if ended_by_model(&sent.outcome) { times == 1 } else { times <= 1 };
                 assert!(is_consistent, "{} is {times} times in the history", sent.scenario.script);
-                let mut duplicates = self.sent.iter().filter(|duplicate| duplicate.scenario.script == sent.scenario.script);
+                let mut duplicates =
+                    self.sent.iter().filter(|duplicate| duplicate.scenario.script == sent.scenario.script);
                 let was_accepted = duplicates.any(SentMessage::was_accepted);
                 assert!(was_accepted || times == 0, "{} was rejected but committed", sent.scenario.script);
             }
@@ -184,11 +199,17 @@ impl Driver {
     pub(crate) fn check_model(&self) {
         let observations = self.world.model.observations();
         assert_eq!(observations.overlapping_agents, Vec::<String>::new(), "one turn at a time per agent");
-        assert!(observations.live_max <= self.limits.turns_running_max, "{} turns ran at once", observations.live_max);
+        assert!(
+            observations.live_max <= self.limits.turns_running_max,
+            "{} turns ran at once",
+            observations.live_max
+        );
         assert_eq!(observations.live_total, 0, "every stream is dropped");
         for agent in &self.agents {
-            let reported =
-                user_texts(&agent.handle).first().and_then(|first| observations.reported_usage.get(first)).copied();
+            let reported = user_texts(&agent.handle)
+                .first()
+                .and_then(|first| observations.reported_usage.get(first))
+                .copied();
             assert_eq!(agent.handle.tokens().used, reported.unwrap_or_default(), "total usage");
         }
     }
@@ -202,12 +223,16 @@ fn used_tokens(agent: &AgentModel) -> u64 {
 /// The number of an agent's turns that certainly consumed a turn budget.
 fn paid_turns(agent: &AgentModel) -> u64 {
     let history = messages(&agent.handle);
-    let started =
-        history.iter().filter(|message| message.role == Role::User && !message.text.starts_with(STEER_PREFIX)).count();
+    let started = history
+        .iter()
+        .filter(|message| message.role == Role::User && !message.text.starts_with(STEER_PREFIX))
+        .count();
     // A turn that ended before its first content may have had no budget.
-    let is_unbudgeted =
-        |message: &Message| message.text == TURN_BUDGET_EXHAUSTED || (message.text.is_empty() && message.ending.is_some());
-    let unbudgeted = history.iter().filter(|message| message.role == Role::Assistant && is_unbudgeted(message)).count();
+    let is_unbudgeted = |message: &Message| {
+        message.text == TURN_BUDGET_EXHAUSTED || (message.text.is_empty() && message.ending.is_some())
+    };
+    let unbudgeted =
+        history.iter().filter(|message| message.role == Role::Assistant && is_unbudgeted(message)).count();
     let is_open =
         history.last().is_some_and(|last| last.role != Role::Assistant || !last.tool_calls.is_empty());
     (started - unbudgeted - usize::from(is_open)) as u64

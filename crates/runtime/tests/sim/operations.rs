@@ -40,7 +40,8 @@ impl Driver {
         };
         let number = self.sent.len();
         let scenario = self.scenario_writer.scenario(&mut self.rng, number, self.limits.tool_iterations_max);
-        let request_ids = self.sent.iter().filter(|sent| sent.agent == index).map(|sent| sent.request_id.clone());
+        let request_ids =
+            self.sent.iter().filter(|sent| sent.agent == index).map(|sent| sent.request_id.clone());
         let request_ids: Vec<_> = request_ids.collect();
         let sends: Vec<_> = (0..number).filter(|position| self.sent[*position].agent == index).collect();
         if let [_, ..] = sends.as_slice()
@@ -91,7 +92,9 @@ impl Driver {
     }
 
     fn sends_with_request_id(&self, index: usize, request_id: &RequestId) -> Vec<usize> {
-        let is_match = |position: &usize| self.sent[*position].agent == index && self.sent[*position].request_id == *request_id;
+        let is_match = |position: &usize| {
+            self.sent[*position].agent == index && self.sent[*position].request_id == *request_id
+        };
         (0..self.sent.len()).filter(is_match).collect()
     }
 
@@ -105,7 +108,10 @@ impl Driver {
         let accepted = without_waiting(handle.steer(text.clone(), MessageSource::default())).await;
         self.log.note(format!("steer agent #{index} with {text}: {accepted:?}"));
         let Some(request_id) = accepted else { return };
-        assert!(!self.agents[index].is_destroyed || self.stopping, "a destroyed agent accepted an instruction");
+        assert!(
+            !self.agents[index].is_destroyed || self.stopping,
+            "a destroyed agent accepted an instruction"
+        );
         self.agents[index].steer_count += 1;
         for sent in self.sent.iter_mut().filter(|sent| sent.agent == index) {
             sent.is_steered |= sent.request_id == request_id;
@@ -153,7 +159,7 @@ impl Driver {
     async fn advance_time(&mut self) {
         let duration = Duration::from_millis(*self.rng.pick(&[1, 100, 2_000, 40_000]));
         self.log.note(format!("{duration:?} pass"));
-        tokio::duration::sleep(duration).await;
+        tokio::time::sleep(duration).await;
     }
 
     async fn yield_tasks(&mut self) {

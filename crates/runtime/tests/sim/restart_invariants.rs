@@ -82,18 +82,28 @@ impl RestartSimulation {
             }
             let instructions = user_messages.iter().filter(|text| text.starts_with(STEER_PREFIX)).count();
             let unacknowledged = instructions.saturating_sub(known.steers.len());
-            assert!(unacknowledged <= known.steers.len() + 16, "{name} has {unacknowledged} unacknowledged instructions");
+            assert!(
+                unacknowledged <= known.steers.len() + 16,
+                "{name} has {unacknowledged} unacknowledged instructions"
+            );
         }
     }
 
-    fn check_sent(&self, sent: &SentMessage, user_messages: &[String], is_rolled_back: bool, marks_interrupted: bool) {
+    fn check_sent(
+        &self,
+        sent: &SentMessage,
+        user_messages: &[String],
+        is_rolled_back: bool,
+        marks_interrupted: bool,
+    ) {
         let times = user_messages.iter().filter(|text| **text == sent.script).count();
         let completed = |response: &Result<TurnEnd, Fault>| match response {
             Ok(end) => end.outcome == TurnOutcome::Completed,
             Err(fault) => fault.kind == FaultKind::Model,
         };
         let has_started = sent.responses.iter().any(completed);
-        let may_not_have_started = sent.cancel_requested || sent.responses.iter().any(is_cancelled) || marks_interrupted;
+        let may_not_have_started =
+            sent.cancel_requested || sent.responses.iter().any(is_cancelled) || marks_interrupted;
         let is_consistent = match times {
             0 => is_rolled_back || !sent.is_acknowledged || (may_not_have_started && !has_started),
             1 => true,
@@ -124,7 +134,11 @@ impl RestartSimulation {
             self.existing_agents().iter().map(|index| self.agents[*index].agent_ref.clone()).collect();
         expected.sort_by_key(runtime::AgentRef::serial);
         let names: Vec<_> = listed.iter().map(|agent| agent.id.clone()).collect();
-        assert_eq!(names, expected.iter().map(|agent| agent.id().clone()).collect::<Vec<_>>(), "the agents that exist");
+        assert_eq!(
+            names,
+            expected.iter().map(|agent| agent.id().clone()).collect::<Vec<_>>(),
+            "the agents that exist"
+        );
         for summary in &listed {
             let agent = self.world().find(summary.id.as_str()).await;
             assert_eq!(summary.message_count, messages(&agent).len(), "{}, {:?}", summary.id, summary.state);

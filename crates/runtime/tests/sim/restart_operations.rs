@@ -63,7 +63,8 @@ impl RestartSimulation {
             parent: parent.map(|index| self.agents[index].agent_ref.id().clone()),
             permissions: PermissionSpec {
                 preset: Some("yolo".to_owned()),
-                budget: Budget::unlimited().with_limit(Resource::Children, children_max.map(|children_max| children_max + 2)),
+                budget: Budget::unlimited()
+                    .with_limit(Resource::Children, children_max.map(|children_max| children_max + 2)),
                 ..PermissionSpec::default()
             },
             on_restart: Some(if marks_interrupted { RestartPolicy::Mark } else { RestartPolicy::Resume }),
@@ -71,7 +72,10 @@ impl RestartSimulation {
         };
         match self.world().create(spec).await {
             Ok(created) => {
-                self.log.note(format!("create {} below {parent:?}, marks: {marks_interrupted}", created.handle.id()));
+                self.log.note(format!(
+                    "create {} below {parent:?}, marks: {marks_interrupted}",
+                    created.handle.id()
+                ));
                 self.agents.push(KnownAgent {
                     agent_ref: created.handle.agent_ref(),
                     parent: parent.map(|index| self.agents[index].agent_ref.serial()),
@@ -191,7 +195,8 @@ impl RestartSimulation {
         let text = format!("#s{} say steered; done", self.script_count);
         // The turn may read an instruction that could not be committed and so is not acknowledged.
         let serial = self.agents[index].agent_ref.serial();
-        let may_be_steered = |sent: &&mut SentMessage| sent.serial == serial && !sent.responses.iter().any(is_final);
+        let may_be_steered =
+            |sent: &&mut SentMessage| sent.serial == serial && !sent.responses.iter().any(is_final);
         self.sent.iter_mut().filter(may_be_steered).for_each(|sent| sent.is_steered = true);
         if agent.steer(text.clone(), MessageSource::default()).await.is_some() {
             self.log.note(format!("instruction accepted by {}: {text}", agent.id()));
@@ -214,7 +219,7 @@ impl RestartSimulation {
 
     async fn advance_time(&mut self) {
         let duration = Duration::from_millis(*self.rng.pick(&[1, 100, 2_000, 70_000]));
-        tokio::duration::sleep(duration).await;
+        tokio::time::sleep(duration).await;
         let live = self.world().live_names().await;
         let asleep = self.world().names().await.into_iter().filter(|name| !live.contains(name));
         let asleep: Vec<_> = asleep.collect();

@@ -106,8 +106,8 @@ pub(crate) struct KnownAgent {
     pub(crate) is_destroyed: bool,
     /// Accepted steering instructions.
     pub(crate) steers: Vec<String>,
-    /// Somebody took messages back.
     /// Messages were rolled back.
+    pub(crate) is_rolled_back: bool,
 }
 
 /// One message, with all its sends.
@@ -203,8 +203,13 @@ impl RestartSimulation {
             tokio::time::sleep(Duration::from_millis(500)).await;
             self.collect_responses().await;
             let is_pending = self.sent.iter().any(|sent| !sent.pending.is_empty());
-            let open_turns =
-                self.world().store.memory().agents_with_open_turns().await.expect("the memory store is readable");
+            let open_turns = self
+                .world()
+                .store
+                .memory()
+                .agents_with_open_turns()
+                .await
+                .expect("the memory store is readable");
             if !is_pending && self.world().pool.open_turns() == 0 && open_turns.is_empty() {
                 return;
             }

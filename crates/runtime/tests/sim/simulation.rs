@@ -145,7 +145,10 @@ impl Driver {
             self.collect_responses().await;
             assert_eq!(self.pending_scripts(index), Vec::<&str>::new(), "agent #{index} responds");
             let last = self.sent.last().map(|sent| &sent.outcome);
-            assert!(matches!(last, Some(SendOutcome::Answered(Ok(_)))), "agent #{index} responds with success");
+            assert!(
+                matches!(last, Some(SendOutcome::Answered(Ok(_)))),
+                "agent #{index} responds with success"
+            );
         }
     }
 
@@ -185,7 +188,10 @@ impl Driver {
         // A stop may have cleared the pool's directory already; the driver's list is not changed.
         let fault =
             self.world.pool.create(runtime::AgentSpec::default(), runtime::Initiator::Admin).await.err();
-        assert!(fault.is_some_and(|fault| crate::world::is_busy(&fault)), "no agent is created during a stop");
+        assert!(
+            fault.is_some_and(|fault| crate::world::is_busy(&fault)),
+            "no agent is created during a stop"
+        );
         assert_eq!(self.agents.len(), count);
     }
 
@@ -199,18 +205,18 @@ impl Driver {
         assert_eq!(alive_task_count(), 0, "no task is left");
         assert_eq!(model.observations().live_total, 0, "no stream is left");
         assert_eq!(tools.observations().live, 0, "no tool is left");
-        assert_eq!(
-            (Arc::strong_count(&model), Arc::strong_count(&tools)),
-            (1, 1),
-            "no reference is left"
-        );
+        assert_eq!((Arc::strong_count(&model), Arc::strong_count(&tools)), (1, 1), "no reference is left");
         lines
     }
 
     async fn check_all(mut self) -> Vec<String> {
         self.collect_responses().await;
         for index in 0..self.agents.len() {
-            assert_eq!(self.pending_scripts(index), Vec::<&str>::new(), "every accepted send gets a response");
+            assert_eq!(
+                self.pending_scripts(index),
+                Vec::<&str>::new(),
+                "every accepted send gets a response"
+            );
         }
         assert_eq!(self.world.pool.open_turns(), 0, "every permit is released");
         assert_eq!(alive_task_count(), 0, "no task is left");
@@ -224,11 +230,7 @@ impl Driver {
         let mut lines = std::mem::take(&mut self.log.lines);
         lines.extend(self.agents.iter().flat_map(|agent| texts(&agent.handle)));
         drop(self);
-        assert_eq!(
-            (Arc::strong_count(&model), Arc::strong_count(&tools)),
-            (1, 1),
-            "no reference is left"
-        );
+        assert_eq!((Arc::strong_count(&model), Arc::strong_count(&tools)), (1, 1), "no reference is left");
         lines
     }
 }

@@ -148,10 +148,7 @@ impl TestStore {
     /// Fails permanently and notifies the listener.
     pub(crate) fn fail_permanently(&self, reason: &str) {
         let fault = StoreFault::Failed(reason.to_owned());
-        self.shared
-            .state()
-            .injected_faults
-            .insert(0, InjectedFault { kind: None, times: usize::MAX, fault });
+        self.shared.state().injected_faults.insert(0, InjectedFault { kind: None, times: usize::MAX, fault });
         let listener = self.shared.state().listener.clone();
         listener.expect("a listener is set").store_failed(reason);
     }
@@ -196,7 +193,8 @@ impl SharedState {
             // The memory store commits within the call.
             let result = match injected {
                 Some(fault) => Err(fault),
-                None => futures_util::FutureExt::now_or_never(memory.append(appends)).expect("the memory store commits at once"),
+                None => futures_util::FutureExt::now_or_never(memory.append(appends))
+                    .expect("the memory store commits at once"),
             };
             let mut state = self.state();
             if result.is_ok() {
@@ -210,8 +208,10 @@ impl SharedState {
 
 impl State {
     fn take_fault(&mut self, appends: &[Append]) -> Option<StoreFault> {
-        let contains = |kind| appends.iter().flat_map(|append| &append.records).any(|record| record.kind() == kind);
-        let matches = |injected: &&mut InjectedFault| injected.times > 0 && injected.kind.is_none_or(contains);
+        let contains =
+            |kind| appends.iter().flat_map(|append| &append.records).any(|record| record.kind() == kind);
+        let matches =
+            |injected: &&mut InjectedFault| injected.times > 0 && injected.kind.is_none_or(contains);
         // An empty append is a barrier, which injected faults do not reject.
         let is_empty = appends.iter().all(|append| append.records.is_empty() && append.ledgers.is_empty());
         let injected = self.injected_faults.iter_mut().find(matches).filter(|_| !is_empty)?;

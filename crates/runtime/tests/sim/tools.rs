@@ -121,10 +121,15 @@ impl TestTools {
             started_count: watch::Sender::new(0),
             pool: Mutex::default(),
         });
-        let tool = |(name, kind, concurrency, class): &(&str, ToolKind, Concurrency, ToolClass)| -> Arc<dyn Tool> {
-            Arc::new(TestTool { spec: spec(name, *concurrency, *class), kind: *kind, state: Arc::clone(&state) })
-        };
-        Self { tools: TOOLS.iter().map(tool).collect(), state: state }
+        let tool =
+            |(name, kind, concurrency, class): &(&str, ToolKind, Concurrency, ToolClass)| -> Arc<dyn Tool> {
+                Arc::new(TestTool {
+                    spec: spec(name, *concurrency, *class),
+                    kind: *kind,
+                    state: Arc::clone(&state),
+                })
+            };
+        Self { tools: TOOLS.iter().map(tool).collect(), state }
     }
 
     pub(crate) fn observations(&self) -> MutexGuard<'_, ToolObservations> {
@@ -214,7 +219,7 @@ fn spec(name: &str, concurrency: Concurrency, class: ToolClass) -> Arc<ToolSpec>
         aliases: &[],
         description: Arc::from("runs its script"),
         input_schema: Arc::from("{}"),
-        concurrency: concurrency,
+        concurrency,
         class,
         time_ms_max: u64::try_from(timeout.as_millis()).expect("a short duration"),
         tokens: 3,
@@ -311,7 +316,8 @@ impl TestCall {
         let mut grants = vec![permissions.may];
         for id in &permissions.ancestors {
             // A later agent may have the name of a destroyed ancestor.
-            let ancestor = pool.find(id).await.ok().flatten().filter(|candidate| agent.is_descendant_of(candidate));
+            let ancestor =
+                pool.find(id).await.ok().flatten().filter(|candidate| agent.is_descendant_of(candidate));
             grants.extend(ancestor.map(|candidate| pool.permissions(&candidate).may_grant));
         }
         let grants = grants.into_iter();
@@ -342,12 +348,16 @@ impl RunningCall {
         let mut observations = state.observations();
         observations.violations.extend(violation);
         let line = format!("{} {} {}", call.agent, call.name, call.arguments);
-        observations.calls.push(RecordedCall { agent, line: line.trim_end().to_owned(), started_at: Instant::now() });
+        observations.calls.push(RecordedCall {
+            agent,
+            line: line.trim_end().to_owned(),
+            started_at: Instant::now(),
+        });
         observations.live += 1;
         observations.live_max = observations.live_max.max(observations.live);
         state.started_count.send_replace(observations.calls.len());
         drop(observations);
-        Self { state: state, panics: call.kind == ToolKind::PanicsAtDrop }
+        Self { state, panics: call.kind == ToolKind::PanicsAtDrop }
     }
 }
 

@@ -39,7 +39,7 @@ impl ManualClock {
         Arc::new(Self { now: AtomicI64::new(NOW.0) })
     }
 
-    pub(crate) fn advance(&self, duration: std::duration::Duration) {
+    pub(crate) fn advance(&self, duration: std::time::Duration) {
         let micros = i64::try_from(duration.as_micros()).expect("a short duration");
         self.now.fetch_add(micros, Ordering::Relaxed);
     }
@@ -62,7 +62,8 @@ impl Entropy for CountingEntropy {
         let count = self.filled.fetch_add(1, Ordering::Relaxed) + 1;
         let digits = count.to_be_bytes();
         bytes.fill(0);
-        let (digits_start, bytes_start) = (digits.len().saturating_sub(bytes.len()), bytes.len().saturating_sub(digits.len()));
+        let (digits_start, bytes_start) =
+            (digits.len().saturating_sub(bytes.len()), bytes.len().saturating_sub(digits.len()));
         bytes[bytes_start..].copy_from_slice(&digits[digits_start..]);
         Ok(())
     }
@@ -97,7 +98,11 @@ pub(crate) struct TestWorkspace;
 impl Workspace for TestWorkspace {
     fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         let resolved = self.resolve_path(path, base)?;
-        if FOLDERS.contains(&resolved.as_str()) { Ok(resolved) } else { Err(format!("no such directory: {path}")) }
+        if FOLDERS.contains(&resolved.as_str()) {
+            Ok(resolved)
+        } else {
+            Err(format!("no such directory: {path}"))
+        }
     }
 
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {

@@ -86,7 +86,11 @@ pub(super) fn effects(
     })
 }
 
-pub(super) async fn execute(operation: AgentOperation, arguments: &str, context: &ToolContext) -> ToolOutcome {
+pub(super) async fn execute(
+    operation: AgentOperation,
+    arguments: &str,
+    context: &ToolContext,
+) -> ToolOutcome {
     match try_execute(operation, &ParsedArguments::parse(arguments), context).await {
         Ok(text) => ToolOutcome::Done(text),
         Err(fault) if fault.kind == FaultKind::Denied => ToolOutcome::Denied(fault.public.into_owned()),
