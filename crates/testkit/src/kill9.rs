@@ -114,7 +114,7 @@ struct Soak {
     model: ScriptedModel,
     expectations: Mutex<Expectations>,
     listener: Listener,
-    folder: TempDir,
+    directory: TempDir,
     address: DaemonAddress,
     /// When the current daemon became ready.
     ready_at: Instant,
@@ -135,7 +135,7 @@ impl Soak {
             model,
             expectations: Mutex::default(),
             listener: Listener::start(),
-            folder: TempDir::new().expect("a temporary directory can be created"),
+            directory: TempDir::new().expect("a temporary directory can be created"),
             address: DaemonAddress { port: 0, token: String::new() },
             ready_at: Instant::now(),
             killed_starts: 0,
@@ -150,8 +150,8 @@ impl Soak {
         self.expectations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn folder(&self) -> String {
-        let real = fs::canonicalize(self.folder.path()).expect("a directory has a real path");
+    fn directory(&self) -> String {
+        let real = fs::canonicalize(self.directory.path()).expect("a directory has a real path");
         real.to_str().expect("a temporary path is UTF-8").to_owned()
     }
 
@@ -170,13 +170,13 @@ impl Soak {
         self.listener.connect_to(self.address.clone());
     }
 
-    fn client<'a>(&'a self, index: usize, folder: &'a str, rng: TestRng) -> Client<'a> {
+    fn client<'a>(&'a self, index: usize, directory: &'a str, rng: TestRng) -> Client<'a> {
         Client {
             index,
             cycle: self.cycle,
             address: &self.address,
             expectations: &self.expectations,
-            folder,
+            directory,
             rng,
         }
     }
@@ -184,15 +184,15 @@ impl Soak {
     fn load_and_kill(&mut self, daemon: TestDaemon) -> StoppedDaemon {
         let load_ms = LOAD_MS_RANGE.0 + self.rng.below(LOAD_MS_RANGE.1 - LOAD_MS_RANGE.0);
         let rngs: Vec<TestRng> = (0..CLIENTS).map(|_| self.rng.split()).collect();
-        let (folder, stop) = (self.folder(), AtomicBool::new(false));
+        let (directory, stop) = (self.directory(), AtomicBool::new(false));
         let (ended, client_ended) = channel();
-        let mut setup = self.client(CLIENTS, &folder, rngs[0].clone());
+        let mut setup = self.client(CLIENTS, &directory, rngs[0].clone());
         for _ in 0..SHARED_AGENTS {
             setup.create(None);
         }
         thread::scope(|scope| {
             for (index, rng) in rngs.into_iter().enumerate() {
-                let mut client = self.client(index, &folder, rng);
+                let mut client = self.client(index, &directory, rng);
                 let (ended, stop) = (ended.clone(), &stop);
                 scope.spawn(move || {
                     client.run(stop);
@@ -234,9 +234,9 @@ impl Soak {
     }
 
     fn retry_changes(&mut self) {
-        let folder = self.folder();
+        let directory = self.directory();
         let rng = self.rng.split();
-        let client = self.client(CLIENTS, &folder, rng);
+        let client = self.client(CLIENTS, &directory, rng);
         let agents = self.expectations().agents.len();
         for agent in 0..agents {
             let (state, name) = {
@@ -343,7 +343,7 @@ impl Soak {
     }
 
     fn check_agents(&mut self, is_due: impl Fn(u64) -> bool) {
-        let counted = count_lines(&self.folder());
+        let counted = count_lines(&self.directory());
         let mut verdict = std::mem::take(&mut self.verdict);
         let expectations = self.expectations();
         verdict.check_agent_list(&expectations, list_agents(&self.address).as_ref());
@@ -402,7 +402,7 @@ impl Soak {
             ("duplicates of acknowledged sends", counts.duplicate_checks),
             ("sends interrupted for good", counts.interrupted),
             ("model responses committed", responses),
-            ("lines appended", count_lines(&self.folder()).len()),
+            ("lines appended", count_lines(&self.directory()).len()),
         ];
         let mut counts_listed: Vec<(String, u64)> =
             counts_listed.into_iter().map(|(name, count)| (name.to_owned(), count as u64)).collect();

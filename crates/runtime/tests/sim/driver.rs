@@ -128,9 +128,9 @@ pub(crate) enum SendOutcome {
     Pending(Pin<Box<dyn Future<Output = Result<TurnEnd, Fault>>>>),
     /// The sender dropped the future; the turn goes on.
     SenderDropped,
-    Answered(Result<TurnEnd, Fault>),
+    Responded(Result<TurnEnd, Fault>),
     /// It was not accepted.
-    Refused,
+    Rejected,
 }
 
 /// The log of a run, printed when the run fails.
@@ -261,7 +261,7 @@ impl Driver {
             None => SendOutcome::Pending(future),
             Some(response) => {
                 self.check_rejection(index, open_before, open_at_agent, &response);
-                SendOutcome::Refused
+                SendOutcome::Rejected
             }
         };
         self.log.note(format!("send {} to agent #{index}: {}", scenario.script, outcome.label()));
@@ -306,7 +306,7 @@ impl Driver {
             if let Some(response) = tokio::task::unconstrained(future).now_or_never() {
                 self.check_response(&self.sent[position], &response);
                 self.log.note(format!("response to {}: {response:?}", self.sent[position].scenario.script));
-                self.sent[position].outcome = SendOutcome::Answered(response);
+                self.sent[position].outcome = SendOutcome::Responded(response);
             }
         }
     }
@@ -332,7 +332,7 @@ impl Driver {
             Err(fault) => !sent.cancel_confirmed && sent.scenario.accepts_fault(fault.kind),
         };
         assert!(is_allowed, "{script} got the response {response:?}");
-        if let Some(SendOutcome::Answered(earlier)) =
+        if let Some(SendOutcome::Responded(earlier)) =
             sent.duplicate_of.map(|earlier| &self.sent[earlier].outcome)
         {
             // A send cancelled before its commit is not known to the idempotency check.
@@ -376,7 +376,7 @@ pub(crate) fn resource_index(resource: Resource) -> usize {
 
 impl SentMessage {
     pub(crate) fn was_accepted(&self) -> bool {
-        !matches!(self.outcome, SendOutcome::Refused)
+        !matches!(self.outcome, SendOutcome::Rejected)
     }
 }
 
@@ -385,8 +385,8 @@ impl SendOutcome {
         match self {
             SendOutcome::Pending(_) => "accepted",
             SendOutcome::SenderDropped => "dropped",
-            SendOutcome::Answered(_) => "answered",
-            SendOutcome::Refused => "rejected",
+            SendOutcome::Responded(_) => "responded",
+            SendOutcome::Rejected => "rejected",
         }
     }
 }

@@ -150,9 +150,9 @@ impl Driver {
             assert!(is_consistent, "every accepted instruction is committed, agent #{index}");
             assert!(is_incomplete || !self.world.summary(&agent.handle).is_working, "agent #{index} is idle");
             let ended_by_model = |outcome: &SendOutcome| match outcome {
-                SendOutcome::Answered(Ok(end)) => end.outcome == agent::TurnOutcome::Completed,
-                SendOutcome::Answered(Err(fault)) => fault.kind != agent::FaultKind::Invalid,
-                SendOutcome::Pending(_) | SendOutcome::SenderDropped | SendOutcome::Refused => false,
+                SendOutcome::Responded(Ok(end)) => end.outcome == agent::TurnOutcome::Completed,
+                SendOutcome::Responded(Err(fault)) => fault.kind != agent::FaultKind::Invalid,
+                SendOutcome::Pending(_) | SendOutcome::SenderDropped | SendOutcome::Rejected => false,
             };
             for sent in self.sent.iter().filter(|sent| sent.agent == index) {
                 let times = user_messages.iter().filter(|text| **text == sent.scenario.script).count();

@@ -1,6 +1,6 @@
 //! The script language of the simulated model. Each user message is a script:
-//! `#7 say hel; wait; say lo; done | say more`. `;` separates steps and `|` separates rounds (model calls of a turn); the
-//! last round repeats. The arguments of a call may stand in braces, and may contain a script for another agent.
+//! `#7 say hel; wait; say lo; done | say more`. `;` separates steps and `|` separates rounds (model calls of a turn);
+//! the last round repeats. The arguments of a call may stand in braces, and may contain a script for another agent.
 
 use std::time::Duration;
 

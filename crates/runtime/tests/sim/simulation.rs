@@ -146,7 +146,7 @@ impl Driver {
             assert_eq!(self.pending_scripts(index), Vec::<&str>::new(), "agent #{index} responds");
             let last = self.sent.last().map(|sent| &sent.outcome);
             assert!(
-                matches!(last, Some(SendOutcome::Answered(Ok(_)))),
+                matches!(last, Some(SendOutcome::Responded(Ok(_)))),
                 "agent #{index} responds with success"
             );
         }

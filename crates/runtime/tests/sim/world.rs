@@ -90,7 +90,7 @@ impl Models for SingleModel {
 }
 
 /// The directories of the workspace.
-pub(crate) const FOLDERS: &[&str] = &["/", "/work", "/work/a", "/work/a/deep", "/work/b", "/elsewhere"];
+pub(crate) const DIRECTORIES: &[&str] = &["/", "/work", "/work/a", "/work/a/deep", "/work/b", "/elsewhere"];
 
 /// A workspace that contains only directories.
 pub(crate) struct TestWorkspace;
@@ -98,7 +98,7 @@ pub(crate) struct TestWorkspace;
 impl Workspace for TestWorkspace {
     fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         let resolved = self.resolve_path(path, base)?;
-        if FOLDERS.contains(&resolved.as_str()) {
+        if DIRECTORIES.contains(&resolved.as_str()) {
             Ok(resolved)
         } else {
             Err(format!("no such directory: {path}"))

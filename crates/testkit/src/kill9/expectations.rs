@@ -184,7 +184,7 @@ impl Expectations {
         let sent = &mut self.sends[index];
         match (&sent.state, &state) {
             (SendState::Acknowledged(first), SendState::Acknowledged(second)) if first != second => {
-                let text = format!("{} was answered {first:?}, then {second:?}", sent.request_id);
+                let text = format!("{} got the reply {first:?}, then {second:?}", sent.request_id);
                 self.record_violation(text);
             }
             _ => sent.state = state,

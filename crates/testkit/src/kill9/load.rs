@@ -16,7 +16,7 @@ pub(super) struct Client<'a> {
     pub(super) address: &'a DaemonAddress,
     pub(super) expectations: &'a Mutex<Expectations>,
     /// The working directory of the agents.
-    pub(super) folder: &'a str,
+    pub(super) directory: &'a str,
     pub(super) rng: TestRng,
 }
 
@@ -78,7 +78,7 @@ impl Client<'_> {
     pub(super) fn create_params(&self, agent: usize) -> Value {
         let name = self.expectations().agents[agent].name.clone();
         let on_restart = if marks_interrupted(agent) { "mark" } else { "resume" };
-        json!({ "agent_id": name, "preset": "trusted", "cwd": self.folder, "on_restart": on_restart })
+        json!({ "agent_id": name, "preset": "trusted", "cwd": self.directory, "on_restart": on_restart })
     }
 
     /// Destroys an agent, sometimes with a turn in flight.

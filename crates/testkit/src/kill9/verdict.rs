@@ -254,11 +254,11 @@ pub(super) fn fetch_messages(address: &DaemonAddress, name: &str) -> Option<Vec<
 }
 
 /// Counts the lines of all files.
-pub(super) fn count_lines(folder: &str) -> LineCounts {
+pub(super) fn count_lines(directory: &str) -> LineCounts {
     let mut counts = LineCounts::new();
     for file in 0..FILE_COUNT {
         // A file that no tool call has written to does not exist.
-        let text = fs::read_to_string(format!("{folder}/log-{file}.txt")).unwrap_or_default();
+        let text = fs::read_to_string(format!("{directory}/log-{file}.txt")).unwrap_or_default();
         text.lines().for_each(|line| *counts.entry(line.to_owned()).or_default() += 1);
     }
     counts

@@ -48,7 +48,7 @@ pub(crate) struct ParsedRequest {
 /// How the response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
-    Whole,
+    Complete,
     Streamed,
     StreamedWithUsage,
 }
@@ -104,7 +104,7 @@ impl ParsedRequest {
         let response_mode = match (fields.stream, include_usage) {
             (Some(true), Some(true)) => ResponseMode::StreamedWithUsage,
             (Some(true), _) => ResponseMode::Streamed,
-            _ => ResponseMode::Whole,
+            _ => ResponseMode::Complete,
         };
         let schema = fields.response_format.pointer("/json_schema/schema").cloned();
         Ok(Self { api: Api::Chat, model, response_mode, schema, messages })
@@ -199,7 +199,7 @@ fn require_model(model: Option<String>) -> Result<String, BadRequest> {
 
 /// The response mode for APIs that report usage in every stream.
 fn response_mode(stream: Option<bool>) -> ResponseMode {
-    if stream == Some(true) { ResponseMode::StreamedWithUsage } else { ResponseMode::Whole }
+    if stream == Some(true) { ResponseMode::StreamedWithUsage } else { ResponseMode::Complete }
 }
 
 fn missing_parameter(param: &'static str) -> BadRequest {

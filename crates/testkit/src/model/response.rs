@@ -129,7 +129,7 @@ impl PlannedResponse {
     }
 
     fn garbage(mode: ResponseMode) -> Self {
-        if mode == ResponseMode::Whole {
+        if mode == ResponseMode::Complete {
             return Self::complete(200, JSON, Bytes::from_static(b"{\"id\": \"chatcmpl-"));
         }
         let events = "data: {\"id\": \"chatcmpl-\n\ndata: not json either\n\ndata: [DONE]\n\n";
@@ -138,7 +138,7 @@ impl PlannedResponse {
 
     fn render(request: &ParsedRequest, number: usize, actions: Vec<ScriptAction>) -> Self {
         match request.response_mode {
-            ResponseMode::Whole => Self::render_whole(request, number, actions),
+            ResponseMode::Complete => Self::render_complete(request, number, actions),
             ResponseMode::Streamed | ResponseMode::StreamedWithUsage => {
                 Self::render_stream(request, number, actions)
             }
@@ -174,7 +174,7 @@ impl PlannedResponse {
     }
 
     /// Encodes a response without streaming: all waits come before the head.
-    fn render_whole(request: &ParsedRequest, number: usize, actions: Vec<ScriptAction>) -> Self {
+    fn render_complete(request: &ParsedRequest, number: usize, actions: Vec<ScriptAction>) -> Self {
         let (mut text, mut calls, mut waits) = (String::new(), Vec::new(), Vec::new());
         for action in actions {
             match action {
