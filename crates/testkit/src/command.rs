@@ -24,7 +24,7 @@ pub fn run(binary: impl AsRef<OsStr>, args: &[&str], env: &[(&str, &str)], home:
     command.env("NEXUS3_HOME", home).args(args).envs(env.iter().copied());
     let process = Process::spawn(&mut command);
     let Some(status) = process.wait_exit() else {
-        panic!("{command:?} did not end within {PROCESS_TIMEOUT:?}{process}");
+        panic!("{command:?} did not exit within {PROCESS_TIMEOUT:?}{process}");
     };
     CommandOutput { code: exit_code(status), stdout: process.stdout.text(), stderr: process.stderr.text() }
 }

@@ -91,14 +91,8 @@ impl TestEventStream {
             if has("transfer-encoding", "chunked") { ChunkState::Size } else { ChunkState::Unframed };
         connection.unread.drain(..head.bytes);
         let (parser, ready) = (EventParser::default(), VecDeque::new());
-        let mut stream = Self {
-            connection,
-            headers: head.headers,
-            chunk_state: chunk_state,
-            parser: parser,
-            ready,
-            body: Vec::new(),
-        };
+        let mut stream =
+            Self { connection, headers: head.headers, chunk_state, parser, ready, body: Vec::new() };
         // Events may have arrived with the head.
         stream.decode_received()?;
         Ok(stream)

@@ -55,7 +55,7 @@ impl Driver {
         let existing = self.existing_agents();
         let descendants =
             self.descendants(index).iter().filter(|descendant| existing.contains(descendant)).count() as u64;
-        let agents_max = self.agents.len() as u64 + 1;
+        let agent_count = self.agents.len() as u64 + 1;
         for usage in self.resource_usage(agent) {
             let what = format!(
                 "agent #{index}: {usage:?}, {:?}",
@@ -82,10 +82,10 @@ impl Driver {
             let used_max = limit.max(history.floor);
             let used_max = match usage.resource {
                 // Agents that share one account at the same time may each overdraw it a little.
-                Resource::Tokens => used_max + RESPONSE_TOKENS_MAX * agents_max,
+                Resource::Tokens => used_max + RESPONSE_TOKENS_MAX * agent_count,
                 // A waiting tool call sees a changed limit only when its wait is over.
                 Resource::WallMs if history.changes > 1 => continue,
-                Resource::WallMs => used_max * agents_max,
+                Resource::WallMs => used_max * agent_count,
                 _ => used_max,
             };
             assert!(usage.used + usage.reserved <= used_max, "more than the limit: {what}");
@@ -97,7 +97,7 @@ impl Driver {
         let observations = self.world.tools.observations();
         for (index, agent) in self.agents.iter().enumerate() {
             let subtree = || self.descendants(index).into_iter().chain([index]);
-            let turns: u64 = subtree().map(|agent| paid_turns(&self.agents[agent])).sum();
+            let turns: u64 = subtree().map(|member| paid_turns(&self.agents[member])).sum();
             let is_in_subtree = |call: &&crate::tools::RecordedCall| {
                 let caller = call.agent.as_ref();
                 caller.is_some_and(|caller| {
@@ -110,7 +110,7 @@ impl Driver {
                 let is_within = history.ever_unlimited || used <= history.limit_max;
                 assert!(is_within, "the subtree of agent #{index} used {used} {resource}: {history:?}");
             }
-            let tokens = subtree().map(|agent| used_tokens(&self.agents[agent])).sum();
+            let tokens = subtree().map(|member| used_tokens(&self.agents[member])).sum();
             self.check_debits(
                 agent,
                 &[(Resource::Turns, turns), (Resource::ToolCalls, calls), (Resource::Tokens, tokens)],

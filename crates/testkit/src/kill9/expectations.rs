@@ -225,7 +225,7 @@ impl Expectations {
             }
             Reply::Error(error) if error.is_retryable() => {}
             Reply::Error(error) => {
-                self.record_violation(describe_error("create_agent", &self.agents[agent].name, error))
+                self.record_violation(describe_error("create_agent", &self.agents[agent].name, error));
             }
         }
     }

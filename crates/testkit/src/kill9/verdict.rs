@@ -96,10 +96,10 @@ impl Verdict {
         for steer in expectations.steers.iter().filter(|steer| steer.agent == agent) {
             match (steer_counts.get(&*steer.content).copied().unwrap_or(0), steer.accepted) {
                 (0, Some(true)) => {
-                    self.record_lost(format!("{name} accepted {:?} but does not have it", steer.content))
+                    self.record_lost(format!("{name} accepted {:?} but does not have it", steer.content));
                 }
                 (1, Some(false)) => {
-                    self.violations.push(format!("{name} rejected {:?} but has it", steer.content))
+                    self.violations.push(format!("{name} rejected {:?} but has it", steer.content));
                 }
                 (0 | 1, _) => {}
                 (times, _) => self.record_duplicated(format!("{name} has {:?} {times} times", steer.content)),

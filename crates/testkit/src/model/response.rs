@@ -157,7 +157,7 @@ impl PlannedResponse {
                 ScriptAction::Reasoning(thought) => encoder.push_reasoning(&thought),
                 ScriptAction::Call(call) => encoder.push_call(&call),
                 ScriptAction::Wait(wait) => {
-                    steps.extend([Step::Send(encoder.take_frame()), Step::Wait(wait)])
+                    steps.extend([Step::Send(encoder.take_frame()), Step::Wait(wait)]);
                 }
                 ScriptAction::Disconnect => {
                     steps.extend([

@@ -48,7 +48,7 @@ pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
 fn push_item(mut item: Value, messages: &mut Vec<Message>) {
     match (item["type"].as_str(), item["role"].as_str()) {
         (Some("function_call_output"), _) => {
-            messages.push(Message::new("tool", content_text(&item["output"])))
+            messages.push(Message::new("tool", content_text(&item["output"])));
         }
         (Some("function_call"), _) if messages.last().is_some_and(|last| last.role == "assistant") => {}
         (Some("function_call"), _) => messages.push(Message::new("assistant", "")),
