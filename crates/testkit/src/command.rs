@@ -1,4 +1,4 @@
-//! Runs a command to its end, in the clean environment that all processes of a test get.
+//! Runs a command to completion in the clean environment that all processes of a test get.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use crate::process::{PROCESS_TIMEOUT, Process, exit_code};
 
-/// A command that ran to its end.
+/// Output of a finished command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// The exit code; 128 and the signal's number where a signal ended it.
+    /// The exit code; 128 + the signal number if a signal ended it.
     pub code: i32,
     /// Everything it wrote to stdout.
     pub stdout: String,
@@ -17,19 +17,19 @@ pub struct CommandOutput {
     pub stderr: String,
 }
 
-/// Runs a command with nothing to read and only PATH, TZ, HOME, NEXUS3_HOME (both `home`) and `env` around it;
-/// panics where it takes longer than 20 s.
+/// Runs a command with an empty stdin and only PATH, TZ, HOME, NEXUS3_HOME (both `home`) and `env` in its environment;
+/// panics if it takes longer than 60 s.
 pub fn run(binary: impl AsRef<OsStr>, args: &[&str], env: &[(&str, &str)], home: &Path) -> CommandOutput {
     let mut command = clean_command(binary, home);
     command.env("NEXUS3_HOME", home).args(args).envs(env.iter().copied());
     let process = Process::spawn(&mut command);
     let Some(status) = process.wait_exit() else {
-        panic!("{command:?} did not end within {PROCESS_TIMEOUT:?}{process}");
+        panic!("{command:?} did not exit within {PROCESS_TIMEOUT:?}{process}");
     };
     CommandOutput { code: exit_code(status), stdout: process.stdout.text(), stderr: process.stderr.text() }
 }
 
-/// A command that sees nothing of this machine but the search path.
+/// A command whose environment has only PATH, TZ and HOME.
 #[expect(clippy::disallowed_methods, reason = "a child that starts others needs the search path of the test")]
 pub(crate) fn clean_command(binary: impl AsRef<OsStr>, home: &Path) -> Command {
     let mut command = Command::new(binary);

@@ -1,5 +1,5 @@
-//! The daemon under test: the real binary as a process with a home of its own, and ways to talk to it.
-//! How it is started is in `daemon/start.rs`, how again in `daemon/stopped.rs`.
+//! The daemon under test: the real binary as a process with its own home, and methods to call it.
+//! `daemon/start.rs` starts it; `daemon/stopped.rs` restarts it.
 
 use std::fs;
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ mod stopped;
 pub use start::{FailedStart, StartingDaemon, TestDaemonBuilder};
 pub use stopped::StoppedDaemon;
 
-/// A running daemon. Dropping it kills the process and removes what was made for it.
+/// A running daemon. Dropping it kills the process and removes its temporary directory.
 #[derive(Debug)]
 pub struct TestDaemon {
     process: Process,
@@ -31,12 +31,12 @@ pub struct TestDaemon {
     token: Option<String>,
     last_id: AtomicU64,
     builder: TestDaemonBuilder,
-    /// Last, so that the process is gone before its directory.
+    /// Last, so that it is removed after the process has ended.
     directory: TempDir,
 }
 
 impl TestDaemon {
-    /// Prepares `BINARY serve` on a free port; tests give `env!("CARGO_BIN_EXE_nexus3")`.
+    /// Prepares `BINARY serve` on a free port; tests pass `env!("CARGO_BIN_EXE_nexus3")`.
     pub fn builder(binary: impl Into<PathBuf>) -> TestDaemonBuilder {
         TestDaemonBuilder::new(binary.into())
     }
@@ -51,12 +51,12 @@ impl TestDaemon {
         &self.home
     }
 
-    /// The number of its process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// The bearer token it wrote when it started; none with `--no-auth`.
+    /// The bearer token that the daemon wrote at startup; none with `--no-auth`.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
@@ -66,17 +66,17 @@ impl TestDaemon {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// What it wrote to stdout so far.
+    /// Stdout so far.
     pub fn stdout(&self) -> String {
         self.process.stdout.text()
     }
 
-    /// What it wrote to stderr so far.
+    /// Stderr so far.
     pub fn stderr(&self) -> String {
         self.process.stderr.text()
     }
 
-    /// Waits until stderr contains `text`; panics after 20 s, or when there will be no more.
+    /// Waits until stderr contains `text`; panics after 60 s, or when stderr is closed.
     pub fn wait_stderr(&self, text: &str) {
         match self.process.stderr.wait(PROCESS_TIMEOUT, |all| all.contains(text).then_some(())) {
             OutputWait::Found(()) => {}
@@ -87,49 +87,51 @@ impl TestDaemon {
         }
     }
 
-    /// A fresh connection without delay, whose reads and writes fail after 20 s.
+    /// A new TCP connection with TCP_NODELAY, whose reads and writes time out after 60 s.
     pub fn connect(&self) -> TcpStream {
         raw::connect(self.port)
     }
 
-    /// Listens to its events at a path; panics where it does not let us. `after` is sent as `Last-Event-ID`.
+    /// Subscribes to the events at a path; panics if the daemon rejects it. `after` is sent as `Last-Event-ID`.
     pub fn events(&self, path: &str, after: Option<u64>) -> TestEventStream {
         let stream = TestEventStream::open(self.port, path, self.token(), after);
         stream.unwrap_or_else(|cause| panic!("no events at {path}: {cause}{}", self.process))
     }
 
-    /// A fresh connection for several requests.
+    /// A new connection for several requests.
     pub fn connection(&self) -> RawConnection {
         RawConnection::open(self.port)
     }
 
-    /// Sends bytes on a fresh connection and reads one response.
+    /// Sends bytes on a new connection and reads one response.
     pub fn send_raw(&self, bytes: &[u8]) -> RawResponse {
         let mut connection = self.connection();
-        // A daemon that refuses a request may close before it took all of it; its answer is what counts.
+        // A daemon that rejects a request may close before it has read all of it; only the response counts.
         let sent = connection.try_send(bytes);
-        let answer = if bytes.starts_with(b"HEAD ") {
+        let response = if bytes.starts_with(b"HEAD ") {
             connection.read_head_response()
         } else {
             connection.try_read_response()
         };
-        answer.unwrap_or_else(|cause| panic!("no whole answer: {cause}; sending: {sent:?}{}", self.process))
+        response.unwrap_or_else(|cause| {
+            panic!("no complete response: {cause}; sending: {sent:?}{}", self.process)
+        })
     }
 
-    /// Posts a body on a fresh connection. Host, Content-Length and the token are added where `headers` has none.
+    /// Posts a body on a new connection. Host, Content-Length and the token are added unless `headers` has them.
     pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> RawResponse {
         self.send_raw(&self.post_bytes(path, headers, body))
     }
 
     /// The bytes that `post` sends, for tests that split or pipeline them.
     pub fn post_bytes(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-        let own = [
+        let defaults = [
             ("Host", Some(format!("127.0.0.1:{}", self.port))),
             ("Content-Length", Some(body.len().to_string())),
             ("Authorization", self.token.as_ref().map(|token| format!("Bearer {token}"))),
         ];
         let mut head = format!("POST {path} HTTP/1.1\r\n");
-        for (name, value) in own {
+        for (name, value) in defaults {
             let given = headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
             if let Some(value) = value.filter(|_| !given) {
                 head += &format!("{name}: {value}\r\n");
@@ -141,20 +143,20 @@ impl TestDaemon {
         [head.as_bytes(), b"\r\n", body].concat()
     }
 
-    /// Calls a JSON-RPC method and returns the whole response object; panics where the status is not 200.
+    /// Calls a JSON-RPC method and returns the whole response object; panics if the status is not 200.
     pub fn call(&self, path: &str, method: &str, params: Value) -> Value {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
         request["params"] = params;
         let headers = [("Content-Type", "application/json")];
-        let answer = self.post(path, &headers, request.to_string().as_bytes());
-        assert_eq!(answer.status, 200, "{method} on {path}: {}{}", answer.text(), self.process);
-        let response = answer.json();
-        assert_eq!(response["id"], id, "{method} on {path} answers another request: {response}");
+        let http_response = self.post(path, &headers, request.to_string().as_bytes());
+        assert_eq!(http_response.status, 200, "{method} on {path}: {}{}", http_response.text(), self.process);
+        let response = http_response.json();
+        assert_eq!(response["id"], id, "{method} on {path} has another response id: {response}");
         response
     }
 
-    /// Calls a JSON-RPC method and returns its result; panics where it is an error.
+    /// Calls a JSON-RPC method and returns its result; panics on an error response.
     pub fn call_result(&self, path: &str, method: &str, params: Value) -> Value {
         let mut response = self.call(path, method, params);
         let error = response.get("error").filter(|error| !error.is_null());
@@ -162,37 +164,37 @@ impl TestDaemon {
         response["result"].take()
     }
 
-    /// Sends a signal by its name, such as `SIGTERM`; panics where the daemon is gone.
+    /// Sends a signal by its name, such as `SIGTERM`; panics if the daemon has exited.
     pub fn signal(&self, name: &str) {
         let sent = self.process.signal(parse_signal(name));
         assert!(sent, "no daemon to send {name} to{}", self.process);
     }
 
-    /// Waits for the exit; panics after 20 s.
+    /// Waits for the exit; panics after 60 s.
     pub fn wait_exit(&self) -> ExitStatus {
         let status = self.process.wait_exit();
-        status.unwrap_or_else(|| panic!("the daemon did not end within {PROCESS_TIMEOUT:?}{}", self.process))
+        status.unwrap_or_else(|| panic!("the daemon did not exit within {PROCESS_TIMEOUT:?}{}", self.process))
     }
 
-    /// Its own memory, without what it has of files: pages of the program come and go.
+    /// Resident anonymous memory, without file-backed pages, which the kernel loads and evicts at will.
     pub fn anonymous_memory_kb(&self) -> u64 {
         self.memory_kb("RssAnon:")
     }
 
-    /// What it has of files in memory, of its program above all.
+    /// Resident file-backed memory, mostly the program itself.
     pub fn file_memory_kb(&self) -> u64 {
         self.memory_kb("RssFile:")
     }
 
-    fn memory_kb(&self, of: &str) -> u64 {
+    fn memory_kb(&self, field: &str) -> u64 {
         let path = format!("/proc/{}/status", self.pid());
         let status = fs::read_to_string(path).expect("a running process has a status");
-        let line = status.lines().find_map(|line| line.strip_prefix(of));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
         kb.expect("a running process has resident memory")
     }
 
-    /// How many file descriptors it has open.
+    /// The number of open file descriptors.
     pub fn open_fds(&self) -> usize {
         let path = format!("/proc/{}/fd", self.pid());
         fs::read_dir(path).expect("a running process lists its descriptors").count()

@@ -1,4 +1,4 @@
-//! A stream of server-sent events as a test reads it: one event at a time, each wait with an end, and every byte kept.
+//! A client for server-sent events: one event at a time, each wait with a deadline, and every received byte recorded.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -9,59 +9,59 @@ use socket2::SockRef;
 
 use crate::raw::{RawConnection, is_disconnect, malformed};
 
-/// One event as it came.
+/// One server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamEvent {
-    /// The line `id:`, where there is one.
+    /// The `id` field, if present.
     pub id: Option<String>,
-    /// The line `event:`; empty where there is none.
+    /// The `event` field; empty if absent.
     pub kind: String,
-    /// The lines `data:`, joined by line ends.
+    /// The `data` fields, joined by newlines.
     pub data: String,
 }
 
 impl StreamEvent {
-    /// The id as a number; none where there is no id or no number.
+    /// The id as a number; none if it is absent or not a number.
     pub fn sequence(&self) -> Option<u64> {
         self.id.as_ref()?.parse().ok()
     }
 
-    /// The data as JSON; panics where it is none.
+    /// The data as JSON; panics if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.data)
             .unwrap_or_else(|cause| panic!("an event's data is not JSON: {cause}: {self:?}"))
     }
 }
 
-/// How a wait for an event ended.
+/// Result of waiting for an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextEvent {
-    /// With an event.
+    /// An event arrived.
     Event(StreamEvent),
-    /// With nothing in that time.
+    /// No event arrived in time.
     TimedOut,
-    /// With the end of the stream, or of the peer.
+    /// The stream ended or the peer disconnected.
     Ended,
 }
 
-/// Room for what is not read. Less than a segment of loopback would let bytes trickle for ever.
+/// Size of a small receive buffer. Below one loopback segment, the window would never close completely.
 const SMALL_RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
 
-/// An open stream.
+/// An open event stream.
 #[derive(Debug)]
 pub struct TestEventStream {
     connection: RawConnection,
-    /// The names and values of the answer's head.
+    /// The response headers.
     pub headers: Vec<(String, String)>,
     chunk_state: ChunkState,
     parser: EventParser,
     ready: VecDeque<StreamEvent>,
-    /// The body so far, without the framing of chunks.
+    /// The body so far, without chunk framing.
     body: Vec<u8>,
 }
 
 impl TestEventStream {
-    /// Asks for the events at a path of 127.0.0.1; an answer that is no event stream is an error with its text.
+    /// Requests the events at a path of 127.0.0.1; a response that is no event stream is an error with its text.
     pub fn open(port: u16, path: &str, token: Option<&str>, after: Option<u64>) -> io::Result<Self> {
         let mut head =
             format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n");
@@ -74,7 +74,7 @@ impl TestEventStream {
         Self::request(port, format!("{head}\r\n").as_bytes())
     }
 
-    /// Sends a request of any kind whose answer is a stream of events.
+    /// Sends any request whose response is an event stream.
     pub fn request(port: u16, request: &[u8]) -> io::Result<Self> {
         let mut connection = RawConnection::try_open(port)?;
         connection.try_send(request)?;
@@ -84,27 +84,21 @@ impl TestEventStream {
             values.any(|(_, value)| value.to_ascii_lowercase().starts_with(start))
         };
         if head.status != 200 || !has("content-type", "text/event-stream") {
-            let answer = connection.try_read_response()?;
-            return Err(io::Error::other(format!("status {}: {}", answer.status, answer.text())));
+            let response = connection.try_read_response()?;
+            return Err(io::Error::other(format!("status {}: {}", response.status, response.text())));
         }
-        let chunks =
+        let chunk_state =
             if has("transfer-encoding", "chunked") { ChunkState::Size } else { ChunkState::Unframed };
         connection.unread.drain(..head.bytes);
-        let (reader, ready) = (EventParser::default(), VecDeque::new());
-        let mut stream = Self {
-            connection,
-            headers: head.headers,
-            chunk_state: chunks,
-            parser: reader,
-            ready,
-            body: Vec::new(),
-        };
-        // Events may have come with the head.
+        let (parser, ready) = (EventParser::default(), VecDeque::new());
+        let mut stream =
+            Self { connection, headers: head.headers, chunk_state, parser, ready, body: Vec::new() };
+        // Events may have arrived with the head.
         stream.decode_received()?;
         Ok(stream)
     }
 
-    /// The next event; panics where none comes within this time.
+    /// The next event; panics if none arrives in time.
     pub fn next_event(&mut self, within: Duration) -> StreamEvent {
         match self.wait_event(within) {
             Ok(NextEvent::Event(event)) => event,
@@ -112,9 +106,9 @@ impl TestEventStream {
         }
     }
 
-    /// Waits for the next event. A stream that is no stream of events is an error.
+    /// Waits for the next event; malformed framing is an error.
     pub fn wait_event(&mut self, within: Duration) -> io::Result<NextEvent> {
-        let until = Instant::now() + within;
+        let deadline = Instant::now() + within;
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(NextEvent::Event(event));
@@ -122,7 +116,7 @@ impl TestEventStream {
             if self.chunk_state == ChunkState::Finished {
                 return Ok(NextEvent::Ended);
             }
-            match self.read_until(until) {
+            match self.read_until(deadline) {
                 Ok(()) => self.decode_received()?,
                 Err(cause) if is_disconnect(&cause) => return Ok(NextEvent::Ended),
                 Err(cause) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&cause.kind()) => {
@@ -133,18 +127,18 @@ impl TestEventStream {
         }
     }
 
-    /// Leaves little room for what is not read: the peer soon feels that nobody reads.
+    /// Shrinks the receive buffer, so that the peer soon sees backpressure when the test does not read.
     pub fn shrink_receive_buffer(&self) {
         let socket = SockRef::from(self.connection.stream());
         socket.set_recv_buffer_size(SMALL_RECEIVE_BUFFER_BYTES).expect("a connected socket takes options");
     }
 
-    /// How many comments came so far: they keep a silent stream alive.
+    /// The number of comment lines so far, which serve as heartbeats.
     pub fn comments(&self) -> usize {
         self.parser.comments
     }
 
-    /// Every byte of the body so far, without the framing of chunks.
+    /// Every byte of the body so far, without chunk framing.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
@@ -154,8 +148,8 @@ impl TestEventStream {
         String::from_utf8_lossy(&self.body[start..]).into_owned()
     }
 
-    fn read_until(&mut self, until: Instant) -> io::Result<()> {
-        let left = until.saturating_duration_since(Instant::now());
+    fn read_until(&mut self, deadline: Instant) -> io::Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
@@ -163,7 +157,7 @@ impl TestEventStream {
         self.connection.fill()
     }
 
-    /// Takes the framing off what has come, and reads the events in it.
+    /// Removes the chunk framing from the received bytes and parses the events in them.
     fn decode_received(&mut self) -> io::Result<()> {
         let before = self.body.len();
         while self.chunk_state.step(&mut self.connection.unread, &mut self.body)? {}
@@ -172,19 +166,19 @@ impl TestEventStream {
     }
 }
 
-/// Where in the framing of a body the next byte is.
+/// State of the chunked decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkState {
     Unframed,
     Size,
-    /// So many bytes of a chunk are still to come.
+    /// Bytes left in the current chunk.
     Data(usize),
     DataEnd,
     Finished,
 }
 
 impl ChunkState {
-    /// Takes one piece; false when it needs more bytes for that.
+    /// Decodes one element; false if it needs more bytes.
     fn step(&mut self, unread: &mut Vec<u8>, body: &mut Vec<u8>) -> io::Result<bool> {
         match *self {
             Self::Finished => Ok(false),
@@ -212,7 +206,7 @@ impl ChunkState {
                     return Ok(false);
                 }
                 if unread.drain(..2).ne(*b"\r\n") {
-                    return Err(malformed("a chunk that does not end where it says"));
+                    return Err(malformed("chunk longer than its size"));
                 }
                 *self = Self::Size;
                 Ok(true)
@@ -225,7 +219,7 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|window| window == b"\r\n")
 }
 
-/// Reads events out of bytes that come in any pieces.
+/// Incremental parser for server-sent events.
 #[derive(Debug, Default)]
 struct EventParser {
     line: Vec<u8>,

@@ -1,5 +1,6 @@
-//! Ends the daemon by SIGKILL at random moments under load, again and again, and holds what it kept against what its
-//! clients were told, what its model was asked and what its tools wrote. Nothing here asks the daemon to judge itself.
+//! Crash test: kills the daemon with SIGKILL at random times under load, restarts it, and compares its data with the
+//! replies that clients got, the requests that the model got and the lines that tools wrote. It never trusts the
+//! daemon's own checks.
 
 mod call;
 mod expectations;
@@ -32,24 +33,24 @@ use verdict::{Verdict, count_lines, fetch_messages, list_agents};
 use crate::daemon::{StoppedDaemon, TestDaemon, TestDaemonBuilder};
 use crate::model::{ModelOptions, ScriptedModel};
 
-/// Small, so that agents are put to sleep and woken all the time.
+/// Low limits, so that agents go to sleep and wake all the time.
 const CONFIG: &str = "idle_sleep_s = 1\n[limits]\nlive_agents_max = 12\n[log]\nlevel = \"warn\"\n";
 
 const CLIENTS: usize = 5;
-/// Agents that all clients send to, new ones in each cycle.
+/// Agents that all clients send to; new ones in each cycle.
 const SHARED_AGENTS: usize = 2;
-/// Load before a kill.
+/// Duration of the load before a kill.
 const LOAD_MS_RANGE: (u64, u64) = (20, 200);
-/// How long a start may take before it is killed.
+/// Maximum delay before a starting daemon is killed.
 const START_MS_MAX: u64 = 120;
-/// Starts that are killed, out of a hundred.
+/// Share of starts that are killed.
 const KILLED_STARTS_PERCENT: u64 = 12;
-/// When everything has to be settled after a start.
+/// Deadline for all turns to end after a start.
 const RECOVERY_MAX: Duration = Duration::from_secs(5);
-/// How long a call that is made again may take.
+/// Deadline for a retried call.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// How often a send has to be told that it was interrupted to believe that it does not go on.
+/// Number of `interrupted` replies after which a send counts as given up.
 const INTERRUPTIONS_MAX: usize = 3;
 
 /// Cycles of load, kill, start and check.
@@ -63,27 +64,27 @@ pub struct Kill9 {
 }
 
 impl Kill9 {
-    /// Prepares a soak of `BINARY serve`.
+    /// Prepares a crash test of `BINARY serve`.
     pub fn new(binary: impl Into<PathBuf>) -> Self {
         Self { binary: binary.into(), cycles: 1, seed: 1, progress: false }
     }
 
-    /// How often the daemon is killed under load.
+    /// Sets the number of kills under load.
     pub fn cycles(self, cycles: u64) -> Self {
         Self { cycles, ..self }
     }
 
-    /// What the choices follow from. Moments within the daemon are not among them.
+    /// Sets the seed of the random choices. The timing inside the daemon stays random.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// Tells on stderr how far it is.
+    /// Prints progress to stderr.
     pub fn progress(self) -> Self {
         Self { progress: true, ..self }
     }
 
-    /// Runs all cycles, or as many as it takes to find something wrong.
+    /// Runs all cycles, or until the first violation.
     #[must_use]
     pub fn run(self) -> Kill9Report {
         let started = Instant::now();
@@ -113,9 +114,9 @@ struct Soak {
     model: ScriptedModel,
     expectations: Mutex<Expectations>,
     listener: Listener,
-    folder: TempDir,
+    directory: TempDir,
     address: DaemonAddress,
-    /// When the daemon was ready.
+    /// When the current daemon became ready.
     ready_at: Instant,
     killed_starts: u64,
     stuck_turns: u64,
@@ -125,8 +126,8 @@ struct Soak {
 
 impl Soak {
     fn new(options: &Kill9) -> (Self, TestDaemonBuilder) {
-        let options_of_model = ModelOptions { record_requests: false, ..ModelOptions::default() };
-        let model = ScriptedModel::open(options_of_model).expect("the scripted model takes a free port");
+        let model_options = ModelOptions { record_requests: false, ..ModelOptions::default() };
+        let model = ScriptedModel::open(model_options).expect("the scripted model takes a free port");
         let builder = TestDaemon::builder(&options.binary).model(&model).config(CONFIG);
         let soak = Self {
             rng: TestRng::new(options.seed),
@@ -134,7 +135,7 @@ impl Soak {
             model,
             expectations: Mutex::default(),
             listener: Listener::start(),
-            folder: TempDir::new().expect("a temporary directory can be made"),
+            directory: TempDir::new().expect("a temporary directory can be created"),
             address: DaemonAddress { port: 0, token: String::new() },
             ready_at: Instant::now(),
             killed_starts: 0,
@@ -149,14 +150,14 @@ impl Soak {
         self.expectations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn folder(&self) -> String {
-        let real = fs::canonicalize(self.folder.path()).expect("a directory has a real path");
+    fn directory(&self) -> String {
+        let real = fs::canonicalize(self.directory.path()).expect("a directory has a real path");
         real.to_str().expect("a temporary path is UTF-8").to_owned()
     }
 
     fn is_clean(&self) -> bool {
-        let heard = self.listener.with_journal(|journal| journal.violations.is_empty());
-        heard
+        let journal_clean = self.listener.with_journal(|journal| journal.violations.is_empty());
+        journal_clean
             && self.verdict.violations.is_empty()
             && self.expectations().violations.is_empty()
             && self.stuck_turns == 0
@@ -169,38 +170,38 @@ impl Soak {
         self.listener.connect_to(self.address.clone());
     }
 
-    fn client<'a>(&'a self, place: usize, folder: &'a str, dice: TestRng) -> Client<'a> {
+    fn client<'a>(&'a self, index: usize, directory: &'a str, rng: TestRng) -> Client<'a> {
         Client {
-            index: place,
+            index,
             cycle: self.cycle,
             address: &self.address,
             expectations: &self.expectations,
-            folder,
-            rng: dice,
+            directory,
+            rng,
         }
     }
 
     fn load_and_kill(&mut self, daemon: TestDaemon) -> StoppedDaemon {
-        let moment = LOAD_MS_RANGE.0 + self.rng.below(LOAD_MS_RANGE.1 - LOAD_MS_RANGE.0);
-        let dice: Vec<TestRng> = (0..CLIENTS).map(|_| self.rng.split()).collect();
-        let (folder, stop) = (self.folder(), AtomicBool::new(false));
-        let (gone, is_gone) = channel();
-        let mut common = self.client(CLIENTS, &folder, dice[0].clone());
+        let load_ms = LOAD_MS_RANGE.0 + self.rng.below(LOAD_MS_RANGE.1 - LOAD_MS_RANGE.0);
+        let rngs: Vec<TestRng> = (0..CLIENTS).map(|_| self.rng.split()).collect();
+        let (directory, stop) = (self.directory(), AtomicBool::new(false));
+        let (ended, client_ended) = channel();
+        let mut setup = self.client(CLIENTS, &directory, rngs[0].clone());
         for _ in 0..SHARED_AGENTS {
-            common.create(None);
+            setup.create(None);
         }
         thread::scope(|scope| {
-            for (place, dice) in dice.into_iter().enumerate() {
-                let mut client = self.client(place, &folder, dice);
-                let (gone, stop) = (gone.clone(), &stop);
+            for (index, rng) in rngs.into_iter().enumerate() {
+                let mut client = self.client(index, &directory, rng);
+                let (ended, stop) = (ended.clone(), &stop);
                 scope.spawn(move || {
                     client.run(stop);
-                    // Nobody listens when the moment came first.
-                    let _ = gone.send(());
+                    // The receiver may be gone if the load time is over.
+                    let _ = ended.send(());
                 });
             }
-            // A client that ends before the moment has lost the daemon: then there is nothing to wait for.
-            let _ = is_gone.recv_timeout(Duration::from_millis(moment));
+            // A client that ends early has lost the daemon: kill it without waiting longer.
+            let _ = client_ended.recv_timeout(Duration::from_millis(load_ms));
             let stopped = daemon.kill();
             stop.store(true, Ordering::Relaxed);
             stopped
@@ -208,7 +209,7 @@ impl Soak {
     }
 
     fn restart(&mut self, mut stopped: StoppedDaemon) -> TestDaemon {
-        // One at the most: a turn that is cut off three times is not tried again, and that is as it should be.
+        // At most one killed start: the daemon gives a turn up after three interruptions, as designed.
         if self.rng.percent(KILLED_STARTS_PERCENT) {
             let starting = stopped.spawn_with(|builder| builder);
             let (_keep, never) = channel::<()>();
@@ -221,7 +222,7 @@ impl Soak {
         daemon
     }
 
-    /// Everything that nobody has an answer to is asked again. Sometimes turns are left to settle by themselves first.
+    /// Retries everything without a reply. Sometimes waits first until the daemon has resumed open turns by itself.
     fn retry_unanswered(&mut self) {
         if self.rng.percent(50) {
             self.wait_recovered();
@@ -233,16 +234,16 @@ impl Soak {
     }
 
     fn retry_changes(&mut self) {
-        let folder = self.folder();
-        let dice = self.rng.split();
-        let client = self.client(CLIENTS, &folder, dice);
+        let directory = self.directory();
+        let rng = self.rng.split();
+        let client = self.client(CLIENTS, &directory, rng);
         let agents = self.expectations().agents.len();
         for agent in 0..agents {
-            let (life, name) = {
-                let book = self.expectations();
-                (book.agents[agent].state.clone(), book.agents[agent].name.clone())
+            let (state, name) = {
+                let expectations = self.expectations();
+                (expectations.agents[agent].state.clone(), expectations.agents[agent].name.clone())
             };
-            match life {
+            match state {
                 AgentState::Alive | AgentState::Destroyed => continue,
                 AgentState::Creating => {
                     let reply = self.address.call("/", "create_agent", &client.create_params(agent));
@@ -262,102 +263,105 @@ impl Soak {
         }
     }
 
-    /// Agent by agent in the order they were sent, and several agents at once.
+    /// Retries the sends of each agent in their order, several agents in parallel.
     fn retry_sends(&self) {
-        let by_agent = self.expectations().pending_sends();
-        let places = Mutex::new(by_agent.into_iter());
+        let sends_by_agent = self.expectations().pending_sends();
+        let pending = Mutex::new(sends_by_agent.into_iter());
         thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 scope.spawn(|| {
                     loop {
-                        let next = places.lock().unwrap_or_else(PoisonError::into_inner).next();
+                        let next = pending.lock().unwrap_or_else(PoisonError::into_inner).next();
                         let Some(sends) = next else { return };
-                        sends.into_iter().for_each(|place| self.retry_send(place));
+                        sends.into_iter().for_each(|index| self.retry_send(index));
                     }
                 });
             }
         });
     }
 
-    fn retry_send(&self, place: usize) {
+    fn retry_send(&self, index: usize) {
         let (path, request_id, content) = {
-            let book = self.expectations();
-            let sent = &book.sends[place];
-            (book.path(sent.agent), sent.request_id.clone(), sent.content.clone())
+            let expectations = self.expectations();
+            let sent = &expectations.sends[index];
+            (expectations.path(sent.agent), sent.request_id.clone(), sent.content.clone())
         };
         let params = json!({ "content": content, "request_id": request_id });
-        let until = Instant::now() + RETRY_TIME_MAX;
+        let deadline = Instant::now() + RETRY_TIME_MAX;
         let mut interruptions = 0;
         loop {
             let reply = self.address.call(&path, "send", &params);
-            let mut book = self.expectations();
-            book.counts.retries += 1;
-            book.record_send_reply(place, &reply);
+            let mut expectations = self.expectations();
+            expectations.counts.retries += 1;
+            expectations.record_send_reply(index, &reply);
             match reply {
-                Reply::Error(refusal) if refusal.is_interrupted() => {
+                Reply::Error(error) if error.is_interrupted() => {
                     interruptions += 1;
                     if interruptions == INTERRUPTIONS_MAX {
-                        return book.mark_interrupted(place);
+                        return expectations.mark_interrupted(index);
                     }
                 }
-                Reply::Error(refusal) if refusal.is_retryable() && Instant::now() < until => {}
+                Reply::Error(error) if error.is_retryable() && Instant::now() < deadline => {}
                 Reply::Lost => {
-                    return book.record_violation(format!("{request_id}: the daemon went away by itself"));
+                    return expectations
+                        .record_violation(format!("{request_id}: the daemon exited by itself"));
                 }
                 Reply::Error(_) | Reply::Result(_) => return,
             }
         }
     }
 
-    /// All turns are over soon after a start. A temporary agent marks how far the events have to be read for that.
+    /// Waits until all turns have ended. A temporary agent's event marks how far the events must have been read.
     fn wait_recovered(&mut self) {
-        let mark = format!(".mark{}", self.expectations().next_number());
-        let reply = self.address.call("/", "create_agent", &json!({ "agent_id": mark }));
+        let marker = format!(".mark{}", self.expectations().next_number());
+        let reply = self.address.call("/", "create_agent", &json!({ "agent_id": marker }));
         if !matches!(reply, Reply::Result(_)) {
-            self.expectations().record_violation(format!("a temporary agent was refused: {reply:?}"));
+            self.expectations().record_violation(format!("temporary agent rejected: {reply:?}"));
             return;
         }
-        let until = self.ready_at.max(Instant::now() - RECOVERY_MAX / 2) + RECOVERY_MAX;
-        let settled = self
-            .listener
-            .wait(until, |journal| journal.created_agents.contains(&mark) && journal.open_turns.is_empty());
-        if settled {
+        let deadline = self.ready_at.max(Instant::now() - RECOVERY_MAX / 2) + RECOVERY_MAX;
+        let recovered = self.listener.wait(deadline, |journal| {
+            journal.created_agents.contains(&marker) && journal.open_turns.is_empty()
+        });
+        if recovered {
             return;
         }
-        let open = self.listener.with_journal(|journal| {
-            let heard = if journal.created_agents.contains(&mark) { "" } else { " (the events are late)" };
-            format!("{:?}{heard}", journal.open_turns)
+        let open_turns = self.listener.with_journal(|journal| {
+            let lag = if journal.created_agents.contains(&marker) { "" } else { " (events lag behind)" };
+            format!("{:?}{lag}", journal.open_turns)
         });
         self.stuck_turns += 1;
-        self.verdict.violations.push(format!("open {:?} after the start: {open}", self.ready_at.elapsed()));
+        self.verdict
+            .violations
+            .push(format!("turns open {:?} after the start: {open_turns}", self.ready_at.elapsed()));
     }
 
-    /// Agents that were used in this cycle; all of them at the end.
+    /// Checks the agents that were used in this cycle.
     fn check(&mut self) {
         let cycle = self.cycle;
         self.check_agents(|used| used == cycle);
     }
 
     fn check_agents(&mut self, is_due: impl Fn(u64) -> bool) {
-        let counted = count_lines(&self.folder());
+        let counted = count_lines(&self.directory());
         let mut verdict = std::mem::take(&mut self.verdict);
-        let book = self.expectations();
-        verdict.check_agent_list(&book, list_agents(&self.address).as_ref());
+        let expectations = self.expectations();
+        verdict.check_agent_list(&expectations, list_agents(&self.address).as_ref());
         verdict.check_lines(&counted);
-        for (place, agent) in book.agents.iter().enumerate() {
+        for (index, agent) in expectations.agents.iter().enumerate() {
             if agent.state == AgentState::Alive && is_due(agent.last_used_cycle) {
                 let messages = fetch_messages(&self.address, &agent.name);
-                verdict.check_history(&book, place, messages.as_deref(), &counted);
+                verdict.check_history(&expectations, index, messages.as_deref(), &counted);
             }
         }
-        drop(book);
+        drop(expectations);
         let ledger = self.model.ledger();
         verdict.violations.extend(self.listener.with_journal(|journal| journal.excess_calls(&ledger)));
         self.verdict = verdict;
     }
 
     fn finish(&mut self, daemon: TestDaemon) {
-        // What was found wrong already would be found again.
+        // Violations found before would only be found again.
         if self.is_clean() {
             self.check_agents(|_| true);
         }
@@ -370,52 +374,52 @@ impl Soak {
         for command in [&["check"][..], &["audit", "verify"]] {
             let finished = stopped.run(command);
             if finished.code != 0 {
-                let said = format!("{}{}", finished.stdout, finished.stderr);
-                self.verdict.violations.push(format!("nexus3 {} found: {said}", command.join(" ")));
+                let output = format!("{}{}", finished.stdout, finished.stderr);
+                self.verdict.violations.push(format!("nexus3 {} failed: {output}", command.join(" ")));
             }
         }
     }
 
-    fn report(self, seed: u64, cycles: u64, took: Duration) -> Kill9Report {
+    fn report(self, seed: u64, cycles: u64, elapsed: Duration) -> Kill9Report {
         let mut violations = self.verdict.violations.clone();
         violations.extend(self.expectations().violations.iter().cloned());
-        let (events, answers, stages, story) = self.listener.with_journal(|journal| {
+        let (events, responses, stages, transcript) = self.listener.with_journal(|journal| {
             violations.append(&mut journal.violations);
-            let named = violations.iter().find(|text| text.contains(" to ")).or(violations.first());
-            let story = named.map(|text| journal.transcript_for(text)).unwrap_or_default();
-            (journal.last_sequence, journal.response_count(), journal.kills_by_stage.clone(), story)
+            let subject = violations.iter().find(|text| text.contains(" to ")).or(violations.first());
+            let transcript = subject.map(|text| journal.transcript_for(text)).unwrap_or_default();
+            (journal.last_sequence, journal.response_count(), journal.kills_by_stage.clone(), transcript)
         });
-        let mut kills: Vec<(String, u64)> = vec![("the start".to_owned(), self.killed_starts)];
+        let mut kills: Vec<(String, u64)> = vec![("during startup".to_owned(), self.killed_starts)];
         kills.extend(stages.into_iter().map(|(stage, count)| (stage.label().to_owned(), count as u64)));
         let counts = self.expectations().counts;
-        let listed = [
+        let counts_listed = [
             ("acknowledged sends", counts.sends),
             ("acknowledged creates", counts.creates),
             ("acknowledged destroys", counts.destroys),
             ("acknowledged renames", counts.renames),
             ("acknowledged steers", counts.steers),
-            ("repeats of what nobody knew", counts.retries),
-            ("repeats of what was answered", counts.duplicate_checks),
+            ("retries after a lost reply", counts.retries),
+            ("duplicates of acknowledged sends", counts.duplicate_checks),
             ("sends interrupted for good", counts.interrupted),
-            ("answers of the model kept", answers),
-            ("lines appended", count_lines(&self.folder()).len()),
+            ("model responses committed", responses),
+            ("lines appended", count_lines(&self.directory()).len()),
         ];
-        let mut listed: Vec<(String, u64)> =
-            listed.into_iter().map(|(name, count)| (name.to_owned(), count as u64)).collect();
-        listed.push(("events, without hole or repeat".to_owned(), events));
+        let mut counts_listed: Vec<(String, u64)> =
+            counts_listed.into_iter().map(|(name, count)| (name.to_owned(), count as u64)).collect();
+        counts_listed.push(("events, without gap or duplicate".to_owned(), events));
         let slowest = u64::try_from(self.slowest_recovery.as_millis()).unwrap_or(u64::MAX);
-        listed.push(("slowest settled after a start, ms".to_owned(), slowest));
+        counts_listed.push(("slowest recovery after a start, ms".to_owned(), slowest));
         Kill9Report {
             seed,
             cycles,
-            elapsed: took,
-            counts: listed,
+            elapsed,
+            counts: counts_listed,
             kills,
             lost: self.verdict.lost as u64,
             duplicated: self.verdict.duplicated as u64,
             stuck_turns: self.stuck_turns,
             violations,
-            transcript: story,
+            transcript,
         }
     }
 }

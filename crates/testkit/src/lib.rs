@@ -1,5 +1,5 @@
-//! Doubles for the outside: a model that does what its messages say, and the daemon under test as a process.
-//! The API blocks, so that plain `#[test]` functions and threads use it; waits end by an event or by a panic.
+//! Test doubles: a scripted model server, and the daemon under test as a process.
+//! The API is blocking, for plain `#[test]` functions and threads; each wait ends with an event or panics.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test double fails by panicking")]
 

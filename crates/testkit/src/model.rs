@@ -1,6 +1,6 @@
-//! The scripted model: a server on loopback whose messages tell it what to do, in the words of OpenAI's chat completions,
-//! OpenAI's Responses or Anthropic's Messages.
-//! This file is the handle that a test holds; the words are in `script`, the waits in `observed`.
+//! The scripted model: a loopback HTTP server that does what the last user message says, over OpenAI's Chat
+//! Completions, OpenAI's Responses and Anthropic's Messages.
+//! This file holds the test's handle; `script` parses the commands, `shared_state` has the counters and waits.
 
 mod encoder;
 mod ledger;
@@ -29,25 +29,25 @@ use shared_state::SharedState;
 
 use crate::tls;
 
-/// How long a test waits for what it expects the model to see.
+/// Deadline for everything a test waits for the model to receive.
 const WAIT_MAX: Duration = crate::process::PROCESS_TIMEOUT;
 
-/// How a scripted model is opened, where the defaults do not fit.
+/// Options of a scripted model.
 #[derive(Debug, Clone)]
 pub struct ModelOptions {
-    /// The port on 127.0.0.1; 0 takes a free one.
+    /// The port on 127.0.0.1; 0 selects a free one.
     pub port: u16,
-    /// The key that callers have to send, as `Authorization: Bearer` or as Anthropic's `x-api-key`; none means that
-    /// everybody is welcome.
+    /// The API key that clients must send, as `Authorization: Bearer` or as Anthropic's `x-api-key`; none disables
+    /// authentication.
     pub key: Option<String>,
-    /// Whether the model does whatever it reads, wherever it stands: it calls every tool that a line with
-    /// `!tool NAME {JSON}` in the system prompt, a message or a result asks for.
+    /// Whether the model obeys prompt injections: it calls each tool that a line with `!tool NAME {JSON}` names, in the
+    /// system prompt, in any message or in a tool result.
     pub follow_injections: bool,
-    /// Whether requests stay readable. A benchmark turns it off: millions of them would fill the memory.
+    /// Whether requests are recorded. Benchmarks turn it off: millions of them would fill the memory.
     pub record_requests: bool,
-    /// Whether questions are counted. A benchmark turns this off too.
+    /// Whether calls are counted per round. Benchmarks turn it off.
     pub record_ledger: bool,
-    /// Whether it speaks TLS, with a certificate of `TLS_AUTHORITY`.
+    /// Whether it serves TLS, with a certificate signed by `TLS_CA_PEM`.
     pub tls: bool,
 }
 
@@ -64,7 +64,7 @@ impl Default for ModelOptions {
     }
 }
 
-/// A model over real HTTP that answers as its messages say. Dropping it stops the server and its thread.
+/// A scripted model over real HTTP. Dropping it stops the server and its thread.
 #[derive(Debug)]
 pub struct ScriptedModel {
     base_url: String,
@@ -76,37 +76,37 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// Starts a model on a free port that asks for no key.
+    /// Starts a model on a free port, without authentication.
     pub fn start() -> Self {
         Self::open(ModelOptions::default()).expect("the scripted model takes a free port")
     }
 
-    /// Starts a model on a free port that answers 401 to everybody without this bearer key.
+    /// Starts a model on a free port that responds 401 to requests without this key.
     pub fn with_key(key: &str) -> Self {
         Self::open(ModelOptions { key: Some(key.to_owned()), ..ModelOptions::default() })
             .expect("the scripted model takes a free port")
     }
 
-    /// Starts a model on a free port that does whatever it reads.
+    /// Starts a model on a free port that obeys prompt injections.
     pub fn injectable() -> Self {
         Self::open(ModelOptions { follow_injections: true, ..ModelOptions::default() })
             .expect("the scripted model takes a free port")
     }
 
-    /// Starts a model on a free port that speaks TLS, with a certificate of `TLS_AUTHORITY`.
+    /// Starts a model on a free port that serves TLS, with a certificate signed by `TLS_CA_PEM`.
     pub fn with_tls() -> Self {
         Self::open(ModelOptions { tls: true, ..ModelOptions::default() })
             .expect("the scripted model takes a free port")
     }
 
-    /// Starts a model as told; fails when the port is taken.
+    /// Starts a model with these options; fails if the port is in use.
     pub fn open(options: ModelOptions) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)))?;
         let port = listener.local_addr()?.port();
-        let observed = Arc::new(SharedState::new(options.record_requests, options.record_ledger));
+        let shared = Arc::new(SharedState::new(options.record_requests, options.record_ledger));
         let tls = options.tls.then(tls::acceptor);
-        let server = Server::new(options.key.clone(), options.follow_injections, tls, Arc::clone(&observed));
+        let server = Server::new(options.key.clone(), options.follow_injections, tls, Arc::clone(&shared));
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new()
             .name(format!("scripted-model-{port}"))
@@ -115,18 +115,18 @@ impl ScriptedModel {
             base_url: format!("{}://127.0.0.1:{port}/v1", if options.tls { "https" } else { "http" }),
             port,
             key: options.key,
-            shared: observed,
+            shared,
             stop: Some(stop),
             thread: Some(thread),
         })
     }
 
-    /// What a client takes as the API's base: `http://127.0.0.1:PORT/v1`, or https over TLS.
+    /// The base URL for OpenAI clients: `http://127.0.0.1:PORT/v1`, or https with TLS.
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
 
-    /// What a client of Anthropic's takes as the API's base: `http://127.0.0.1:PORT`.
+    /// The base URL for Anthropic clients: `http://127.0.0.1:PORT`.
     pub fn anthropic_base_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -136,42 +136,42 @@ impl ScriptedModel {
         self.port
     }
 
-    /// The bearer key that callers have to send.
+    /// The API key that clients must send.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// From now on a last user message that is exactly `prompt` gets `reply`, before any script word is looked for.
+    /// Sets the response to a last user message that equals `prompt`; takes precedence over script commands.
     pub fn set_response(&self, prompt: &str, reply: &str) {
         self.shared.set_response(prompt, reply);
     }
 
-    /// Every request so far, whatever it was answered; oldest first.
+    /// Every request so far, whatever its response; oldest first.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.requests()
     }
 
-    /// Every question so far, and how often it was asked and answered.
+    /// Request and response counts of every round so far.
     pub fn ledger(&self) -> Ledger {
         self.shared.ledger()
     }
 
-    /// How often one question was asked and answered so far.
+    /// Request and response counts of one round so far.
     pub fn call_counts(&self, user: &str, round: usize) -> CallCounts {
         self.shared.call_counts(user, round)
     }
 
-    /// Waits until a question was asked so often, counted since the start.
+    /// Waits until the model has received `n` requests of a round, counted since the start.
     pub fn wait_called(&self, user: &str, round: usize, n: usize) {
         self.shared.wait_called(WAIT_MAX, &RoundKey { user: user.to_owned(), round }, n);
     }
 
-    /// How many connections were accepted so far.
+    /// The number of connections accepted so far.
     pub fn connections(&self) -> usize {
         self.shared.counts().connections
     }
 
-    /// How many requests' clients went away before their answer ended, so far.
+    /// The number of requests so far whose client disconnected before the response ended.
     pub fn aborted(&self) -> usize {
         self.shared.counts().aborted
     }
@@ -181,17 +181,17 @@ impl ScriptedModel {
         self.shared.wait(WAIT_MAX, "requests", n, |counts| counts.requests);
     }
 
-    /// Waits until at least `n` requests are stalled, held or silent at the same time.
+    /// Waits until at least `n` requests hang at the same time (stall, hold or silent).
     pub fn wait_stalled(&self, n: usize) {
         self.shared.wait(WAIT_MAX, "stalled requests", n, |counts| counts.stalled);
     }
 
-    /// Waits until the clients of `n` requests went away before their answer ended, counted since the start.
+    /// Waits until the clients of `n` requests have disconnected before the response ended, counted since the start.
     pub fn wait_aborted(&self, n: usize) {
         self.shared.wait(WAIT_MAX, "aborted requests", n, |counts| counts.aborted);
     }
 
-    /// Lets every `!hold NAME` go on: those that wait now and those that come later.
+    /// Releases every `!hold NAME`, current and future.
     pub fn release(&self, name: &str) {
         self.shared.release(name);
     }
@@ -201,7 +201,7 @@ impl Drop for ScriptedModel {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of the server was printed when it happened; a second one here would abort the test run.
+            // A panic of the server thread was printed already; another one here would abort the test run.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A child process whose output is collected, whose exit is an event, and which never outlives its handle.
+//! A child process with captured output, an awaitable exit, and a lifetime that ends with its handle.
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
@@ -14,10 +14,10 @@ pub(crate) mod captured_output;
 
 use captured_output::CapturedOutput;
 
-/// How long anything that a process has to do may take.
+/// Deadline for everything a test waits for from a process.
 pub(crate) const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the end of the output is waited for after the exit: a grandchild may hold the pipes open for ever.
+/// How long to wait for the end of the output after the exit: a grandchild may hold the pipes open for ever.
 const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(crate) struct Process {
     pub(crate) stderr: Arc<CapturedOutput>,
 }
 
-/// The exit as an event. The reaper takes the child out of the process table under this lock, so that a signal sent
-/// under it never reaches another process with the same number.
+/// The exit status, with a condition variable. The reaper removes the child from the process table while it holds this
+/// lock, and signals are sent under it, so that a signal never reaches another process with a reused pid.
 #[derive(Debug, Default)]
 struct Exit {
     status: Mutex<Option<ExitStatus>>,
@@ -38,7 +38,7 @@ struct Exit {
 }
 
 impl Process {
-    /// Starts a command with nothing to read; panics where it cannot be started at all.
+    /// Starts a command with an empty stdin; panics if it cannot be started.
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|cause| panic!("cannot start {command:?}: {cause}"));
@@ -57,7 +57,7 @@ impl Process {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Sends a signal; false where the process is gone.
+    /// Sends a signal; false if the process has exited.
     pub(crate) fn signal(&self, signal: Signal) -> bool {
         let status = self.exit.lock();
         if status.is_some() {
@@ -67,7 +67,7 @@ impl Process {
         true
     }
 
-    /// Waits for the exit and then for the end of the output; none where the process does not end in time.
+    /// Waits for the exit, then for the end of the output; none on timeout.
     pub(crate) fn wait_exit(&self) -> Option<ExitStatus> {
         let status = self.exit.wait(PROCESS_TIMEOUT)?;
         self.stdout.wait_closed(OUTPUT_DRAIN_TIMEOUT);
@@ -76,7 +76,7 @@ impl Process {
     }
 }
 
-/// What a panic says about a process.
+/// The captured output, for panic messages.
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n--- stdout\n{}\n--- stderr\n{}", self.stdout.text(), self.stderr.text())
@@ -87,7 +87,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         if let Some(reaper) = self.reaper.take() {
-            // The threads that read the output are not waited for: a grandchild may hold the pipes open.
+            // The reader threads are not joined: a grandchild may hold the pipes open.
             let _ = reaper.join();
         }
     }
@@ -112,7 +112,7 @@ impl Exit {
     }
 }
 
-/// The exit code as a shell shows it: a signal's number counts from 128.
+/// The exit code as a shell shows it: 128 + the signal number for a signal.
 pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status
         .code()

@@ -1,4 +1,4 @@
-//! HTTP as bytes: what a test needs to split, pipeline, half-close and reset, and to see what really came back.
+//! HTTP as bytes, for tests that split, pipeline, half-close and reset, and check the exact response.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -9,24 +9,24 @@ use socket2::SockRef;
 
 const IO_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One HTTP response, read whole.
+/// One complete HTTP response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawResponse {
     /// The status code.
     pub status: u16,
-    /// The headers in the order they came, names as written.
+    /// The headers in order of arrival, names as sent.
     pub headers: Vec<(String, String)>,
-    /// The body, without the framing of chunks.
+    /// The body, without chunk framing.
     pub body: Vec<u8>,
-    /// Every byte of the response as it came.
+    /// Every byte of the response.
     pub raw: Vec<u8>,
-    /// Whether the peer was seen closing after it: asked only where the response has no other end, or says
+    /// Whether the peer closed the connection after it; known only if the response has no other end, or has the header
     /// `Connection: close`.
     pub closed: bool,
 }
 
 impl RawResponse {
-    /// The first header of this name.
+    /// The first header with this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -39,23 +39,23 @@ impl RawResponse {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; panics where it is none.
+    /// The body as JSON; panics if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|cause| panic!("the body is not JSON: {cause}: {}", self.text()))
     }
 }
 
-/// One connection on loopback that stays open between answers. What came too early for one answer is kept for the
-/// next. Reads and writes that take longer than 20 s fail.
+/// A loopback connection that stays open between responses and buffers bytes of the next one. Reads and writes time out
+/// after 60 s.
 #[derive(Debug)]
 pub struct RawConnection {
     stream: TcpStream,
-    /// What came and was not taken yet.
+    /// Bytes received but not consumed.
     pub(crate) unread: Vec<u8>,
 }
 
-/// How the end of a body is found.
+/// How the end of a body is determined.
 #[derive(Clone, Copy)]
 enum Framing {
     Empty,
@@ -67,7 +67,7 @@ enum Framing {
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
-    /// Its own length.
+    /// Length of the head.
     pub(crate) bytes: usize,
 }
 
@@ -77,12 +77,12 @@ impl RawConnection {
         Self { stream: connect(port), unread: Vec::new() }
     }
 
-    /// Connects to a port of 127.0.0.1, where somebody may listen.
+    /// Connects to a port of 127.0.0.1; an error if nothing listens there.
     pub fn try_open(port: u16) -> io::Result<Self> {
         Ok(Self { stream: try_connect(port)?, unread: Vec::new() })
     }
 
-    /// Sends bytes at once; panics where the peer does not take them.
+    /// Sends bytes at once; panics on an error.
     pub fn send(&mut self, bytes: &[u8]) {
         self.try_send(bytes).unwrap_or_else(|cause| panic!("cannot send {} bytes: {cause}", bytes.len()));
     }
@@ -92,14 +92,14 @@ impl RawConnection {
         self.stream.write_all(bytes)
     }
 
-    /// Reads one response; panics where it does not come whole. Interim responses (1xx) are responses here.
+    /// Reads one response; panics if it is incomplete. An interim response (1xx) counts as one.
     pub fn read_response(&mut self) -> RawResponse {
         self.try_read_response().unwrap_or_else(|cause| {
-            panic!("no whole answer: {cause}; so far: {:?}", String::from_utf8_lossy(&self.unread))
+            panic!("no complete response: {cause}; so far: {:?}", String::from_utf8_lossy(&self.unread))
         })
     }
 
-    /// Reads one response; a connection that ends in its middle is an `UnexpectedEof`.
+    /// Reads one response; if the connection ends before it is complete, the error is `UnexpectedEof`.
     pub fn try_read_response(&mut self) -> io::Result<RawResponse> {
         let head = self.read_head()?;
         let framing = head.framing();
@@ -112,25 +112,25 @@ impl RawConnection {
         self.read_body(head, Framing::Empty)
     }
 
-    /// Reads until the peer closes or resets the connection; panics where it does neither.
+    /// Reads until the peer closes or resets the connection; panics on a timeout.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         self.fill_until_close().unwrap_or_else(|cause| {
-            panic!("no end: {cause}; so far: {:?}", String::from_utf8_lossy(&self.unread))
+            panic!("not closed: {cause}; so far: {:?}", String::from_utf8_lossy(&self.unread))
         });
         std::mem::take(&mut self.unread)
     }
 
-    /// Says that nothing more will be sent; reading goes on.
+    /// Closes the write half; reading goes on.
     pub fn shutdown_write(&self) {
         self.stream.shutdown(Shutdown::Write).expect("a connected socket can be half closed");
     }
 
-    /// Ends the connection by a reset instead of an orderly close.
+    /// Resets the connection instead of closing it in order.
     pub fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("a connected socket can linger");
     }
 
-    /// The socket itself, for what is not offered here.
+    /// The underlying socket.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -146,13 +146,14 @@ impl RawConnection {
             }
         };
         let raw = self.unread.drain(..end).collect();
-        let mut answer = RawResponse { status: head.status, headers: head.headers, body, raw, closed: false };
-        if answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
+        let mut response =
+            RawResponse { status: head.status, headers: head.headers, body, raw, closed: false };
+        if response.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
             self.fill_until_close()?;
-            answer.closed = true;
+            response.closed = true;
         }
-        answer.closed |= matches!(framing, Framing::UntilClose);
-        Ok(answer)
+        response.closed |= matches!(framing, Framing::UntilClose);
+        Ok(response)
     }
 
     pub(crate) fn read_head(&mut self) -> io::Result<Head> {
@@ -185,7 +186,7 @@ impl RawConnection {
             body.extend(chunk);
             let (line_end, next) = self.read_exact(end, 2)?;
             if line_end != b"\r\n" {
-                return Err(malformed("a chunk that does not end where it says"));
+                return Err(malformed("chunk longer than its size"));
             }
             at = next;
         }
@@ -217,14 +218,14 @@ impl RawConnection {
         }
     }
 
-    /// Waits for more bytes and puts them behind those that are there.
+    /// Waits for more bytes and appends them to `unread`.
     pub(crate) fn fill(&mut self) -> io::Result<()> {
-        let mut piece = [0; 16 * 1024];
+        let mut chunk = [0; 16 * 1024];
         loop {
-            match self.stream.read(&mut piece) {
+            match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
-                    self.unread.extend_from_slice(&piece[..read]);
+                    self.unread.extend_from_slice(&chunk[..read]);
                     return Ok(());
                 }
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => {}

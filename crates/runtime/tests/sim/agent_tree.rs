@@ -1,4 +1,4 @@
-//! The tree: who is below whom, what becomes of orphans, temporary names, and capabilities.
+//! The agent tree: ancestors, orphans, temporary names, and capabilities.
 
 use agent::permission::{DEPTH_MAX, Resource};
 use agent::{FaultKind, TurnOutcome};
@@ -11,11 +11,11 @@ use crate::world::{
 };
 
 fn child_count(world: &World, agent: &AgentHandle) -> u64 {
-    let holdings = world.pool.permissions(agent).resource_usage;
-    holdings.iter().find(|one| one.resource == Resource::Children).expect("children are counted").used
+    let usage = world.pool.permissions(agent).resource_usage;
+    usage.iter().find(|account| account.resource == Resource::Children).expect("children are counted").used
 }
 
-/// A line of agents, each the child of the one before.
+/// A chain of agents, each the child of the previous one.
 async fn create_chain(world: &World, names: &[&str]) -> Vec<AgentHandle> {
     let mut agents: Vec<AgentHandle> = Vec::new();
     for name in names {
@@ -27,7 +27,7 @@ async fn create_chain(world: &World, names: &[&str]) -> Vec<AgentHandle> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tree_is_so_deep_and_no_deeper() {
+async fn nesting_depth_is_limited() {
     let world = World::new().await;
     let agents = create_chain(&world, &["a0", "a1", "a2", "a3", "a4", "a5"]).await;
     assert_eq!(world.summary(&agents[5]).depth, DEPTH_MAX);
@@ -40,7 +40,7 @@ async fn a_tree_is_so_deep_and_no_deeper() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn children_go_with_their_parent_and_answer_all_their_sends() {
+async fn destroying_a_parent_cancels_its_descendants_turns() {
     let world = World::new().await;
     let agents = create_chain(&world, &["a", "b", "c"]).await;
     let other = world.agent("other").await;
@@ -56,7 +56,7 @@ async fn children_go_with_their_parent_and_answer_all_their_sends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_stay_under_the_ceiling_they_had() {
+async fn orphans_retain_their_permission_ceiling() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -73,7 +73,7 @@ async fn orphans_stay_under_the_ceiling_they_had() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_agent_of_a_dead_parents_name_does_not_adopt_its_orphans() {
+async fn reused_parent_name_does_not_adopt_orphans() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -92,21 +92,21 @@ async fn a_new_agent_of_a_dead_parents_name_does_not_adopt_its_orphans() {
         "call agent_list; call agent_send {to=c say x; done}; done | say so; done",
     ))
     .await;
-    let told = tool_texts(&successor);
-    assert_eq!(told[0], "p");
-    assert!(told[1].starts_with("Permission denied: cannot target agent 'c'"), "{}", told[1]);
+    let results = tool_texts(&successor);
+    assert_eq!(results[0], "p");
+    assert!(results[1].starts_with("Permission denied: cannot target agent 'c'"), "{}", results[1]);
     expect_end(start_send(&child, 1, "call agent_send {to=p say x; done}; done | say so; done")).await;
-    assert!(tool_texts(&child)[0].starts_with("Permission denied"), "it is not the parent");
+    assert!(tool_texts(&child)[0].starts_with("Permission denied"), "not the former parent");
     assert!(world.destroy_named("p", ChildPolicy::Cascade).await);
     assert_eq!(world.names().await, ["c"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_still_go_with_whoever_is_above_their_dead_parent() {
+async fn destroying_a_grandparent_destroys_orphans() {
     let world = World::new().await;
     let agents = create_chain(&world, &["a", "b", "c", "d"]).await;
     assert!(world.destroy_named("b", ChildPolicy::Orphan).await);
-    assert_eq!(world.summary(&agents[0]).child_count, 0, "a child's orphan is no child");
+    assert_eq!(world.summary(&agents[0]).child_count, 0, "the orphan of a child is not a child");
     assert_eq!(child_count(&world, &agents[0]), 2);
     assert!(agents[2].is_descendant_of(&agents[0]));
     assert!(world.destroy_named("a", ChildPolicy::Cascade).await);
@@ -116,7 +116,7 @@ async fn orphans_still_go_with_whoever_is_above_their_dead_parent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn children_are_listed_and_counted_while_they_exist() {
+async fn children_are_listed_and_counted_while_alive() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let children = [world.child_agent("a", &parent).await, world.child_agent("b", &parent).await];
@@ -126,23 +126,23 @@ async fn children_are_listed_and_counted_while_they_exist() {
     assert!(world.destroy(&children[0]).await);
     assert_eq!((world.summary(&parent).child_count, child_count(&world, &parent)), (1, 1));
     world.agent("other").await;
-    let under = parent.agent_ref();
+    let root = parent.agent_ref();
     let (total, page) =
-        world.pool.list_page(ListScope::Subtree(&under), 1, 10).await.expect("it can be read");
-    assert_eq!((total, page.len(), page[0].id.as_str()), (2, 1, "b"), "itself and everybody below it");
+        world.pool.list_page(ListScope::Subtree(&root), 1, 10).await.expect("the store is readable");
+    assert_eq!((total, page.len(), page[0].id.as_str()), (2, 1, "b"), "the root and its descendants");
 }
 
 #[tokio::test(start_paused = true)]
-async fn temporary_names_are_the_lowest_that_are_free() {
+async fn temporary_names_use_the_lowest_free_number() {
     let world = World::new().await;
     let temporary = || AgentSpec { name: NameSpec::NextTemporary, ..AgentSpec::default() };
-    let mut made = Vec::new();
+    let mut agents = Vec::new();
     for _ in 0..3 {
-        made.push(world.create_handle(temporary()).await);
+        agents.push(world.create_handle(temporary()).await);
     }
     assert_eq!(world.names().await, [".1", ".2", ".3"]);
-    assert!(made.iter().all(|agent| agent.id().is_temporary()));
-    assert!(world.destroy(&made[1]).await);
+    assert!(agents.iter().all(|agent| agent.id().is_temporary()));
+    assert!(world.destroy(&agents[1]).await);
     world.agent(".4").await;
     for next in [".2", ".5"] {
         assert_eq!(world.create_handle(temporary()).await.id().as_str(), next);
@@ -150,25 +150,28 @@ async fn temporary_names_are_the_lowest_that_are_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_capability_finds_its_agent_and_dies_with_it() {
+async fn capability_identifies_its_agent_until_destroyed() {
     let world = World::new().await;
-    let mut made = Vec::new();
+    let mut agents = Vec::new();
     for name in ["a", "b"] {
-        made.push(world.create(spec_named(name)).await.expect("there is room"));
+        agents.push(world.create(spec_named(name)).await.expect("the agent is created"));
     }
-    for created in &made {
+    for created in &agents {
         let found = world.pool.find_ref_by_capability(created.capability.reveal().as_bytes());
         assert!(found.is_some_and(|found| found == created.handle.agent_ref()));
         assert!(created.capability.reveal().starts_with(runtime::CAPABILITY_PREFIX));
         assert!(!format!("{:?}", created.capability).contains(created.capability.reveal()));
     }
-    let token = made[0].capability.reveal();
+    let token = agents[0].capability.reveal();
     for wrong in ["", "nxc_", &token[..token.len() - 1], &format!("{token} "), &token.to_uppercase()] {
         assert!(world.pool.find_ref_by_capability(wrong.as_bytes()).is_none(), "{wrong:?}");
     }
-    assert!(world.destroy(&made[0].handle).await);
-    assert!(world.pool.find_ref_by_capability(token.as_bytes()).is_none(), "it dies with the agent");
-    let again = world.create(spec_named("a")).await.expect("the name is free");
-    assert!(world.pool.find_ref_by_capability(token.as_bytes()).is_none(), "also when the name lives on");
-    assert!(world.pool.find_ref_by_capability(again.capability.reveal().as_bytes()).is_some());
+    assert!(world.destroy(&agents[0].handle).await);
+    assert!(world.pool.find_ref_by_capability(token.as_bytes()).is_none(), "invalid after the destroy");
+    let successor = world.create(spec_named("a")).await.expect("the name is free");
+    assert!(
+        world.pool.find_ref_by_capability(token.as_bytes()).is_none(),
+        "invalid for a new agent of that name"
+    );
+    assert!(world.pool.find_ref_by_capability(successor.capability.reveal().as_bytes()).is_some());
 }

@@ -1,4 +1,4 @@
-//! Agents come and go: names, how many, `main`, and what becomes of the work of one that is destroyed.
+//! Creating and destroying agents: names, limits, `main`, and the turns of a destroyed agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::world::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_as_long_as_it_may_be_says_so() {
+async fn truncated_response_ends_with_a_notice() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let content = expect_end(start_send(&agent, 1, "say So f; cut; done")).await.content;
@@ -23,7 +23,7 @@ async fn an_answer_that_is_as_long_as_it_may_be_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_is_refused_and_the_agent_stays_as_it_is() {
+async fn duplicate_name_is_rejected_and_the_agent_unchanged() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "say a; done")).await;
@@ -34,7 +34,7 @@ async fn a_taken_name_is_refused_and_the_agent_stays_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_never_more_agents_than_allowed() {
+async fn agent_limit_is_enforced() {
     let world = World::with_limits(Limits { agents_max: 2, ..Limits::default() }).await;
     world.agent("a").await;
     world.agent("b").await;
@@ -52,18 +52,18 @@ async fn there_are_never_more_agents_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_without_a_name_gets_eight_hex_digits_that_nobody_has() {
+async fn unnamed_agent_gets_eight_unused_hex_digits() {
     let world = World::new().await;
-    // Each agent takes random bytes twice: for its name, and for its capability.
+    // Each create reads random bytes twice: for the name, and for the capability.
     world.agent("00000002").await;
-    let mut made = Vec::new();
+    let mut names = Vec::new();
     for _ in 0..3 {
-        made.push(world.create_handle(AgentSpec::default()).await.id().to_string());
+        names.push(world.create_handle(AgentSpec::default()).await.id().to_string());
     }
-    assert_eq!(made, ["00000004", "00000006", "00000008"]);
+    assert_eq!(names, ["00000004", "00000006", "00000008"]);
 }
 
-/// Always the same bytes, and a limit to how often one may ask for them.
+/// Entropy that always returns the same bytes, up to a maximum number of calls.
 #[derive(Default)]
 struct ConstantEntropy {
     fill_count: AtomicUsize,
@@ -71,13 +71,13 @@ struct ConstantEntropy {
 
 impl Entropy for ConstantEntropy {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
-        assert!(self.fill_count.fetch_add(1, Ordering::Relaxed) < 1000, "asked for ever");
+        assert!(self.fill_count.fetch_add(1, Ordering::Relaxed) < 1000, "endless retries");
         bytes.fill(0xab);
         Ok(())
     }
 }
 
-/// No bytes at all.
+/// Entropy that always fails.
 struct FailingEntropy;
 
 impl Entropy for FailingEntropy {
@@ -91,48 +91,48 @@ async fn world_with(entropy: Arc<dyn Entropy>) -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_random_bytes_a_name_is_refused_and_not_sought_for_ever() {
-    let stuck = world_with(Arc::new(ConstantEntropy::default())).await;
+async fn name_generation_fails_without_random_bytes() {
+    let constant = world_with(Arc::new(ConstantEntropy::default())).await;
     assert_eq!(
-        stuck.create_handle(AgentSpec::default()).await.id().as_str(),
+        constant.create_handle(AgentSpec::default()).await.id().as_str(),
         "abababab",
-        "the first is free"
+        "the first name is free"
     );
-    let fault = stuck.expect_create_refused(AgentSpec::default()).await;
+    let fault = constant.expect_create_refused(AgentSpec::default()).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Internal, "could not generate an agent ID"));
-    let dry = world_with(Arc::new(FailingEntropy)).await;
+    let failing = world_with(Arc::new(FailingEntropy)).await;
     for spec in [AgentSpec::default(), spec_named("a")] {
-        assert_eq!(dry.expect_create_refused(spec).await.public, "no random bytes");
+        assert_eq!(failing.expect_create_refused(spec).await.public, "no random bytes");
     }
-    assert!(dry.pool.generate_request_id().is_err());
-    assert_eq!((stuck.pool.agent_count(), dry.pool.agent_count()), (1, 0));
+    assert!(failing.pool.generate_request_id().is_err());
+    assert_eq!((constant.pool.agent_count(), failing.pool.agent_count()), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn main_is_created_once_however_many_ask_for_it_at_once() {
+async fn main_is_created_once_by_concurrent_requests() {
     for _ in 0..100 {
         let world = World::new().await;
-        let together = Arc::new(tokio::sync::Barrier::new(4));
-        let ask = || {
-            let (pool, together) = (world.pool.clone(), Arc::clone(&together));
+        let barrier = Arc::new(tokio::sync::Barrier::new(4));
+        let request_main = || {
+            let (pool, barrier) = (world.pool.clone(), Arc::clone(&barrier));
             tokio::spawn(async move {
-                together.wait().await;
-                pool.main_agent().await.expect("there is room").id().clone()
+                barrier.wait().await;
+                pool.main_agent().await.expect("the limit is not reached").id().clone()
             })
         };
-        for asking in [ask(), ask(), ask(), ask()] {
-            assert_eq!(asking.await.expect("nobody panics"), AgentId::main());
+        for request in [request_main(), request_main(), request_main(), request_main()] {
+            assert_eq!(request.await.expect("no panic"), AgentId::main());
         }
         assert_eq!(world.pool.agent_count(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
+async fn destroyed_agent_cancels_its_sends_and_frees_its_name() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let running = start_send(&agent, 1, "say hel; wait");
-    let waiting = [start_send(&agent, 2, "say b; done"), start_send(&agent, 3, "say c; done")];
+    let queued = [start_send(&agent, 2, "say b; done"), start_send(&agent, 3, "say c; done")];
     run_until_idle().await;
     let just_sent = start_send(&agent, 4, "say d; done");
     let mut destroying = Box::pin(world.destroy(&agent));
@@ -140,7 +140,7 @@ async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
     let successor = world.agent("a").await;
     assert!(without_waiting(destroying).await);
     assert_eq!(expect_end(running).await.content, "hel");
-    for sending in waiting {
+    for sending in queued {
         assert_eq!(without_waiting(expect_end(sending)).await.outcome, TurnOutcome::Cancelled);
     }
     let last = without_waiting(just_sent).await.expect("a send does not panic");
@@ -150,40 +150,40 @@ async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
     );
     assert_eq!(world.model.observations().live_total, 0);
     assert_eq!(expect_end(start_send(&successor, 1, "say new; done")).await.content, "new");
-    assert_eq!(texts(&successor), ["say new; done", "new"], "nothing of the old life is left");
+    assert_eq!(texts(&successor), ["say new; done", "new"], "no data of the destroyed agent");
     assert_eq!(world.pool.open_turns(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_destroyed_agent_is_gone_for_whoever_still_knows_it() {
+async fn destroyed_agent_is_not_found_by_old_handles() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "say a; done")).await;
     assert!(world.destroy(&agent).await);
-    assert!(!world.destroy(&agent).await, "there is nothing left to destroy");
+    assert!(!world.destroy(&agent).await, "a second destroy finds nothing");
     let fault = expect_fault(start_send(&agent, 2, "say b; done")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::NotFound, "Agent not found: a"));
     assert!(!without_waiting(agent.cancel(numeric_request_id(1))).await);
-    assert_eq!(world.summary(&agent).message_count, 2, "what was read before can still be read");
+    assert_eq!(world.summary(&agent).message_count, 2, "a loaded history stays readable");
     assert_eq!(world.pool.open_turns(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_destroy_whose_caller_goes_away_ends_the_agent_all_the_same() {
+async fn destroy_completes_when_its_caller_is_dropped() {
     let world = World::with_limits(Limits { agent_turns_open_max: 1, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let running = start_send(&agent, 1, "say hel; wait");
     run_until_idle().await;
-    // So many commands that the inbox is full before the agent's task gets to run.
+    // Enough commands to fill the inbox before the agent's task runs.
     let mut cancels: Vec<_> =
-        (0..64).map(|place| Box::pin(agent.cancel(numeric_request_id(100 + place)))).collect();
+        (0..64).map(|number| Box::pin(agent.cancel(numeric_request_id(100 + number)))).collect();
     for cancel in &mut cancels {
         assert!(tokio::task::unconstrained(cancel).now_or_never().is_none());
     }
     let destroying = Box::pin(world.destroy(&agent));
     assert!(tokio::task::unconstrained(destroying).now_or_never().is_none());
     run_until_idle().await;
-    assert!(running.is_finished(), "the agent lives on, and nobody can reach it");
+    assert!(running.is_finished(), "the agent runs on without a handle");
     assert_eq!(expect_end(running).await.outcome, TurnOutcome::Cancelled);
     for cancel in cancels {
         assert!(!without_waiting(cancel).await);
@@ -191,7 +191,7 @@ async fn a_destroy_whose_caller_goes_away_ends_the_agent_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agents_end_when_everybody_who_knew_them_has_gone() {
+async fn agents_end_when_all_handles_are_dropped() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "say hel; wait");

@@ -1,4 +1,4 @@
-//! Budgets: what is used up halts a turn, more lets it go on, and shares come back from whoever is gone.
+//! Budgets: an exhausted budget halts a turn, a raised limit lets it continue, and reservations are refunded.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn with_limit(spec: AgentSpec, resource: Resource, limit: u64) -> AgentSpec {
     AgentSpec { permissions: PermissionSpec { budget, ..spec.permissions.clone() }, ..spec }
 }
 
-/// An agent that may have children.
+/// Creates a parent with a limit.
 async fn create_limited_parent(world: &World, name: &str, resource: Resource, limit: u64) -> AgentHandle {
     world
         .create_handle(with_limit(crate::world::with_preset(spec_named(name), "trusted"), resource, limit))
@@ -27,22 +27,22 @@ async fn create_limited_parent(world: &World, name: &str, resource: Resource, li
 
 async fn set_limit(world: &World, agent: &AgentHandle, resource: Resource, limit: Option<u64>) {
     let change = PermissionChange { budget: vec![(resource, limit)], ..PermissionChange::default() };
-    world.change_permissions(agent, &change).await.expect("there is so much");
+    world.change_permissions(agent, &change).await.expect("the limit is available");
 }
 
 fn resource_usage(world: &World, agent: &AgentHandle, resource: Resource) -> ResourceUsage {
-    let holdings = world.pool.permissions(agent).resource_usage;
-    *holdings.iter().find(|one| one.resource == resource).expect("every resource is held")
+    let usage = world.pool.permissions(agent).resource_usage;
+    *usage.iter().find(|account| account.resource == resource).expect("every resource is listed")
 }
 
-/// Limit, used, reserved, left.
+/// Limit, used, reserved, remaining.
 fn usage_figures(
     world: &World,
     agent: &AgentHandle,
     resource: Resource,
 ) -> (Option<u64>, u64, u64, Option<u64>) {
-    let one = resource_usage(world, agent, resource);
-    (one.limit, one.used, one.reserved, one.remaining)
+    let usage = resource_usage(world, agent, resource);
+    (usage.limit, usage.used, usage.reserved, usage.remaining)
 }
 
 fn assert_halted(end: &TurnEnd, resource: Resource) {
@@ -56,40 +56,40 @@ fn assert_halted(end: &TurnEnd, resource: Resource) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_halt_and_go_on() {
+async fn turn_budget_halts_until_raised() {
     let world = World::new().await;
     let agent = world.create_handle(with_limit(spec_named("a"), Resource::Turns, 1)).await;
     assert_eq!(expect_end(start_send(&agent, 1, "#1 say a; done")).await.content, "a");
     assert_halted(&expect_end(start_send(&agent, 2, "#2 say never; done")).await, Resource::Turns);
-    assert_eq!(world.model.observations().prompts.len(), 1, "the model was not asked");
+    assert_eq!(world.model.observations().prompts.len(), 1, "the model was not called");
     assert_eq!(world.summary(&agent).halted, Some(Halt::Budget(Resource::Turns)));
     assert_eq!(idle_history_violation(&messages(&agent)), None);
     set_limit(&world, &agent, Resource::Turns, Some(2)).await;
     assert_eq!(expect_end(start_send(&agent, 3, "#3 say b; done")).await.content, "b");
-    assert_eq!(user_texts(&agent).len(), 3, "what was asked in vain is kept");
+    assert_eq!(user_texts(&agent).len(), 3, "the halted message is committed");
     assert_eq!(usage_figures(&world, &agent, Resource::Turns), (Some(2), 2, 0, Some(0)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn tool_calls_halt_and_go_on() {
+async fn tool_call_budget_halts_until_raised() {
     let world = World::new().await;
     let agent = world.create_handle(with_limit(spec_named("a"), Resource::ToolCalls, 2)).await;
     let script = "#1 call slow 10; call note b; call note c; call step 1; done | say never; done";
     assert_halted(&expect_end(start_send(&agent, 1, script)).await, Resource::ToolCalls);
-    let spent = "Did not execute: the budget of tool_calls is used up";
-    assert_eq!(tool_texts(&agent), ["took 10", "noted b", spent, spent], "what runs may end");
+    let skipped = "Did not execute: the budget of tool_calls is used up";
+    assert_eq!(tool_texts(&agent), ["took 10", "noted b", skipped, skipped], "running calls may end");
     assert_eq!(idle_history_violation(&messages(&agent)), None);
     assert_eq!(
-        expect_end(start_send(&agent, 2, "#2 say words; done")).await.content,
-        "words",
-        "words need no tools"
+        expect_end(start_send(&agent, 2, "#2 say text; done")).await.content,
+        "text",
+        "text needs no tool calls"
     );
     set_limit(&world, &agent, Resource::ToolCalls, None).await;
     assert_eq!(expect_end(start_send(&agent, 3, "#3 call note d; done | say b; done")).await.content, "b");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_call_costs_nothing() {
+async fn denied_call_consumes_no_budget() {
     let world = World::new().await;
     let agent = world.create_handle(with_limit(spec_named("a"), Resource::ToolCalls, 1)).await;
     let script =
@@ -99,7 +99,7 @@ async fn a_denied_call_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_halt_and_go_on() {
+async fn token_budget_halts_until_raised() {
     let world = World::new().await;
     let agent = world.create_handle(with_limit(spec_named("a"), Resource::Tokens, 10)).await;
     let end = expect_end(start_send(
@@ -112,7 +112,7 @@ async fn tokens_halt_and_go_on() {
     assert_eq!(
         usage_figures(&world, &agent, Resource::Tokens),
         (Some(10), 18, 0, Some(0)),
-        "one answer too many"
+        "one response beyond the limit"
     );
     assert_halted(&expect_end(start_send(&agent, 2, "#2 say never; done")).await, Resource::Tokens);
     set_limit(&world, &agent, Resource::Tokens, Some(19)).await;
@@ -120,14 +120,14 @@ async fn tokens_halt_and_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wall_time_halts_a_model_in_the_middle_of_its_answer_and_goes_on() {
+async fn wall_time_budget_halts_a_model_response() {
     let world = World::new().await;
     let agent = world.create_handle(with_limit(spec_named("a"), Resource::WallMs, 1000)).await;
-    let before = Instant::now();
+    let started_at = Instant::now();
     let end = expect_end(start_send(&agent, 1, "#1 say hel; pass 5000; say lo; done")).await;
     assert_halted(&end, Resource::WallMs);
     assert!(end.content.starts_with("hel["), "{}", end.content);
-    assert_eq!((before.elapsed(), world.model.observations().live_total), (Duration::from_secs(1), 0));
+    assert_eq!((started_at.elapsed(), world.model.observations().live_total), (Duration::from_secs(1), 0));
     assert_halted(&expect_end(start_send(&agent, 2, "#2 say never; done")).await, Resource::WallMs);
     set_limit(&world, &agent, Resource::WallMs, Some(9000)).await;
     assert_eq!(
@@ -138,20 +138,20 @@ async fn wall_time_halts_a_model_in_the_middle_of_its_answer_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wall_time_halts_tools_that_run() {
+async fn wall_time_budget_halts_running_tools() {
     let world = World::new().await;
     let agent = world.create_handle(with_limit(spec_named("a"), Resource::WallMs, 1000)).await;
     let script = "call slow 500; call slow 5000; call step 1; done | say never; done";
     assert_halted(&expect_end(start_send(&agent, 1, script)).await, Resource::WallMs);
-    let (stopped, spent) =
+    let (stopped, skipped) =
         ("Stopped: the budget of wall_ms is used up", "Did not execute: the budget of wall_ms is used up");
-    assert_eq!(tool_texts(&agent), ["took 500", stopped, spent]);
+    assert_eq!(tool_texts(&agent), ["took 500", stopped, skipped]);
     assert_eq!(world.tools.observations().live, 0);
     assert_eq!(idle_history_violation(&messages(&agent)), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn wall_time_that_is_granted_while_a_turn_runs_counts_for_it() {
+async fn wall_time_raised_mid_turn_applies_to_the_turn() {
     let world = World::new().await;
     let agent = world.create_handle(with_limit(spec_named("a"), Resource::WallMs, 1000)).await;
     let sending = start_send(&agent, 1, "say hel; pass 5000; say lo; done");
@@ -161,7 +161,7 @@ async fn wall_time_that_is_granted_while_a_turn_runs_counts_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn children_are_so_many_at_once_and_more_when_granted() {
+async fn child_budget_limits_live_children_until_raised() {
     let world = World::new().await;
     let agent = create_limited_parent(&world, "p", Resource::Children, 1).await;
     let child = world.child_agent("c", &agent).await;
@@ -179,12 +179,12 @@ async fn children_are_so_many_at_once_and_more_when_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_without_a_limit_draws_on_those_above_it() {
+async fn unlimited_child_consumes_the_parents_budget() {
     let world = World::new().await;
     let parent = create_limited_parent(&world, "p", Resource::Turns, 3).await;
     let child = world.child_agent("c", &parent).await;
-    for place in 1..=2 {
-        expect_end(start_send(&child, place, &format!("#{place} say a; done"))).await;
+    for number in 1..=2 {
+        expect_end(start_send(&child, number, &format!("#{number} say a; done"))).await;
     }
     assert_eq!(usage_figures(&world, &parent, Resource::Turns), (Some(3), 2, 0, Some(1)));
     assert_eq!(usage_figures(&world, &child, Resource::Turns), (None, 2, 0, Some(1)));
@@ -195,7 +195,7 @@ async fn an_agent_without_a_limit_draws_on_those_above_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_share_is_set_aside_and_what_is_left_of_it_comes_back() {
+async fn child_budget_is_reserved_and_the_rest_refunded() {
     let world = World::new().await;
     let parent = create_limited_parent(&world, "p", Resource::Turns, 10).await;
     let child =
@@ -212,7 +212,7 @@ async fn a_share_is_set_aside_and_what_is_left_of_it_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphans_share_comes_back_when_it_is_gone_too() {
+async fn orphan_budget_is_refunded_when_it_is_destroyed() {
     let world = World::new().await;
     let top = world
         .create_handle(with_limit(crate::world::with_preset(spec_named("top"), "yolo"), Resource::Turns, 10))
@@ -230,7 +230,7 @@ async fn an_orphans_share_comes_back_when_it_is_gone_too() {
     assert_eq!(
         usage_figures(&world, &top, Resource::Turns),
         (Some(10), 0, 6, Some(4)),
-        "an orphan lives on it"
+        "an orphan still uses it"
     );
     expect_end(start_send(&orphan, 1, "#2 say b; done")).await;
     assert!(world.destroy(&orphan).await);
@@ -238,7 +238,7 @@ async fn an_orphans_share_comes_back_when_it_is_gone_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_without_a_share_still_lives_on_its_dead_parents() {
+async fn unlimited_orphan_uses_its_dead_parents_budget() {
     let world = World::new().await;
     let top = world
         .create_handle(with_limit(crate::world::with_preset(spec_named("top"), "yolo"), Resource::Turns, 4))
@@ -251,15 +251,18 @@ async fn an_orphan_without_a_share_still_lives_on_its_dead_parents() {
     let middle = world.create_handle(middle).await;
     let orphan = world.child_agent("orphan", &middle).await;
     assert!(world.destroy_named("middle", ChildPolicy::Orphan).await);
-    for place in 1..=2 {
+    for number in 1..=2 {
         assert_eq!(
-            expect_end(start_send(&orphan, place, &format!("#{place} say a; done"))).await.halted,
+            expect_end(start_send(&orphan, number, &format!("#{number} say a; done"))).await.halted,
             None
         );
     }
     assert_halted(&expect_end(start_send(&orphan, 3, "#3 say never; done")).await, Resource::Turns);
-    for place in 4..=5 {
-        assert_eq!(expect_end(start_send(&top, place, &format!("#{place} say b; done"))).await.halted, None);
+    for number in 4..=5 {
+        assert_eq!(
+            expect_end(start_send(&top, number, &format!("#{number} say b; done"))).await.halted,
+            None
+        );
     }
     assert_halted(&expect_end(start_send(&top, 6, "#6 say never; done")).await, Resource::Turns);
     assert!(world.destroy(&orphan).await);
@@ -267,13 +270,13 @@ async fn an_orphan_without_a_share_still_lives_on_its_dead_parents() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lowered_limit_gives_back_nothing_that_is_used() {
+async fn lowered_limit_refunds_only_unused_budget() {
     let world = World::new().await;
     let parent = create_limited_parent(&world, "p", Resource::Turns, 4).await;
     let child =
         world.create_handle(with_limit(with_parent(spec_named("c"), &parent), Resource::Turns, 4)).await;
-    for place in 1..=3 {
-        expect_end(start_send(&child, place, &format!("#{place} say a; done"))).await;
+    for number in 1..=3 {
+        expect_end(start_send(&child, number, &format!("#{number} say a; done"))).await;
     }
     set_limit(&world, &child, Resource::Turns, Some(1)).await;
     assert_eq!(resource_usage(&world, &parent, Resource::Turns).remaining, Some(1));
@@ -282,16 +285,16 @@ async fn a_lowered_limit_gives_back_nothing_that_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_a_destroyed_child_took_is_paid_for() {
+async fn wall_time_of_a_destroyed_child_is_debited() {
     let world = World::new().await;
     let parent = create_limited_parent(&world, "p", Resource::WallMs, 100_000).await;
     let shared = world.child_agent("shared", &parent).await;
-    let own = world
+    let limited = world
         .create_handle(with_limit(with_parent(spec_named("own"), &parent), Resource::WallMs, 50_000))
         .await;
-    let sendings = [start_send(&shared, 1, "#1 wait"), start_send(&own, 1, "#2 wait")];
+    let sendings = [start_send(&shared, 1, "#1 wait"), start_send(&limited, 1, "#2 wait")];
     tokio::time::sleep(Duration::from_secs(10)).await;
-    for agent in [&shared, &own] {
+    for agent in [&shared, &limited] {
         assert!(world.destroy(agent).await);
     }
     for sending in sendings {
@@ -301,7 +304,7 @@ async fn time_that_a_destroyed_child_took_is_paid_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_turn_is_paid_for_too() {
+async fn cancelled_turn_consumes_budget() {
     let world = World::new().await;
     let budget =
         Budget::unlimited().with_limit(Resource::Turns, Some(9)).with_limit(Resource::WallMs, Some(9000));
@@ -317,17 +320,13 @@ async fn a_cancelled_turn_is_paid_for_too() {
     expect_end(sending).await;
     assert_eq!(usage_figures(&world, &agent, Resource::Turns), (Some(9), 1, 0, Some(8)));
     assert_eq!(usage_figures(&world, &agent, Resource::WallMs), (Some(9000), 2000, 0, Some(7000)));
-    let waiting = start_send(&agent, 2, "wait");
-    let unbegun = start_send(&agent, 3, "say never; done");
+    let running = start_send(&agent, 2, "wait");
+    let queued = start_send(&agent, 3, "say never; done");
     run_until_idle().await;
     assert!(without_waiting(agent.cancel(numeric_request_id(3))).await);
-    expect_end(unbegun).await;
-    assert_eq!(
-        resource_usage(&world, &agent, Resource::Turns).used,
-        2,
-        "a turn that never began costs nothing"
-    );
+    expect_end(queued).await;
+    assert_eq!(resource_usage(&world, &agent, Resource::Turns).used, 2, "a queued turn consumes nothing");
     assert!(without_waiting(agent.cancel(numeric_request_id(2))).await);
-    expect_end(waiting).await;
+    expect_end(running).await;
     assert_eq!(texts(&agent).len(), 4);
 }

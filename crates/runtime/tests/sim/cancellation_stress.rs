@@ -1,4 +1,4 @@
-//! Ten thousand cancels, each at another moment of a turn: every turn ends once, and every history stays whole.
+//! Ten thousand cancels at random points of a turn: every turn ends once, and every history stays valid.
 
 use agent::{RequestId, Role, TurnOutcome};
 use runtime::{AgentHandle, Limits};
@@ -28,36 +28,36 @@ const SCRIPTS: &[&str] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_cancels_leave_one_end_for_each_turn() {
+async fn each_turn_ends_once_under_ten_thousand_cancels() {
     let world = World::with_limits(Limits { turns_running_max: 3, ..Limits::default() }).await;
-    let mut dice = TestRng::new(10_000);
+    let mut rng = TestRng::new(10_000);
     let mut agents = Vec::new();
-    for place in 0..5 {
-        agents.push(unrestricted_agent(&world, &format!("a{place}")).await);
+    for index in 0..5 {
+        agents.push(unrestricted_agent(&world, &format!("a{index}")).await);
     }
     let worker = world.agent("worker").await;
     let mut sent = 0_i64;
-    let (mut cancels, mut hits, mut begun) = (0, 0, 0);
+    let (mut cancels, mut hits, mut turns) = (0, 0, 0);
     while cancels < CANCELS {
-        // Contexts grow with every turn; agents that start anew keep the test quick.
-        let place = dice.below(agents.len());
-        if messages(&agents[place]).len() > 100 {
-            begun += count_turns(&agents[place]);
-            assert!(world.destroy(&agents[place]).await);
-            agents[place] = unrestricted_agent(&world, &format!("a{place}")).await;
+        // Histories grow with every turn; new agents bound the run time of the test.
+        let index = rng.below(agents.len());
+        if messages(&agents[index]).len() > 100 {
+            turns += count_turns(&agents[index]);
+            assert!(world.destroy(&agents[index]).await);
+            agents[index] = unrestricted_agent(&world, &format!("a{index}")).await;
         }
         let mut sendings = Vec::new();
-        for _ in 0..dice.between(1, 4) {
+        for _ in 0..rng.between(1, 4) {
             sent += 1;
-            let script = dice.pick(SCRIPTS).replace("SUB", &format!("#n{sent}"));
-            let agent = dice.pick(&agents);
+            let script = rng.pick(SCRIPTS).replace("SUB", &format!("#n{sent}"));
+            let agent = rng.pick(&agents);
             sendings.push((agent.clone(), sent, start_send(agent, sent, &format!("#{sent} {script}"))));
         }
-        for _ in 0..dice.between(0, 30) {
+        for _ in 0..rng.between(0, 30) {
             tokio::task::yield_now().await;
         }
         for (agent, request_id, sending) in sendings {
-            for _ in 0..dice.between(0, 4) {
+            for _ in 0..rng.between(0, 4) {
                 tokio::task::yield_now().await;
             }
             cancels += 1;
@@ -67,14 +67,14 @@ async fn ten_thousand_cancels_leave_one_end_for_each_turn() {
         }
     }
     run_until_idle().await;
-    assert!(hits > CANCELS / 4, "only {hits} of {cancels} cancels met an open turn");
+    assert!(hits > CANCELS / 4, "only {hits} of {cancels} cancels found an open turn");
     assert_eq!(
         (world.pool.open_turns(), world.model.observations().live_total, world.tools.observations().live),
         (0, 0, 0)
     );
     assert_eq!(alive_task_count(), agents.len() + 1 + POOL_TASKS);
-    begun += agents.iter().map(count_turns).sum::<usize>();
-    assert!(begun <= usize::try_from(sent).expect("a small number") && begun > CANCELS / 2, "{begun} turns");
+    turns += agents.iter().map(count_turns).sum::<usize>();
+    assert!(turns <= usize::try_from(sent).expect("a small number") && turns > CANCELS / 2, "{turns} turns");
     count_turns(&worker);
     for agent in &agents {
         assert_eq!(expect_end(start_send(agent, 0, "#0 say still here; done")).await.content, "still here");
@@ -85,38 +85,39 @@ async fn unrestricted_agent(world: &World, name: &str) -> AgentHandle {
     world.create_handle(with_preset(spec_named(name), "yolo")).await
 }
 
-/// A cancel that found its turn ends it as cancelled; one that did not has come too late.
-fn check_outcome(cancelled: bool, answer: Result<agent::TurnEnd, agent::Fault>) {
-    let outcome = answer.map(|end| end.outcome);
-    let fair = match &outcome {
+/// Checks that a cancel that found the turn ends it as cancelled, and that one that came too late does not.
+fn check_outcome(cancelled: bool, response: Result<agent::TurnEnd, agent::Fault>) {
+    let outcome = response.map(|end| end.outcome);
+    let is_consistent = match &outcome {
         Ok(TurnOutcome::Cancelled) => cancelled,
         Ok(TurnOutcome::Completed) | Err(_) => !cancelled,
         Ok(TurnOutcome::Failed(_) | TurnOutcome::Interrupted(_)) => false,
     };
-    assert!(fair, "cancelled: {cancelled}, answered: {outcome:?}");
+    assert!(is_consistent, "cancelled: {cancelled}, outcome: {outcome:?}");
 }
 
-/// How many turns an agent had; each has one question and one end.
+/// The number of an agent's turns; each has one user message and one end.
 fn count_turns(agent: &AgentHandle) -> usize {
     let all = messages(agent);
     assert_eq!(idle_history_violation(&all), None);
-    let questions = all.iter().filter(|message| message.role == Role::User).count();
+    let turns = all.iter().filter(|message| message.role == Role::User).count();
     let ends =
         all.iter().filter(|message| message.role == Role::Assistant && message.tool_calls.is_empty()).count();
-    assert_eq!(questions, ends, "one end for each turn");
-    let mut asked: Vec<_> = all.iter().filter(|one| one.role == Role::User).map(|one| &one.text).collect();
-    asked.sort();
-    asked.dedup();
-    assert_eq!(asked.len(), questions, "no turn began twice");
-    questions
+    assert_eq!(turns, ends, "one end for each turn");
+    let mut scripts: Vec<_> =
+        all.iter().filter(|message| message.role == Role::User).map(|message| &message.text).collect();
+    scripts.sort();
+    scripts.dedup();
+    assert_eq!(scripts.len(), turns, "no turn started twice");
+    turns
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_of_a_name_that_is_no_more_hits_nobody() {
+async fn cancel_of_an_ended_send_finds_nothing() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    for place in 0..100 {
-        expect_end(start_send(&agent, place, &format!("#{place} say a; done"))).await;
-        assert!(!agent.cancel(RequestId::Number(place)).await);
+    for number in 0..100 {
+        expect_end(start_send(&agent, number, &format!("#{number} say a; done"))).await;
+        assert!(!agent.cancel(RequestId::Number(number)).await);
     }
 }

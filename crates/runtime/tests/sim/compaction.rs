@@ -1,5 +1,5 @@
-//! Contexts that get too long: they are made shorter before the model is asked, within tool loops too, and when somebody
-//! asks for it. No turn dies of it, no crash leaves half of it, and nobody waits who need not.
+//! Compaction of long contexts: before a model call, within tool loops, and on request. It never fails a turn, a crash
+//! leaves all of it or nothing, and it does not delay other calls.
 
 use std::sync::Arc;
 
@@ -22,34 +22,34 @@ fn small_window(budget: u64) -> WorldOptions {
     WorldOptions { model_spec: ModelSpec::with_window(budget), ..WorldOptions::default() }
 }
 
-/// Twenty-five tokens and more.
+/// A script of more than 25 tokens.
 fn script(turn: usize) -> String {
     format!("#{turn} say answer {turn} {}; done", "y".repeat(200))
 }
 
 async fn compactions(world: &World, agent: &AgentHandle) -> Vec<CompactionRecord> {
     let records = world.store.stored_records(agent.agent_ref().serial()).await;
-    let folded = |record| match record {
-        Record::Compacted(folded) => Some(*folded),
+    let compaction = |record| match record {
+        Record::Compacted(compaction) => Some(*compaction),
         _ => None,
     };
-    records.into_iter().filter_map(folded).collect()
+    records.into_iter().filter_map(compaction).collect()
 }
 
-/// Calls have their results, in order, and nothing else stands between them.
+/// Checks that each call is followed by its results, in order.
 fn check_call_results(messages: &[Arc<Message>]) {
     let mut open: Vec<&str> = Vec::new();
     for message in messages {
         match &message.tool_call_id {
             Some(id) => assert_eq!(open.remove(0), id),
-            None => assert!(open.is_empty(), "{message:?} stands between a call and its result"),
+            None => assert!(open.is_empty(), "{message:?} is between a call and its result"),
         }
         open.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_hundred_turns_in_a_small_window_never_fail() {
+async fn small_window_never_fails_in_two_hundred_turns() {
     let world = World::open(small_window(4096)).await;
     let agent = world.agent("a").await;
     for turn in 1..=200 {
@@ -61,20 +61,20 @@ async fn two_hundred_turns_in_a_small_window_never_fail() {
     }
     let all = compactions(&world, &agent).await;
     assert!(
-        all.len() > 3 && all.iter().all(|fold| fold.method == CompactionMethod::Summary),
-        "{} folds",
+        all.len() > 3 && all.iter().all(|compaction| compaction.method == CompactionMethod::Summary),
+        "{} compactions",
         all.len()
     );
-    assert_eq!(world.model.observations().summary_requests.len(), all.len(), "one question each");
+    assert_eq!(world.model.observations().summary_requests.len(), all.len(), "one model call each");
     let before = texts(&agent);
     assert!(before[0].ends_with("in short"), "{}", before[0]);
     let world = world.restart().await;
-    assert_eq!(texts(&world.find("a").await), before, "a restart gives the same context");
+    assert_eq!(texts(&world.find("a").await), before, "a restart loads the same context");
 }
 
-/// Prompt and tools of an agent with the usual ones are half of such a window and more.
+/// The prompt and the tools take more than half of this window.
 #[tokio::test(start_paused = true)]
-async fn a_long_prompt_in_a_small_window_leaves_what_was_asked_and_summed_up() {
+async fn long_prompt_leaves_room_for_message_and_summary() {
     let world = World::open(small_window(4096)).await;
     let prompt = "p".repeat(2170 * 4);
     let agent = world.create_handle(AgentSpec { system_prompt: Some(prompt), ..spec_named("a") }).await;
@@ -87,30 +87,33 @@ async fn a_long_prompt_in_a_small_window_leaves_what_was_asked_and_summed_up() {
         assert!(size.total <= size.available, "turn {turn}: {size:?}");
     }
     let all = compactions(&world, &agent).await;
-    assert!(all.len() > 3 && all.iter().all(|fold| fold.method == CompactionMethod::Summary), "{all:?}");
+    assert!(
+        all.len() > 3 && all.iter().all(|compaction| compaction.method == CompactionMethod::Summary),
+        "{all:?}"
+    );
     assert!(texts(&agent)[0].ends_with("in short"), "{:?}", texts(&agent));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_says_that_its_context_was_compacted() {
+async fn turn_reports_the_compaction() {
     let world = World::open(small_window(2048)).await;
     let agent = world.agent("a").await;
-    let mut said = Vec::new();
+    let mut contents = Vec::new();
     for turn in 1..=30 {
-        said.push(
+        contents.push(
             expect_end(start_send(&agent, i64::try_from(turn).expect("small"), &script(turn))).await.content,
         );
     }
-    let folded = compactions(&world, &agent).await;
-    let turn = usize::try_from(folded[0].turn.expect("it was in a turn")).expect("small");
+    let records = compactions(&world, &agent).await;
+    let turn = usize::try_from(records[0].turn.expect("it ran in a turn")).expect("small");
     let notice =
-        format!("\n[Context compacted: {} tokens reclaimed]\n\nanswer {turn} ", folded[0].reclaimed());
-    assert!(said[turn - 1].starts_with(&notice), "{}", said[turn - 1]);
-    assert_eq!((folded[0].by.as_str(), folded[0].messages_before), ("auto", turn * 2 - 1));
+        format!("\n[Context compacted: {} tokens reclaimed]\n\nanswer {turn} ", records[0].reclaimed());
+    assert!(contents[turn - 1].starts_with(&notice), "{}", contents[turn - 1]);
+    assert_eq!((records[0].by.as_str(), records[0].messages_before), ("auto", turn * 2 - 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_tool_loop_is_compacted_and_remembers_what_was_asked() {
+async fn long_tool_loop_is_compacted_but_retains_the_prompt() {
     let limits = Limits { tool_iterations_max: 40, ..Limits::default() };
     let world = World::open(small_window(4096).with_limits(limits)).await;
     let agent = world.agent("a").await;
@@ -123,13 +126,13 @@ async fn a_long_tool_loop_is_compacted_and_remembers_what_was_asked() {
         world.model.observations().requests.iter().map(|request| Arc::clone(&request.messages)).collect();
     for messages in requests {
         check_call_results(&messages);
-        assert!(messages.iter().any(|message| message.text == script), "the model knows what it was asked");
+        assert!(messages.iter().any(|message| message.text == script), "the request has the prompt");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_that_fails_in_any_way_is_replaced_by_dropping() {
-    let ways = [
+async fn failed_summary_falls_back_to_dropping_messages() {
+    let failures = [
         "fail",
         "",
         "done",
@@ -140,24 +143,27 @@ async fn a_summary_that_fails_in_any_way_is_replaced_by_dropping() {
         "pass 200000; say late; done",
         "say half; pass 200000",
     ];
-    for way in ways {
+    for failure in failures {
         let world = World::open(small_window(4096)).await;
-        world.model.observations().summary_script = way.to_owned();
+        world.model.observations().summary_script = failure.to_owned();
         let agent = world.agent("a").await;
         for turn in 1..=80 {
             let end =
                 expect_end(start_send(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
-            assert_eq!(end.outcome, TurnOutcome::Completed, "{way}");
+            assert_eq!(end.outcome, TurnOutcome::Completed, "{failure}");
         }
         let all = compactions(&world, &agent).await;
-        assert!(!all.is_empty() && all.iter().all(|fold| fold.method == CompactionMethod::Dropped), "{way}");
-        assert!(texts(&agent)[0].starts_with("[Earlier messages were dropped to make room: "), "{way}");
-        assert_eq!(world.model.observations().live_total, 0, "{way}: no stream is left");
+        assert!(
+            !all.is_empty() && all.iter().all(|compaction| compaction.method == CompactionMethod::Dropped),
+            "{failure}"
+        );
+        assert!(texts(&agent)[0].starts_with("[Earlier messages were dropped to make room: "), "{failure}");
+        assert_eq!(world.model.observations().live_total, 0, "{failure}: no stream is left");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_giant_message_is_cut_for_the_model_and_whole_in_the_journal() {
+async fn giant_message_is_truncated_only_for_the_model() {
     let world = World::open(small_window(4096)).await;
     let agent = world.agent("a").await;
     let giant = format!("#1 say hello; done | {}", "z ".repeat(500_000));
@@ -166,30 +172,30 @@ async fn a_giant_message_is_cut_for_the_model_and_whole_in_the_journal() {
     let size = agent.tokens().size;
     assert!(size.total <= size.available, "{size:?}");
     let records = world.store.stored_records(agent.agent_ref().serial()).await;
-    let whole =
+    let is_complete =
         |record: &Record| matches!(record, Record::TurnAccepted(accepted) if accepted.message.text == giant);
-    assert!(records.iter().any(whole));
+    assert!(records.iter().any(is_complete));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_that_says_too_long_is_asked_again_with_less() {
+async fn context_full_fault_retries_with_a_shorter_context() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     for turn in 1..=40 {
         expect_end(start_send(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
     }
-    // Nobody knew that its window is this small.
+    // The window is smaller than its declared size.
     world.model.observations().characters_max = Some(3000);
     let end = expect_end(start_send(&agent, 99, "#99 say still here; done")).await;
     assert!(end.content.ends_with("still here"), "{}", end.content);
     assert!(world.model.observations().refused_count > 1);
     world.model.observations().characters_max = Some(1);
     let fault = expect_fault(start_send(&agent, 100, "#100 say never; done")).await;
-    assert_eq!(fault.kind, agent::FaultKind::ContextFull, "it ends, and says why");
+    assert_eq!(fault.kind, agent::FaultKind::ContextFull, "it ends with the cause");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_ends_a_summary_at_once() {
+async fn cancel_ends_a_summary_at_once() {
     let world = World::open(small_window(2048)).await;
     let agent = world.agent("a").await;
     world.model.observations().summary_script = "say half; wait; done".to_owned();
@@ -210,16 +216,16 @@ async fn a_cancel_ends_a_summary_at_once() {
     assert_eq!(compactions(&world, &agent).await.len(), 0);
     world.model.observations().summary_script = "say in short; done".to_owned();
     expect_end(start_send(&agent, 1000, "#1000 say on; done")).await;
-    assert_eq!(compactions(&world, &agent).await.len(), 1, "the next turn does it");
+    assert_eq!(compactions(&world, &agent).await.len(), 1, "the next turn compacts");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_killed_around_a_fold_has_all_of_it_or_nothing() {
-    let mut seen = [0, 0];
-    for calls in 1..60 {
+async fn crash_leaves_a_compaction_complete_or_absent() {
+    let mut outcomes = [0, 0];
+    for appends in 1..60 {
         let world = World::open(small_window(1024)).await;
         let agent = world.agent("a").await;
-        world.store.die_after(calls);
+        world.store.die_after(appends);
         let mut turn = 0;
         while !world.store.is_dead() && turn < 40 {
             turn += 1;
@@ -235,14 +241,14 @@ async fn a_daemon_killed_around_a_fold_has_all_of_it_or_nothing() {
         run_until_idle().await;
         let agent = world.find("a").await;
         let (all, texts) = (compactions(&world, &agent).await, texts(&agent));
-        seen[usize::from(!all.is_empty())] += 1;
-        assert_eq!(texts.iter().any(|text| text.starts_with("[Summary")), !all.is_empty(), "{calls}");
+        outcomes[usize::from(!all.is_empty())] += 1;
+        assert_eq!(texts.iter().any(|text| text.starts_with("[Summary")), !all.is_empty(), "{appends}");
         let last = all.last().map_or(0, CompactionRecord::messages_after);
-        assert!(texts.len() >= last, "{calls}");
+        assert!(texts.len() >= last, "{appends}");
         expect_end(start_send(&agent, 1000, "#1000 say on; done")).await;
         assert_eq!(messages(&agent).last().map(|message| message.role), Some(Role::Assistant));
     }
-    assert!(seen[0] > 3 && seen[1] > 3, "{seen:?}");
+    assert!(outcomes[0] > 3 && outcomes[1] > 3, "{outcomes:?}");
 }
 
 async fn agent_with_turns(world: &World, name: &str) -> AgentHandle {
@@ -254,19 +260,19 @@ async fn agent_with_turns(world: &World, name: &str) -> AgentHandle {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_can_ask_for_it() {
+async fn compaction_on_request() {
     let world = World::new().await;
     let agent = agent_with_turns(&world, "a").await;
     assert_eq!(
         agent.compact(CompactionCondition::Full, Initiator::Admin).await,
         Ok(CompactionOutcome::Nothing),
-        "it is not full"
+        "the context is not full"
     );
     let before = agent.tokens().size.messages;
-    let done = agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
+    let done = agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect("the commit succeeds");
     let after = agent.tokens().size.messages;
     assert_eq!(done, CompactionOutcome::Done { tokens_before: before, tokens_after: after });
-    assert!(after < before / 2, "{before} became {after}");
+    assert!(after < before / 2, "{before} tokens became {after}");
     let all = compactions(&world, &agent).await;
     assert_eq!((all.len(), all[0].turn, all[0].by.as_str()), (1, None, "admin"));
     assert_eq!(world.listed_summary("a").await.message_count, messages(&agent).len());
@@ -282,25 +288,27 @@ async fn somebody_can_ask_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_full() {
+async fn failed_summary_changes_nothing_unless_context_is_full() {
     for window in [0, 4096] {
         let world = World::open(small_window(window)).await;
         let agent = agent_with_turns(&world, "a").await;
         let before = texts(&agent);
-        for way in ["fail", "say half", "panic", "done", "flood 100000; done"] {
-            world.model.observations().summary_script = way.to_owned();
-            let fault =
-                agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect_err("it has failed");
-            assert_eq!(fault.kind, agent::FaultKind::Model, "{window}, {way}: {fault}");
-            assert_eq!(texts(&agent), before, "{window}, {way}");
+        for failure in ["fail", "say half", "panic", "done", "flood 100000; done"] {
+            world.model.observations().summary_script = failure.to_owned();
+            let fault = agent
+                .compact(CompactionCondition::Now, Initiator::Admin)
+                .await
+                .expect_err("the summary fails");
+            assert_eq!(fault.kind, agent::FaultKind::Model, "{window}, {failure}: {fault}");
+            assert_eq!(texts(&agent), before, "{window}, {failure}");
         }
-        let asked = world.model.observations().summary_requests.pop().expect("it was asked");
-        assert!(asked.contains("answer 5"), "{window}: it is told what to sum up: {asked}");
+        let prompt = world.model.observations().summary_requests.pop().expect("the model was called");
+        assert!(prompt.contains("answer 5"), "{window}: the prompt has the conversation: {prompt}");
         let long = format!("#11 say {}; done", "z".repeat(12_000));
         assert_eq!(
             expect_end(start_send(&agent, 11, &long)).await.outcome,
             TurnOutcome::Completed,
-            "it lives"
+            "the agent works"
         );
         let done = agent.compact(CompactionCondition::Now, Initiator::Admin).await;
         assert_eq!(matches!(done, Ok(CompactionOutcome::Done { .. })), window > 0, "{window}: {done:?}");
@@ -308,7 +316,7 @@ async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_fu
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_of_unknown_window_that_says_too_long_is_given_half() {
+async fn unknown_window_is_halved_on_context_full() {
     let world = World::open(small_window(0)).await;
     let agent = agent_with_turns(&world, "a").await;
     let before = agent.tokens().size.messages;
@@ -316,11 +324,11 @@ async fn a_model_of_unknown_window_that_says_too_long_is_given_half() {
     world.model.observations().characters_max = Some(usize::try_from(before * 4 * 3 / 4).expect("small"));
     expect_end(start_send(&agent, 99, "#99 say still here; done")).await;
     let after = agent.tokens().size.messages;
-    assert!((before / 3..before * 2 / 3).contains(&after), "{before} became {after}");
+    assert!((before / 3..before * 2 / 3).contains(&after), "{before} tokens became {after}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_waits_in_line_and_others_wait_for_it() {
+async fn compaction_is_queued_between_turns() {
     let world = World::new().await;
     let agent = agent_with_turns(&world, "a").await;
     world.model.observations().summary_script = "wait; say in short; done".to_owned();
@@ -331,28 +339,28 @@ async fn a_compaction_waits_in_line_and_others_wait_for_it() {
         tokio::spawn(async move { agent.compact(CompactionCondition::Now, Initiator::Admin).await })
     };
     run_until_idle().await;
-    let behind = start_send(&agent, 21, "#21 say second; done");
+    let next = start_send(&agent, 21, "#21 say second; done");
     run_until_idle().await;
-    assert!(world.model.observations().summary_requests.is_empty(), "it waits for the turn");
+    assert!(world.model.observations().summary_requests.is_empty(), "it is queued behind the turn");
     world.model.release_one();
     expect_end(running).await;
     run_until_idle().await;
     assert_eq!(world.model.observations().summary_requests.len(), 1);
-    assert!(!behind.is_finished(), "the send waits for it");
-    let left = without_waiting(agent.submit_committed(new_message(22, "#22 say third; done"))).await;
-    assert!(left.is_ok(), "what comes meanwhile is kept at once");
+    assert!(!next.is_finished(), "the send is queued behind it");
+    let submitted = without_waiting(agent.submit_committed(new_message(22, "#22 say third; done"))).await;
+    assert!(submitted.is_ok(), "a submitted message is committed at once");
     assert!(without_waiting(agent.cancel(numeric_request_id(22))).await, "and can be cancelled");
     world.model.release_one();
-    let done = compacting.await.expect("no panic").expect("it can be kept");
+    let done = compacting.await.expect("no panic").expect("the commit succeeds");
     assert!(matches!(done, CompactionOutcome::Done { .. }));
-    assert_eq!(expect_end(behind).await.content, "second");
+    assert_eq!(expect_end(next).await.content, "second");
     let order: Vec<_> =
         texts(&agent).iter().rev().take(2).map(|text| text.chars().take(6).collect::<String>()).collect();
     assert_eq!(order, ["second", "#21 sa"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_goes_takes_its_compaction_with_it() {
+async fn destroy_ends_a_running_compaction() {
     let world = World::new().await;
     let agent = agent_with_turns(&world, "a").await;
     world.model.observations().summary_script = "wait; done".to_owned();
@@ -362,14 +370,14 @@ async fn an_agent_that_goes_takes_its_compaction_with_it() {
     };
     run_until_idle().await;
     assert!(without_waiting(world.destroy(&agent)).await);
-    let fault = compacting.await.expect("no panic").expect_err("it is gone");
+    let fault = compacting.await.expect("no panic").expect_err("the agent is destroyed");
     assert_eq!(fault.kind, agent::FaultKind::NotFound);
     run_until_idle().await;
     assert_eq!(world.model.observations().live_total, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
+async fn summary_consumes_budget_or_is_skipped_without_it() {
     let prices = Prices { input: 1_000_000, output: 1_000_000, ..Prices::default() };
     let model_spec = ModelSpec { prices: Some(prices), ..ModelSpec::with_window(100_000) };
     let world = World::open(WorldOptions { model_spec, ..WorldOptions::default() }).await;
@@ -381,30 +389,30 @@ async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
         expect_end(start_send(&child, turn, &script(usize::try_from(turn).expect("small")))).await;
     }
     world.model.observations().summary_script = "say in short; report 1000; done".to_owned();
-    child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
+    child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("the commit succeeds");
     let tokens = child.tokens();
     assert_eq!((tokens.used.requests, tokens.used.usage.input, tokens.used.usage.output), (1, 1000, 1));
     assert_eq!((tokens.cost, tokens.tree_cost), (Some(1_001_000), Some(1_001_000)));
     assert_eq!((parent.tokens().cost, parent.tokens().tree_cost), (Some(0), Some(1_001_000)));
     expect_end(start_send(&child, 11, &format!("#11 say {}; report 0; done", "w".repeat(4000)))).await;
     world.model.observations().summary_requests.clear();
-    let done = child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
+    let done = child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("the commit succeeds");
     assert!(
         matches!(done, CompactionOutcome::Done { .. })
             && world.model.observations().summary_requests.is_empty()
     );
     assert_eq!(
-        compactions(&world, &child).await.last().map(|fold| fold.method),
+        compactions(&world, &child).await.last().map(|compaction| compaction.method),
         Some(CompactionMethod::Dropped)
     );
     drop((parent, child));
     let world = world.restart().await;
     let parent = world.find("p").await;
-    assert_eq!(parent.tokens().tree_cost, Some(1_002_000), "what was paid is kept");
+    assert_eq!(parent.tokens().tree_cost, Some(1_002_000), "the cost is persisted");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_longer_than_its_share_is_cut_and_can_be_read_on() {
+async fn long_result_is_truncated_with_a_read_handle() {
     let world = World::open(small_window(8192)).await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 call long 40000; done | say seen; done")).await;
@@ -424,7 +432,7 @@ async fn a_result_longer_than_its_share_is_cut_and_can_be_read_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_small_model_is_shown_few_tools() {
+async fn small_model_gets_few_tools() {
     let model_spec = ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(4096) };
     let world = World::open(WorldOptions { model_spec, ..WorldOptions::default() }).await;
     let agent = world.trusted_agent("a").await;
@@ -432,15 +440,15 @@ async fn a_small_model_is_shown_few_tools() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_models_own_counts_decide_when_to_fold() {
+async fn reported_token_counts_trigger_compaction() {
     let world = World::open(small_window(100_000)).await;
     let agent = world.agent("a").await;
     let long = "z".repeat(32_000 * 4);
     expect_end(start_send(&agent, 1, &format!("#1 say {long}; done"))).await;
     let counted = agent.tokens().size.total;
     expect_end(start_send(&agent, 2, "#2 say x; done")).await;
-    assert!(compactions(&world, &agent).await.is_empty(), "{counted} of 100,000 are not too many");
+    assert!(compactions(&world, &agent).await.is_empty(), "{counted} of 100,000 tokens fit");
     expect_end(start_send(&agent, 3, &format!("#3 report {}; say x; done", counted * 3 / 2))).await;
     expect_end(start_send(&agent, 4, "#4 say x; done")).await;
-    assert!(!compactions(&world, &agent).await.is_empty(), "the model counts half as many again");
+    assert!(!compactions(&world, &agent).await.is_empty(), "the model counts 50 % more");
 }

@@ -1,4 +1,4 @@
-//! What can be read of an agent, at any time: also while a turn runs, and whoever else reads or writes.
+//! Reads of an agent at any time: while a turn runs, and concurrently with other readers and writers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::world::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_running_turn_is_read_as_far_as_it_got() {
+async fn running_turn_is_readable_up_to_its_last_commit() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     assert_eq!(world.summary(&agent).last_action_at, None);
@@ -30,7 +30,7 @@ async fn a_running_turn_is_read_as_far_as_it_got() {
     assert_eq!((agent.context().message_count, agent.context().has_system_prompt), (3, true));
     let size = agent.tokens().size;
     assert_eq!((size.budget, size.total), (WINDOW_TOKENS, size.system + size.messages + size.tools));
-    assert!(size.tools > 0, "tools that it may use take room");
+    assert!(size.tools > 0, "allowed tools consume tokens");
     world.model.release_all();
     assert_eq!(expect_end(sending).await.content, "let me seehello");
     assert_eq!(roles(&agent).len(), 4);
@@ -38,11 +38,11 @@ async fn a_running_turn_is_read_as_far_as_it_got() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_of_messages_meet_without_gap_or_overlap() {
+async fn message_pages_have_no_gap_or_overlap() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    for place in 0..5 {
-        expect_end(start_send(&agent, place, &format!("#{place} say {place}; done"))).await;
+    for number in 0..5 {
+        expect_end(start_send(&agent, number, &format!("#{number} say {number}; done"))).await;
     }
     let all = texts(&agent);
     let paged: Vec<_> = (0..4).flat_map(|page| agent.messages(page * 3, 3).messages).collect();
@@ -54,7 +54,7 @@ async fn pages_of_messages_meet_without_gap_or_overlap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
+async fn usage_accumulates_over_rounds_and_turns() {
     let world = World::with_limits(Limits { tool_iterations_max: 3, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let end =
@@ -72,7 +72,7 @@ async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_halted_agent_is_no_longer_halted_after_its_next_turn() {
+async fn next_turn_clears_the_halted_state() {
     let world = World::with_limits(Limits { tool_iterations_max: 3, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let end = expect_end(start_send(&agent, 1, "call note; done")).await;
@@ -88,27 +88,29 @@ async fn a_halted_agent_is_no_longer_halted_after_its_next_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_sees_the_prompt_and_everything_said_so_far() {
+async fn request_has_the_system_prompt_and_the_history() {
     let world = World::new().await;
-    let own = world
+    let with_prompt = world
         .create_handle(AgentSpec { system_prompt: Some("be brief".to_owned()), ..spec_named("own") })
         .await;
-    let none =
+    let without_prompt =
         world.create_handle(AgentSpec { system_prompt: Some(String::new()), ..spec_named("none") }).await;
-    let agents = [own, none, world.agent("default").await];
+    let agents = [with_prompt, without_prompt, world.agent("default").await];
     for agent in &agents {
         expect_end(start_send(agent, 1, "say a; done")).await;
         expect_fault(start_send(agent, 2, "fail")).await;
         expect_end(start_send(agent, 3, "say c; done")).await;
     }
-    let seen = world.model.observations();
-    let prompts: Vec<_> = seen.requests.iter().step_by(3).map(|request| request.system.as_deref()).collect();
+    let observations = world.model.observations();
+    let prompts: Vec<_> =
+        observations.requests.iter().step_by(3).map(|request| request.system.as_deref()).collect();
     assert_eq!(prompts, [Some("be brief"), None, Some("the pool's prompt")]);
-    let shown: Vec<_> = seen.requests[2].messages.iter().map(|message| message.text.as_str()).collect();
+    let shown: Vec<_> =
+        observations.requests[2].messages.iter().map(|message| message.text.as_str()).collect();
     assert_eq!(shown, ["say a; done", "a", "fail", "[failed]", "say c; done"]);
 }
 
-/// A clock that looks at the agents before it tells the time, as one that logs would.
+/// A clock that reads the pool before it returns, as a logging one would.
 #[derive(Default)]
 struct ReentrantClock {
     pool: OnceLock<PoolHandle>,
@@ -122,11 +124,11 @@ impl Clock for ReentrantClock {
 }
 
 #[test]
-fn nobody_outside_is_asked_under_a_lock() {
+fn no_outside_call_runs_under_a_lock() {
     let (done, finished) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.expect("a runtime can be made").block_on(async {
+        runtime.expect("a runtime can be created").block_on(async {
             let clock = Arc::new(ReentrantClock::default());
             let world = World::with_clock(Arc::<ReentrantClock>::clone(&clock), Limits::default()).await;
             let _ = clock.pool.set(world.pool.clone());
@@ -135,5 +137,5 @@ fn nobody_outside_is_asked_under_a_lock() {
         });
     });
     let content = finished.recv_timeout(Duration::from_secs(20));
-    assert_eq!(content.as_deref(), Ok("a"), "the clock waits for a lock that its caller holds");
+    assert_eq!(content.as_deref(), Ok("a"), "deadlock: the clock waits for its caller's lock");
 }

@@ -1,4 +1,4 @@
-//! Agents that talk to each other: waiting, cancelling, circles, and slots.
+//! Agents that send messages to each other: waiting, cancelling, wait cycles, and permits.
 
 use agent::{Role, TurnOutcome};
 use runtime::{AgentHandle, Limits};
@@ -10,58 +10,58 @@ use crate::world::{
     without_waiting,
 };
 
-/// An agent that may do everything.
+/// Creates an agent with all permissions.
 async fn unrestricted_agent(world: &World, name: &str) -> AgentHandle {
     world.create_handle(with_preset(spec_named(name), "yolo")).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_gets_the_answer() {
+async fn waiting_sender_gets_the_response() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
     let script = "call agent_send {to=c wait=yes report 1; say hi; done}; done | say so; done";
     assert_eq!(expect_end(start_send(&parent, 1, script)).await.content, "so");
-    assert_eq!(tool_texts(&parent), ["said 'hi'"]);
-    let asked = &messages(&child)[0];
-    assert_eq!((asked.role, asked.text.as_str()), (Role::User, "report 1; say hi; done"));
-    assert_eq!(asked.source.kind.as_deref(), Some("agent"));
-    assert_eq!(asked.source.agent, Some(agent::RequestId::Text("p".to_owned())));
+    assert_eq!(tool_texts(&parent), ["replied 'hi'"]);
+    let request = &messages(&child)[0];
+    assert_eq!((request.role, request.text.as_str()), (Role::User, "report 1; say hi; done"));
+    assert_eq!(request.source.kind.as_deref(), Some("agent"));
+    assert_eq!(request.source.agent, Some(agent::RequestId::Text("p".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_does_not_wait_goes_on_at_once() {
+async fn non_waiting_sender_continues_at_once() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
     let script = "call agent_send {to=c wait; say hi; done}; done | say so; done";
     assert_eq!(without_waiting(expect_end(start_send(&parent, 1, script))).await.content, "so");
-    assert_eq!(tool_texts(&parent), ["has it"]);
+    assert_eq!(tool_texts(&parent), ["queued"]);
     run_until_idle().await;
-    assert_eq!(world.pool.open_turns(), 1, "it works on it");
+    assert_eq!(world.pool.open_turns(), 1, "the child's turn runs");
     world.model.release_all();
     run_until_idle().await;
     assert_eq!(texts(&child), ["wait; say hi; done", "hi"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_of_whoever_waits_cancels_what_it_waits_for() {
+async fn cancelling_a_waiting_turn_cancels_its_send() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
-    let others = start_send(&child, 5, "#5 wait; say mine; done");
+    let other_send = start_send(&child, 5, "#5 wait; say mine; done");
     let sending = start_send(&parent, 1, "say so; call agent_send {to=c wait=yes #6 say hel; wait}; done");
     run_until_idle().await;
-    let behind = start_send(&child, 7, "#7 say behind; done");
+    let last = start_send(&child, 7, "#7 say behind; done");
     run_until_idle().await;
     assert_eq!(world.pool.open_turns(), 4);
     assert!(without_waiting(parent.cancel(numeric_request_id(1))).await);
     assert_eq!(expect_end(sending).await.content, "so");
     run_until_idle().await;
-    assert_eq!(world.pool.open_turns(), 2, "its send is gone, those of others are not");
+    assert_eq!(world.pool.open_turns(), 2, "only its own send is cancelled");
     world.model.release_all();
     assert_eq!(
-        (expect_end(others).await.content, expect_end(behind).await.content),
+        (expect_end(other_send).await.content, expect_end(last).await.content),
         ("mine".into(), "behind".into())
     );
     assert_eq!(texts(&child).len(), 4);
@@ -70,17 +70,17 @@ async fn a_cancel_of_whoever_waits_cancels_what_it_waits_for() {
     assert!(without_waiting(parent.cancel(numeric_request_id(2))).await);
     expect_end(sending).await;
     run_until_idle().await;
-    let broken = messages(&child).pop().expect("it has messages");
+    let partial = messages(&child).pop().expect("messages");
     assert_eq!(
-        (broken.text.as_str(), broken.ending),
+        (partial.text.as_str(), partial.ending),
         ("hel", Some(agent::Ending::Cancelled)),
-        "also while it runs"
+        "also while the child's turn runs"
     );
     assert_eq!((world.pool.open_turns(), world.model.observations().live_total), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_send_is_an_answer_to_whoever_waits() {
+async fn waiting_sender_is_notified_of_a_cancelled_send() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -93,24 +93,24 @@ async fn a_cancelled_send_is_an_answer_to_whoever_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_agents_never_wait_for_each_other() {
+async fn wait_cycle_of_two_agents_is_rejected() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
     let inner = "call agent_send {to=p wait=yes say never; done}; done | say alone; done";
     let script = format!("call agent_send {{to=c wait=yes {inner}}}; done | say so; done");
     assert_eq!(without_waiting(expect_end(start_send(&parent, 1, &script))).await.content, "so");
-    let refused = "deadlock: 'c' would wait for 'p', which waits for 'c'";
-    assert_eq!(tool_texts(&child), [refused]);
-    assert_eq!(tool_texts(&parent), ["said 'alone'"]);
-    assert_eq!(user_texts(&parent).len(), 1, "the refused message was not delivered");
+    let rejection = "deadlock: 'c' would wait for 'p', which waits for 'c'";
+    assert_eq!(tool_texts(&child), [rejection]);
+    assert_eq!(tool_texts(&parent), ["replied 'alone'"]);
+    assert_eq!(user_texts(&parent).len(), 1, "the rejected message was not delivered");
     let script = "#2 call agent_send {to=p wait=yes #3 say now; done}; done | say so; done";
     expect_end(start_send(&child, 2, script)).await;
-    assert_eq!(tool_texts(&child)[1], "said 'now'", "once nobody waits it may");
+    assert_eq!(tool_texts(&child)[1], "replied 'now'", "without a cycle the send succeeds");
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_agents_never_wait_in_a_circle() {
+async fn wait_cycle_of_three_agents_is_rejected() {
     let world = World::new().await;
     let agents = [
         unrestricted_agent(&world, "a").await,
@@ -121,26 +121,26 @@ async fn three_agents_never_wait_in_a_circle() {
     let second = format!("call agent_send {{to=c wait=yes {third}}}; done | say second; done");
     let script = format!("call agent_send {{to=b wait=yes {second}}}; done | say first; done");
     assert_eq!(without_waiting(expect_end(start_send(&agents[0], 1, &script))).await.content, "first");
-    let refused = "deadlock: 'c' would wait for 'a', which waits for 'c'";
-    assert_eq!(tool_texts(&agents[2]), [refused]);
-    assert_eq!(tool_texts(&agents[1]), ["said 'third'"]);
-    assert_eq!(tool_texts(&agents[0]), ["said 'second'"]);
+    let rejection = "deadlock: 'c' would wait for 'a', which waits for 'c'";
+    assert_eq!(tool_texts(&agents[2]), [rejection]);
+    assert_eq!(tool_texts(&agents[1]), ["replied 'third'"]);
+    assert_eq!(tool_texts(&agents[0]), ["replied 'second'"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_without_waiting_may_go_round_in_a_circle() {
+async fn cycle_of_non_waiting_sends_is_allowed() {
     let world = World::new().await;
     let (first, second) = (unrestricted_agent(&world, "a").await, unrestricted_agent(&world, "b").await);
     let inner = "call agent_send {to=a say back; done}; done | say b; done";
     let script = format!("call agent_send {{to=b wait=yes {inner}}}; done | say a; done");
     expect_end(start_send(&first, 1, &script)).await;
     run_until_idle().await;
-    assert_eq!(tool_texts(&second), ["has it"]);
+    assert_eq!(tool_texts(&second), ["queued"]);
     assert_eq!(texts(&first).split_off(4), ["say back; done", "back"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_to_oneself_is_refused() {
+async fn send_to_itself_is_denied() {
     let world = World::new().await;
     let agent = unrestricted_agent(&world, "a").await;
     expect_end(start_send(&agent, 1, "call agent_send {to=a wait=yes say never; done}; done | say a; done"))
@@ -149,31 +149,31 @@ async fn a_message_to_oneself_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_one_slot_whoever_waits_does_not_keep_it() {
+async fn waiting_turn_releases_its_permit() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
     let script = "#1 call agent_send {to=c wait=yes #2 say hi; done}; done | say so; done";
     assert_eq!(without_waiting(expect_end(start_send(&parent, 1, script))).await.content, "so");
-    let before: Vec<_> =
-        (10..13).map(|place| start_send(&child, place, &format!("#{place} say x; done"))).collect();
+    let earlier: Vec<_> =
+        (10..13).map(|number| start_send(&child, number, &format!("#{number} say x; done"))).collect();
     run_until_idle().await;
-    let busy = start_send(&child, 13, "#13 wait; say y; done");
+    let running = start_send(&child, 13, "#13 wait; say y; done");
     run_until_idle().await;
     let waiting =
         start_send(&parent, 2, "#3 call agent_send {to=c wait=yes #4 say hi; done}; done | say so; done");
-    let behind = start_send(&child, 14, "#14 say z; done");
+    let last = start_send(&child, 14, "#14 say z; done");
     run_until_idle().await;
     world.model.release_all();
-    assert_eq!(without_waiting(expect_end(waiting)).await.content, "so", "also behind sends of others");
-    for sending in before.into_iter().chain([busy, behind]) {
+    assert_eq!(without_waiting(expect_end(waiting)).await.content, "so", "also queued behind other sends");
+    for sending in earlier.into_iter().chain([running, last]) {
         expect_end(sending).await;
     }
     assert_eq!(world.model.observations().live_max, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_whole_line_of_waiting_agents_needs_one_slot() {
+async fn chain_of_waiting_agents_needs_one_permit() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let mut agents = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -181,14 +181,14 @@ async fn a_whole_line_of_waiting_agents_needs_one_slot() {
     }
     let mut script = "say bottom; done".to_owned();
     for to in ["d", "c", "b"] {
-        script = format!("call agent_send {{to={to} wait=yes {script}}}; done | say {to} answered; done");
+        script = format!("call agent_send {{to={to} wait=yes {script}}}; done | say {to} replied; done");
     }
-    assert_eq!(without_waiting(expect_end(start_send(&agents[0], 1, &script))).await.content, "b answered");
-    assert_eq!(tool_texts(&agents[2]), ["said 'bottom'"]);
+    assert_eq!(without_waiting(expect_end(start_send(&agents[0], 1, &script))).await.content, "b replied");
+    assert_eq!(tool_texts(&agents[2]), ["replied 'bottom'"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_gave_its_slot_away_waits_for_another_and_can_be_cancelled_meanwhile() {
+async fn turn_waiting_to_regain_its_permit_can_be_cancelled() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -196,26 +196,26 @@ async fn a_turn_that_gave_its_slot_away_waits_for_another_and_can_be_cancelled_m
     let sending =
         start_send(&parent, 1, "call agent_send {to=c wait=yes #2 wait; say hi; done}; done | say so; done");
     run_until_idle().await;
-    let greedy = start_send(&other, 1, "wait; say other; done");
+    let running = start_send(&other, 1, "wait; say other; done");
     run_until_idle().await;
-    assert!(world.model.release_one(), "the child is done, and the other gets the slot");
+    assert!(world.model.release_one(), "the child is done, and the other agent gets the permit");
     run_until_idle().await;
-    assert_eq!(tool_texts(&parent), ["said 'hi'"]);
+    assert_eq!(tool_texts(&parent), ["replied 'hi'"]);
     assert!(!sending.is_finished());
     assert!(without_waiting(parent.cancel(numeric_request_id(1))).await);
     assert_eq!(expect_end(sending).await.outcome, TurnOutcome::Cancelled);
     world.model.release_all();
-    assert_eq!(expect_end(greedy).await.content, "other");
+    assert_eq!(expect_end(running).await.content, "other");
     assert_eq!(
         expect_end(start_send(&child, 9, "#9 say fine; done")).await.content,
         "fine",
-        "no slot was lost"
+        "no permit was lost"
     );
     assert_eq!(idle_history_violation(&messages(&parent)), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_takes_too_long_is_given_up_and_its_send_with_it() {
+async fn wait_timeout_cancels_the_send() {
     let world = World::with_limits(Limits {
         model_idle_timeout: crate::tools::AGENT_TOOL_TIMEOUT * 2,
         ..Limits::default()
@@ -223,16 +223,16 @@ async fn a_wait_that_takes_too_long_is_given_up_and_its_send_with_it() {
     .await;
     let parent = world.trusted_agent("p").await;
     world.child_agent("c", &parent).await;
-    let before = Instant::now();
+    let started_at = Instant::now();
     let script = "call agent_send {to=c wait=yes say hel; pass 1100000000; done}; done | say so; done";
     assert_eq!(expect_end(start_send(&parent, 1, script)).await.content, "so");
-    assert_eq!(before.elapsed(), crate::tools::AGENT_TOOL_TIMEOUT);
+    assert_eq!(started_at.elapsed(), crate::tools::AGENT_TOOL_TIMEOUT);
     run_until_idle().await;
     assert_eq!((world.pool.open_turns(), world.model.observations().live_total), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_manages_those_below_it_and_nobody_else() {
+async fn agent_manages_only_its_descendants() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -242,20 +242,20 @@ async fn an_agent_manages_those_below_it_and_nobody_else() {
     let script = "call agent_status to=c; call agent_list; call agent_destroy to=stranger; \
                   call agent_destroy to=c; call agent_destroy to=c; done | say so; done";
     expect_end(start_send(&parent, 1, script)).await;
-    let told = tool_texts(&parent);
-    assert!(told[0].contains("is_working: true"), "{}", told[0]);
-    assert_eq!(told[1], "p c");
+    let results = tool_texts(&parent);
+    assert!(results[0].contains("is_working: true"), "{}", results[0]);
+    assert_eq!(results[1], "p c");
     assert_eq!(
-        told[2],
+        results[2],
         "Permission denied: cannot target agent 'stranger'; allowed: parent and child agents"
     );
-    assert_eq!(told[3], "destroyed: true");
+    assert_eq!(results[3], "destroyed: true");
     assert_eq!(expect_end(open).await.outcome, TurnOutcome::Cancelled);
     assert_eq!(world.names().await, ["p", "stranger"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_does_not_destroy_its_parent() {
+async fn child_cannot_destroy_its_parent() {
     let world = World::new().await;
     let parent = unrestricted_agent(&world, "p").await;
     let child =

@@ -1,4 +1,4 @@
-//! Making agents: first messages, and that a refused create leaves nothing behind, whatever it was refused for.
+//! Creating agents: first messages, and that a rejected create leaves nothing behind.
 
 use agent::permission::{Budget, Level, Resource};
 use agent::{Fault, FaultKind};
@@ -10,16 +10,17 @@ use crate::world::{
     start_send, with_first_message, with_parent, with_preset, without_waiting,
 };
 
-/// Everything that a create could leave behind.
+/// Everything that a rejected create could alter.
 async fn fingerprint(world: &World) -> impl PartialEq + std::fmt::Debug + use<> {
     let names = world.names().await;
     let mut accounts = Vec::new();
     for name in &names {
         let agent = world.find(name).await;
         let permissions = world.pool.permissions(&agent);
-        let account = |one: &runtime::ResourceUsage| (one.limit, one.used, one.reserved, one.remaining);
-        let own: Vec<_> = permissions.resource_usage.iter().map(account).collect();
-        accounts.push((own, world.summary(&agent).child_count, world.summary(&agent).open_turns));
+        let account =
+            |usage: &runtime::ResourceUsage| (usage.limit, usage.used, usage.reserved, usage.remaining);
+        let usages: Vec<_> = permissions.resource_usage.iter().map(account).collect();
+        accounts.push((usages, world.summary(&agent).child_count, world.summary(&agent).open_turns));
     }
     (names, accounts, world.pool.agent_count(), world.pool.open_turns(), alive_task_count())
 }
@@ -28,11 +29,11 @@ fn with_permissions(spec: AgentSpec, permissions: PermissionSpec) -> AgentSpec {
     AgentSpec { permissions, ..spec }
 }
 
-fn to_strings(words: &[&str]) -> Option<Vec<String>> {
-    Some(words.iter().map(ToString::to_string).collect())
+fn to_strings(items: &[&str]) -> Option<Vec<String>> {
+    Some(items.iter().map(ToString::to_string).collect())
 }
 
-/// A parent that has a little of everything.
+/// A parent with a few limits.
 async fn create_parent(world: &World) -> AgentHandle {
     let budget =
         Budget::unlimited().with_limit(Resource::Turns, Some(10)).with_limit(Resource::Children, Some(2));
@@ -52,15 +53,15 @@ fn invalid_specs(parent: &AgentHandle) -> Vec<(&'static str, AgentSpec)> {
         spec
     };
     vec![
-        ("Agent already exists", with_parent(spec_named("kid"), parent)),
+        ("Agent already exists", with_parent(spec_named("sibling"), parent)),
         ("preset must be one of", with_preset(child(), "nonsense")),
         ("exceeds parent ceiling", with_preset(child(), "trusted")),
         (
             "preset must be one of",
             AgentSpec { level_max: Some(Level::Trusted), ..with_preset(spec_named("new"), "yolo") },
         ),
-        ("Parent agent not found", AgentSpec { parent: Some(agent_id("nobody")), ..child() }),
-        ("no such folder", AgentSpec { cwd: Some("nowhere".to_owned()), ..child() }),
+        ("Parent agent not found", AgentSpec { parent: Some(agent_id("missing")), ..child() }),
+        ("no such directory", AgentSpec { cwd: Some("nowhere".to_owned()), ..child() }),
         ("no such model", AgentSpec { model: Some("other/model".to_owned()), ..child() }),
         (
             "outside parent's allowed paths",
@@ -77,22 +78,22 @@ fn invalid_specs(parent: &AgentHandle) -> Vec<(&'static str, AgentSpec)> {
         (
             "what the parent has left",
             with(|permissions| {
-                let one = Budget::unlimited().with_limit(Resource::ToolCalls, Some(1));
-                permissions.budget = one.with_limit(Resource::Turns, Some(11));
+                let tool_calls = Budget::unlimited().with_limit(Resource::ToolCalls, Some(1));
+                permissions.budget = tool_calls.with_limit(Resource::Turns, Some(11));
             }),
         ),
     ]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_create_leaves_nothing_behind() {
+async fn rejected_create_leaves_nothing_behind() {
     let world = World::new().await;
     let parent = create_parent(&world).await;
-    world.child_agent("kid", &parent).await;
+    world.child_agent("sibling", &parent).await;
     let before = fingerprint(&world).await;
-    for (why, spec) in invalid_specs(&parent) {
+    for (expected, spec) in invalid_specs(&parent) {
         let fault = world.expect_create_refused(spec).await;
-        assert!(fault.public.contains(why), "{fault} instead of {why}");
+        assert!(fault.public.contains(expected), "{fault} instead of {expected}");
         run_until_idle().await;
         assert_eq!(fingerprint(&world).await, before, "after: {fault}");
     }
@@ -109,35 +110,38 @@ async fn a_refused_create_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_may_not_create_leaves_nothing_behind() {
+async fn agent_without_permission_to_create_leaves_nothing() {
     let world = World::new().await;
     let (parent, plain) = (create_parent(&world).await, world.agent("plain").await);
     let before = fingerprint(&world).await;
-    let refuse = async |spec: AgentSpec, by: &AgentHandle| -> Fault {
-        world.pool.create(spec, Initiator::Agent(by)).await.err().expect("the create is refused")
+    let expect_rejected = async |spec: AgentSpec, creator: &AgentHandle| -> Fault {
+        world.pool.create(spec, Initiator::Agent(creator)).await.err().expect("the create is rejected")
     };
     let widened = PermissionSpec { may_create: to_strings(&["worker"]), ..PermissionSpec::default() };
-    let refused = [
+    let rejections = [
         (
             "Tool 'agent_create' is disabled",
-            refuse(with_first_message(spec_named("new"), "say x; done"), &plain).await,
+            expect_rejected(with_first_message(spec_named("new"), "say x; done"), &plain).await,
         ),
-        ("requester does not match", refuse(with_parent(spec_named("new"), &plain), &parent).await),
-        ("exceeds parent ceiling", refuse(with_preset(spec_named("new"), "trusted"), &parent).await),
-        ("only an admin may widen", refuse(with_permissions(spec_named("new"), widened), &parent).await),
+        ("requester does not match", expect_rejected(with_parent(spec_named("new"), &plain), &parent).await),
+        ("exceeds parent ceiling", expect_rejected(with_preset(spec_named("new"), "trusted"), &parent).await),
+        (
+            "only an admin may widen",
+            expect_rejected(with_permissions(spec_named("new"), widened), &parent).await,
+        ),
     ];
-    for (why, fault) in refused {
+    for (expected, fault) in rejections {
         assert_eq!(fault.kind, FaultKind::Denied);
-        assert!(fault.public.contains(why), "{fault} instead of {why}");
+        assert!(fault.public.contains(expected), "{fault} instead of {expected}");
     }
     assert_eq!(fingerprint(&world).await, before);
     assert!(world.destroy(&plain).await);
-    let fault = refuse(with_first_message(spec_named("new"), "say x; done"), &plain).await;
+    let fault = expect_rejected(with_first_message(spec_named("new"), "say x; done"), &plain).await;
     assert!(fault.public.contains("agent_create"), "{fault}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_parent_gets_no_children() {
+async fn destroyed_parent_gets_no_children() {
     let world = World::new().await;
     let parent = create_parent(&world).await;
     assert!(world.destroy(&parent).await);
@@ -146,13 +150,13 @@ async fn a_dead_parent_gets_no_children() {
         .create(with_first_message(spec_named("new"), "say x; done"), Initiator::Agent(&parent))
         .await
         .err();
-    assert_eq!(fault.expect("it is gone").public, "Parent agent not found: p");
+    assert_eq!(fault.expect("the parent is destroyed").public, "Parent agent not found: p");
     run_until_idle().await;
     assert_eq!((world.pool.agent_count(), world.pool.open_turns(), alive_task_count()), (0, 0, POOL_TASKS));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_message_without_a_place_refuses_the_create() {
+async fn create_is_rejected_without_a_permit_for_its_message() {
     let world = World::with_limits(Limits { turns_open_max: 1, ..Limits::default() }).await;
     let parent = create_parent(&world).await;
     let sending = start_send(&parent, 1, "wait; say a; done");
@@ -169,7 +173,7 @@ async fn a_first_message_without_a_place_refuses_the_create() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_pool_refuses_a_create_and_takes_its_first_message_back() {
+async fn create_rejected_by_agent_limit_drops_its_message() {
     let world = World::with_limits(Limits { agents_max: 1, ..Limits::default() }).await;
     let parent = create_parent(&world).await;
     let before = fingerprint(&world).await;
@@ -182,52 +186,59 @@ async fn a_full_pool_refuses_a_create_and_takes_its_first_message_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_message_is_worked_on_before_any_other() {
+async fn first_message_runs_before_any_other() {
     let world = World::new().await;
-    let created =
-        world.create(with_first_message(spec_named("a"), "#1 say first; done")).await.expect("there is room");
+    let created = world
+        .create(with_first_message(spec_named("a"), "#1 say first; done"))
+        .await
+        .expect("the agent is created");
     let second = start_send(&created.handle, 2, "#2 say second; done");
-    let (_, answering) = created.initial.expect("there was a first message");
-    assert_eq!(answering.await.expect("it is answered").content, "first");
+    let (_, response) = created.initial.expect("a first message");
+    assert_eq!(response.await.expect("the turn succeeds").content, "first");
     expect_end(second).await;
     assert_eq!(texts(&created.handle), ["#1 say first; done", "first", "#2 say second; done", "second"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_message_that_nobody_waits_for_is_worked_on_and_can_be_cancelled() {
+async fn first_message_runs_detached_and_can_be_cancelled() {
     let world = World::new().await;
-    let worked = world.create_handle(with_first_message(spec_named("a"), "say first; done")).await;
+    let detached = world.create_handle(with_first_message(spec_named("a"), "say first; done")).await;
     run_until_idle().await;
-    assert_eq!(texts(&worked), ["say first; done", "first"]);
-    let created =
-        world.create(with_first_message(spec_named("b"), "say hel; wait")).await.expect("there is room");
-    let (request_id, answering) = created.initial.expect("there was a first message");
+    assert_eq!(texts(&detached), ["say first; done", "first"]);
+    let created = world
+        .create(with_first_message(spec_named("b"), "say hel; wait"))
+        .await
+        .expect("the agent is created");
+    let (request_id, response) = created.initial.expect("a first message");
     run_until_idle().await;
     assert!(without_waiting(created.handle.cancel(request_id)).await);
-    assert_eq!(answering.await.expect("it is answered").content, "hel");
+    assert_eq!(response.await.expect("the turn ends").content, "hel");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_creates_a_child_and_waits_for_its_first_answer_or_not() {
+async fn agent_creates_children_with_and_without_waiting() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let script = "call agent_create {id=x wait=yes say hi; done}; call agent_create {id=y wait; say yo; done}; \
                   call agent_create {id=z preset=worker cwd=a}; done | say so; done";
     assert_eq!(without_waiting(expect_end(start_send(&parent, 1, script))).await.content, "so");
-    assert_eq!(tool_texts(&parent), ["created x, which said 'hi'", "created y", "created z"]);
+    assert_eq!(tool_texts(&parent), ["created x, which replied 'hi'", "created y", "created z"]);
     let children = world.children(&parent).await;
-    let made: Vec<_> =
+    let created: Vec<_> =
         children.iter().map(|child| (child.id.as_str(), &*child.preset, child.cwd.as_str())).collect();
-    assert_eq!(made, [("x", "sandboxed", "/work"), ("y", "sandboxed", "/work"), ("z", "worker", "/work/a")]);
-    let unwaited = world.find("y").await;
-    assert_eq!((world.pool.open_turns(), user_texts(&unwaited).len()), (1, 1), "it works on");
+    assert_eq!(
+        created,
+        [("x", "sandboxed", "/work"), ("y", "sandboxed", "/work"), ("z", "worker", "/work/a")]
+    );
+    let detached = world.find("y").await;
+    assert_eq!((world.pool.open_turns(), user_texts(&detached).len()), (1, 1), "its turn runs on");
     world.model.release_all();
     run_until_idle().await;
-    assert_eq!(texts(&unwaited)[1], "yo");
+    assert_eq!(texts(&detached)[1], "yo");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_of_a_create_that_waits_leaves_the_child_and_ends_its_first_message() {
+async fn cancelled_waiting_create_leaves_an_idle_child() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let sending = start_send(&parent, 1, "call agent_create {id=x wait=yes say hel; wait}; done");
@@ -240,7 +251,7 @@ async fn a_cancel_of_a_create_that_waits_leaves_the_child_and_ends_its_first_mes
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_may_wait_for_a_parent_that_does_not_wait_for_it() {
+async fn child_may_wait_for_a_parent_that_does_not_wait() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = "#c call agent_send {to=p wait=yes #q say yes; done}; done | say heard; done";
@@ -248,11 +259,11 @@ async fn a_child_may_wait_for_a_parent_that_does_not_wait_for_it() {
     assert_eq!(expect_end(start_send(&parent, 1, &script)).await.content, "so");
     run_until_idle().await;
     let child = world.find("x").await;
-    assert_eq!(tool_texts(&child), ["said 'yes'"]);
+    assert_eq!(tool_texts(&child), ["replied 'yes'"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_narrowed_parent_creates_no_more() {
+async fn parent_with_narrowed_permissions_creates_nothing() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let change = PermissionChange { preset: Some("worker".to_owned()), ..PermissionChange::default() };

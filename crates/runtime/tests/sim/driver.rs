@@ -1,4 +1,4 @@
-//! One run of the simulation: the pool, everything that was asked of it, and what each answer may be.
+//! One run of the simulation: the pool, all requests sent to it, and the check of every response.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,91 +20,91 @@ pub(crate) struct Driver {
     pub(crate) profile: RunProfile,
     pub(crate) agents: Vec<AgentModel>,
     pub(crate) sent: Vec<SentMessage>,
-    /// Somebody asked for a stop: no new agents.
+    /// A stop was requested: no new agents.
     pub(crate) stop_requested: bool,
-    /// Open turns may be cancelled without anybody naming them.
+    /// Open turns may be cancelled without a cancel request.
     pub(crate) stopping: bool,
     pub(crate) log: Log,
 }
 
-/// What is likely in a run: where everything is forbidden much else never happens.
+/// Probabilities of a run. Many restrictions would hide other behaviour, so runs differ.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunProfile {
-    /// How many agents of a hundred may do everything.
+    /// Percentage of agents with all permissions.
     pub(crate) unrestricted_percent: usize,
-    /// How many limits of a hundred are set.
+    /// Percentage of limits that are set.
     pub(crate) limited_percent: usize,
-    /// How many parts of an ask are, of a hundred, something special.
+    /// Percentage of unusual values in a grant request.
     pub(crate) unusual_percent: usize,
-    /// How many agents of a hundred are put below the lowest.
+    /// Percentage of agents created below the deepest one.
     pub(crate) deep_percent: usize,
-    /// How many messages of a hundred have agents talk to each other.
+    /// Percentage of messages that make agents talk to each other.
     pub(crate) conversation_percent: usize,
     pub(crate) name_count: usize,
 }
 
 impl RunProfile {
-    fn random(dice: &mut TestRng) -> Self {
+    fn random(rng: &mut TestRng) -> Self {
         Self {
-            unrestricted_percent: *dice.pick(&[0, 50, 95]),
-            limited_percent: *dice.pick(&[0, 8, 30]),
-            unusual_percent: *dice.pick(&[0, 15]),
-            deep_percent: *dice.pick(&[0, 0, 95]),
-            conversation_percent: *dice.pick(&[10, 30, 80]),
-            name_count: *dice.pick(&[2, 3, 5]),
+            unrestricted_percent: *rng.pick(&[0, 50, 95]),
+            limited_percent: *rng.pick(&[0, 8, 30]),
+            unusual_percent: *rng.pick(&[0, 15]),
+            deep_percent: *rng.pick(&[0, 0, 95]),
+            conversation_percent: *rng.pick(&[10, 30, 80]),
+            name_count: *rng.pick(&[2, 3, 5]),
         }
     }
 
-    /// Agents that have much to do with each other.
-    fn random_conversational(dice: &mut TestRng) -> Self {
-        let thrifty = *dice.pick(&[0, 0, 8]);
-        let deep = *dice.pick(&[0, 95]);
+    /// Agents that interact a lot.
+    fn random_conversational(rng: &mut TestRng) -> Self {
+        let limited_percent = *rng.pick(&[0, 0, 8]);
+        let deep_percent = *rng.pick(&[0, 95]);
         Self {
             unrestricted_percent: 97,
-            limited_percent: thrifty,
+            limited_percent,
             unusual_percent: 0,
-            deep_percent: deep,
+            deep_percent,
             conversation_percent: 80,
-            name_count: dice.between(2, 3),
+            name_count: rng.between(2, 3),
         }
     }
 }
 
-fn random_limits(dice: &mut TestRng) -> Limits {
+fn random_limits(rng: &mut TestRng) -> Limits {
     Limits {
-        agents_max: *dice.pick(&[1, 4, 8, 12]),
-        turns_running_max: dice.between(1, 4),
-        turns_open_max: *dice.pick(&[1, 6, 20, 60]),
-        agent_turns_open_max: dice.between(1, 6),
-        tool_iterations_max: dice.between(1, 4) as u64,
-        tools_running_max: dice.between(1, 4),
+        agents_max: *rng.pick(&[1, 4, 8, 12]),
+        turns_running_max: rng.between(1, 4),
+        turns_open_max: *rng.pick(&[1, 6, 20, 60]),
+        agent_turns_open_max: rng.between(1, 6),
+        tool_iterations_max: rng.between(1, 4) as u64,
+        tools_running_max: rng.between(1, 4),
         tool_result_bytes_max: 1000,
-        model_idle_timeout: std::time::Duration::from_secs(dice.between(1, 60) as u64),
+        model_idle_timeout: std::time::Duration::from_secs(rng.between(1, 60) as u64),
         ..Limits::default()
     }
 }
 
-/// One agent, from its creation on. A name may have several lives.
+/// The simulation's model of one agent. A name may be reused by a later agent.
 pub(crate) struct AgentModel {
     pub(crate) name: AgentId,
     pub(crate) handle: AgentHandle,
-    /// Nothing for one that an agent created.
+    /// None for an agent that another agent created.
     pub(crate) capability: Option<Capability>,
     pub(crate) is_destroyed: bool,
     pub(crate) is_finished: bool,
-    /// Words that were added to its turns.
+    /// Number of accepted steering instructions.
     pub(crate) steer_count: usize,
     pub(crate) budget_history: [BudgetHistory; 5],
 }
 
-/// What limits one resource of a life has had.
+/// The limits that one resource of an agent has had.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BudgetHistory {
     pub(crate) ever_limited: bool,
     pub(crate) ever_unlimited: bool,
     pub(crate) changes: usize,
     pub(crate) limit_max: u64,
-    /// What was used or set aside when the limit was last changed.
+    /// The amount used or reserved when the limit was last changed.
     pub(crate) floor: u64,
 }
 
@@ -116,24 +116,24 @@ pub(crate) struct SentMessage {
     pub(crate) outcome: SendOutcome,
     pub(crate) cancel_requested: bool,
     pub(crate) cancel_confirmed: bool,
-    /// Another send of this agent had the same name and said something else.
+    /// Another send to this agent has the same request id and other content.
     pub(crate) reuses_request_id: bool,
-    /// The send that this one repeats.
+    /// The earlier send that this one duplicates.
     pub(crate) duplicate_of: Option<usize>,
-    /// Somebody added a word, which is a script of its own.
+    /// Whether the turn was steered: the instruction is a script of its own.
     pub(crate) is_steered: bool,
 }
 
 pub(crate) enum SendOutcome {
     Pending(Pin<Box<dyn Future<Output = Result<TurnEnd, Fault>>>>),
-    /// The sender went away; the turn goes on.
+    /// The sender dropped the future; the turn goes on.
     SenderDropped,
-    Answered(Result<TurnEnd, Fault>),
-    /// It was never accepted.
-    Refused,
+    Responded(Result<TurnEnd, Fault>),
+    /// It was not accepted.
+    Rejected,
 }
 
-/// What was done, shown when the run fails.
+/// The log of a run, printed when the run fails.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) lines: Vec<String>,
@@ -148,29 +148,29 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("what was done:\n{}", self.lines.join("\n"));
+            eprintln!("log of the run:\n{}", self.lines.join("\n"));
         }
     }
 }
 
 impl Driver {
     pub(crate) async fn new(seed: u64) -> Self {
-        let mut dice = TestRng::new(seed);
-        let limits = random_limits(&mut dice);
-        let temper = if dice.percent(35) {
-            RunProfile::random_conversational(&mut dice)
+        let mut rng = TestRng::new(seed);
+        let limits = random_limits(&mut rng);
+        let profile = if rng.percent(35) {
+            RunProfile::random_conversational(&mut rng)
         } else {
-            RunProfile::random(&mut dice)
+            RunProfile::random(&mut rng)
         };
         let world = World::with_limits(limits.clone()).await;
-        world.store.set_commit_yields(*dice.pick(&[0, 0, 1, 3]));
+        world.store.set_commit_yields(*rng.pick(&[0, 0, 1, 3]));
         world.tools.enable_permission_checks(&world.pool);
         Self {
-            rng: dice,
-            scenario_writer: ScenarioWriter::new(temper.conversation_percent, temper.name_count),
+            rng,
+            scenario_writer: ScenarioWriter::new(profile.conversation_percent, profile.name_count),
             world,
             limits,
-            profile: temper,
+            profile,
             agents: Vec::new(),
             sent: Vec::new(),
             stop_requested: false,
@@ -179,40 +179,46 @@ impl Driver {
         }
     }
 
-    /// The lives whose agents exist, oldest first.
+    /// Indices of the agents that exist, oldest first.
     pub(crate) fn existing_agents(&self) -> Vec<usize> {
-        (0..self.agents.len()).filter(|life| !self.agents[*life].is_destroyed).collect()
+        (0..self.agents.len()).filter(|index| !self.agents[*index].is_destroyed).collect()
     }
 
     pub(crate) fn agent_named(&self, name: &AgentId) -> Option<usize> {
-        self.existing_agents().into_iter().find(|life| self.agents[*life].name == *name)
+        self.existing_agents().into_iter().find(|index| self.agents[*index].name == *name)
     }
 
-    /// The lives below one, whether they exist or not.
-    pub(crate) fn descendants(&self, life: usize) -> Vec<usize> {
-        let top = &self.agents[life].handle;
-        (0..self.agents.len()).filter(|other| self.agents[*other].handle.is_descendant_of(top)).collect()
+    /// Indices of an agent's descendants, including destroyed ones.
+    pub(crate) fn descendants(&self, index: usize) -> Vec<usize> {
+        let top = &self.agents[index].handle;
+        (0..self.agents.len())
+            .filter(|descendant| self.agents[*descendant].handle.is_descendant_of(top))
+            .collect()
     }
 
-    /// Learns which agents other agents have destroyed meanwhile.
+    /// Records which agents other agents have destroyed.
     pub(crate) fn mark_destroyed(&mut self) {
-        for life in self.existing_agents() {
-            if !self.world.pool.exists(&self.agents[life].handle.agent_ref()) {
-                self.log.note(format!("life {life} was destroyed by an agent"));
-                self.agents[life].is_destroyed = true;
+        for index in self.existing_agents() {
+            if !self.world.pool.exists(&self.agents[index].handle.agent_ref()) {
+                self.log.note(format!("agent #{index} was destroyed by an agent"));
+                self.agents[index].is_destroyed = true;
             }
         }
     }
 
-    /// Learns which agents other agents have created and destroyed meanwhile.
+    /// Records which agents other agents have created and destroyed.
     pub(crate) async fn sync_agents(&mut self) {
         self.mark_destroyed();
         let pool = self.world.pool.clone();
         for summary in self.world.list().await {
             if self.agent_named(&summary.id).is_none() {
-                // Whoever made it may have ended it meanwhile.
+                // Its creator may have destroyed it meanwhile.
                 let Ok(Some(handle)) = pool.find(&summary.id).await else { continue };
-                self.log.note(format!("life {} is '{}', created by an agent", self.agents.len(), summary.id));
+                self.log.note(format!(
+                    "agent #{} is '{}', created by an agent",
+                    self.agents.len(),
+                    summary.id
+                ));
                 self.add_agent(handle, None);
             }
         }
@@ -231,134 +237,146 @@ impl Driver {
         self.record_budgets(self.agents.len() - 1);
     }
 
-    /// Sends, and judges a refusal if there is one.
-    pub(crate) fn send(&mut self, life: usize, request_id: RequestId, plot: Scenario) {
+    /// Sends a message, and checks the fault if it is rejected at once.
+    pub(crate) fn send(&mut self, index: usize, request_id: RequestId, scenario: Scenario) {
         let open_before = self.world.pool.open_turns();
-        let agent = self.agents[life].handle.clone();
-        let at_agent = self.world.summary(&agent).open_turns;
+        let agent = self.agents[index].handle.clone();
+        let open_at_agent = self.world.summary(&agent).open_turns;
         let message = NewMessage {
-            text: plot.script.clone(),
+            text: scenario.script.clone(),
             images: Vec::new(),
             request_id: request_id.clone(),
             source: agent::MessageSource::default(),
         };
         let mut future = Box::pin(async move { agent.send(message).await });
-        let same_name = |sent: &&SentMessage| sent.agent == life && sent.request_id == request_id;
-        let reuses_name = self.sent.iter().filter(same_name).any(|sent| sent.scenario.script != plot.script);
-        let says_the_same = |sent: &SentMessage| same_name(&sent) && sent.scenario.script == plot.script;
-        let repeats = self.sent.iter().position(says_the_same);
-        let before = repeats.map(|place| &self.sent[place]);
-        let cancel_wanted = before.is_some_and(|before| before.cancel_requested);
-        let steered = before.is_some_and(|before| before.is_steered);
-        let fate = match tokio::task::unconstrained(&mut future).now_or_never() {
+        let has_same_id = |sent: &&SentMessage| sent.agent == index && sent.request_id == request_id;
+        let reuses_request_id =
+            self.sent.iter().filter(has_same_id).any(|sent| sent.scenario.script != scenario.script);
+        let is_duplicate = |sent: &SentMessage| has_same_id(&sent) && sent.scenario.script == scenario.script;
+        let duplicate_of = self.sent.iter().position(is_duplicate);
+        let earlier = duplicate_of.map(|position| &self.sent[position]);
+        let cancel_requested = earlier.is_some_and(|earlier| earlier.cancel_requested);
+        let is_steered = earlier.is_some_and(|earlier| earlier.is_steered);
+        let outcome = match tokio::task::unconstrained(&mut future).now_or_never() {
             None => SendOutcome::Pending(future),
-            Some(answer) => {
-                self.check_refusal(life, open_before, at_agent, &answer);
-                SendOutcome::Refused
+            Some(response) => {
+                self.check_rejection(index, open_before, open_at_agent, &response);
+                SendOutcome::Rejected
             }
         };
-        self.log.note(format!("send {} to life {life}: {}", plot.script, fate.label()));
+        self.log.note(format!("send {} to agent #{index}: {}", scenario.script, outcome.label()));
         let cancel_confirmed = false;
         self.sent.push(SentMessage {
-            agent: life,
+            agent: index,
             request_id,
-            scenario: plot,
-            outcome: fate,
-            cancel_requested: cancel_wanted,
+            scenario,
+            outcome,
+            cancel_requested,
             cancel_confirmed,
-            reuses_request_id: reuses_name,
-            duplicate_of: repeats,
-            is_steered: steered,
+            reuses_request_id,
+            duplicate_of,
+            is_steered,
         });
     }
 
-    fn check_refusal(&self, life: usize, open: usize, at_agent: usize, answer: &Result<TurnEnd, Fault>) {
-        let fault = answer.as_ref().expect_err("a turn takes longer than one look");
-        let full = open >= self.limits.turns_open_max || at_agent >= self.limits.agent_turns_open_max;
-        let gone = self.agents[life].is_destroyed;
-        let fair = if is_busy(fault) { full || self.stopping } else { gone || self.stopping };
-        assert!(fair, "refused without a reason: {fault:?}");
-        assert!(is_busy(fault) || fault.kind == FaultKind::NotFound, "refused oddly: {fault:?}");
+    fn check_rejection(
+        &self,
+        index: usize,
+        open_turns: usize,
+        open_at_agent: usize,
+        response: &Result<TurnEnd, Fault>,
+    ) {
+        let fault = response.as_ref().expect_err("no turn ends within the first poll");
+        let full =
+            open_turns >= self.limits.turns_open_max || open_at_agent >= self.limits.agent_turns_open_max;
+        let is_destroyed = self.agents[index].is_destroyed;
+        let is_allowed = if is_busy(fault) { full || self.stopping } else { is_destroyed || self.stopping };
+        assert!(is_allowed, "rejected without a reason: {fault:?}");
+        assert!(
+            is_busy(fault) || fault.kind == FaultKind::NotFound,
+            "rejected with an unexpected fault: {fault:?}"
+        );
     }
 
-    /// Takes the answers that are there.
-    pub(crate) async fn collect_answers(&mut self) {
+    /// Collects the responses that are ready.
+    pub(crate) async fn collect_responses(&mut self) {
         self.sync_agents().await;
-        for place in 0..self.sent.len() {
-            let SendOutcome::Pending(future) = &mut self.sent[place].outcome else { continue };
-            if let Some(answer) = tokio::task::unconstrained(future).now_or_never() {
-                self.check_answer(&self.sent[place], &answer);
-                self.log.note(format!("answered {}: {answer:?}", self.sent[place].scenario.script));
-                self.sent[place].outcome = SendOutcome::Answered(answer);
+        for position in 0..self.sent.len() {
+            let SendOutcome::Pending(future) = &mut self.sent[position].outcome else { continue };
+            if let Some(response) = tokio::task::unconstrained(future).now_or_never() {
+                self.check_response(&self.sent[position], &response);
+                self.log.note(format!("response to {}: {response:?}", self.sent[position].scenario.script));
+                self.sent[position].outcome = SendOutcome::Responded(response);
             }
         }
     }
 
-    fn check_answer(&self, sent: &SentMessage, answer: &Result<TurnEnd, Fault>) {
+    fn check_response(&self, sent: &SentMessage, response: &Result<TurnEnd, Fault>) {
         let script = &sent.scenario.script;
-        let fair = match answer {
+        let is_allowed = match response {
             Ok(end) => match &end.outcome {
                 TurnOutcome::Completed => {
-                    let said = end.halted.is_some()
+                    let content_matches = end.halted.is_some()
                         || sent.is_steered
                         || sent.scenario.matches_completed(&end.content);
-                    !sent.cancel_confirmed && said && self.may_halt(sent.agent, end)
+                    !sent.cancel_confirmed && content_matches && self.may_halt(sent.agent, end)
                 }
                 TurnOutcome::Cancelled => {
-                    let wanted =
+                    let is_expected =
                         sent.cancel_requested || self.agents[sent.agent].is_destroyed || self.stopping;
-                    wanted && (sent.is_steered || sent.scenario.accepts_partial(&end.content))
+                    is_expected && (sent.is_steered || sent.scenario.accepts_partial(&end.content))
                 }
                 TurnOutcome::Failed(_) | TurnOutcome::Interrupted(_) => false,
             },
             Err(fault) if fault.kind == FaultKind::Invalid => sent.reuses_request_id,
             Err(fault) => !sent.cancel_confirmed && sent.scenario.accepts_fault(fault.kind),
         };
-        assert!(fair, "{script} was answered with {answer:?}");
-        if let Some(SendOutcome::Answered(before)) =
-            sent.duplicate_of.map(|before| &self.sent[before].outcome)
+        assert!(is_allowed, "{script} got the response {response:?}");
+        if let Some(SendOutcome::Responded(earlier)) =
+            sent.duplicate_of.map(|earlier| &self.sent[earlier].outcome)
         {
-            // One that was cancelled before it was kept is not known.
-            let unbegun = Ok(TurnEnd::cancelled_before_start());
-            // An agent that has to go answers everybody like this.
-            let goes = self.agents[sent.agent].is_destroyed || self.stopping;
-            let is_cancelled = answer.as_ref().is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
-            let fair = *before == unbegun || answer == before || (goes && is_cancelled);
-            assert!(fair, "{script}: {answer:?} after {before:?}");
+            // A send cancelled before its commit is not known to the idempotency check.
+            let never_started = Ok(TurnEnd::cancelled_before_start());
+            // An agent that is being destroyed cancels every send.
+            let is_ending = self.agents[sent.agent].is_destroyed || self.stopping;
+            let is_cancelled = response.as_ref().is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
+            let is_consistent =
+                *earlier == never_started || response == earlier || (is_ending && is_cancelled);
+            assert!(is_consistent, "{script}: {response:?} after {earlier:?}");
         }
     }
 
-    /// A budget halts only where somebody has set one.
-    fn may_halt(&self, life: usize, end: &TurnEnd) -> bool {
+    /// Whether a halt is justified: a budget halts a turn only if a limit was set.
+    fn may_halt(&self, index: usize, end: &TurnEnd) -> bool {
         match end.halted {
             None => true,
             Some(Halt::IterationLimit) => end.rounds == self.limits.tool_iterations_max,
             Some(Halt::Budget(resource)) => {
-                let place = resource_index(resource);
-                let agent = &self.agents[life].handle;
-                let above = self.agents.iter().filter(|other| agent.is_descendant_of(&other.handle));
-                let mut line = above.chain([&self.agents[life]]);
-                line.any(|life| life.budget_history[place].ever_limited)
+                let position = resource_index(resource);
+                let agent = &self.agents[index].handle;
+                let above = self.agents.iter().filter(|ancestor| agent.is_descendant_of(&ancestor.handle));
+                let mut lineage = above.chain([&self.agents[index]]);
+                lineage.any(|agent| agent.budget_history[position].ever_limited)
             }
         }
     }
 
-    /// The sends of a life that nobody has answered yet.
-    pub(crate) fn pending_scripts(&self, life: usize) -> Vec<&str> {
-        let open =
-            |sent: &&SentMessage| sent.agent == life && matches!(sent.outcome, SendOutcome::Pending(_));
-        self.sent.iter().filter(open).map(|sent| sent.scenario.script.as_str()).collect()
+    /// The scripts of an agent's sends without a response.
+    pub(crate) fn pending_scripts(&self, index: usize) -> Vec<&str> {
+        let is_pending =
+            |sent: &&SentMessage| sent.agent == index && matches!(sent.outcome, SendOutcome::Pending(_));
+        self.sent.iter().filter(is_pending).map(|sent| sent.scenario.script.as_str()).collect()
     }
 }
 
-/// Where a resource stands among all.
+/// The index of a resource in `Resource::ALL`.
 pub(crate) fn resource_index(resource: Resource) -> usize {
-    Resource::ALL.iter().position(|other| *other == resource).expect("all of them are there")
+    Resource::ALL.iter().position(|other| *other == resource).expect("every resource is listed")
 }
 
 impl SentMessage {
     pub(crate) fn was_accepted(&self) -> bool {
-        !matches!(self.outcome, SendOutcome::Refused)
+        !matches!(self.outcome, SendOutcome::Rejected)
     }
 }
 
@@ -367,8 +385,8 @@ impl SendOutcome {
         match self {
             SendOutcome::Pending(_) => "accepted",
             SendOutcome::SenderDropped => "dropped",
-            SendOutcome::Answered(_) => "answered",
-            SendOutcome::Refused => "refused",
+            SendOutcome::Responded(_) => "responded",
+            SendOutcome::Rejected => "rejected",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A store without room, and one that has failed: a clear fault, reads that go on, and nothing doubled when it heals.
+//! A full or failed store: a clear fault, reads that still work, and no duplicates after recovery.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ fn assert_full(fault: &Fault) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_send_that_finds_no_room_is_told_so_and_reads_go_on() {
+async fn send_on_full_disk_fails_and_reads_still_work() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say a; done")).await;
     world.store.inject_fault(usize::MAX, full_fault());
     assert_full(&expect_fault(start_send(&agent, 2, "#2 say b; done")).await);
-    assert_eq!((texts(&agent).len(), world.summary(&agent).message_count), (2, 2), "who had it can read it");
+    assert_eq!((texts(&agent).len(), world.summary(&agent).message_count), (2, 2), "old handles can read");
     drop(agent);
     let agent = world.find("a").await;
     assert_eq!(texts(&agent), ["#1 say a; done", "a"]);
@@ -44,9 +44,9 @@ async fn a_send_that_finds_no_room_is_told_so_and_reads_go_on() {
     assert_eq!(idle_history_violation(&messages(&agent)), None);
 }
 
-/// Every kind of call that a turn makes, refused once.
+/// Fails each kind of append of a turn once.
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_finds_no_room_at_any_point_is_told_so_and_goes_on_when_there_is_room() {
+async fn turn_failing_on_any_append_resumes_with_free_space() {
     let script = "#1 call note a; call once 5; call keyed 9; done | say so; done";
     for kind in ["turn_accepted", "turn_begun", "message", "tool_begun", "tool_done", "turn_ended"] {
         let world = World::new().await;
@@ -55,11 +55,11 @@ async fn a_turn_that_finds_no_room_at_any_point_is_told_so_and_goes_on_when_ther
         assert_full(&expect_fault(start_send(&agent, 1, script)).await);
         drop(agent);
         world.store.clear_faults();
-        // By itself or because somebody asks: it is the same turn.
+        // Resumed by itself or by a duplicate send: it is the same turn.
         let agent = world.find("a").await;
         let end = expect_end(start_send(&agent, 1, script)).await;
         assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Completed, "so"), "{kind}");
-        assert_eq!(user_texts(&agent), [script], "{kind}: one user's message");
+        assert_eq!(user_texts(&agent), [script], "{kind}: one user message");
         assert_eq!(idle_history_violation(&messages(&agent)), None, "{kind}");
         let once = world.tools.call_lines().iter().filter(|line| *line == "a once 5").count();
         assert!(once <= 1, "{kind}: {once} times");
@@ -75,7 +75,7 @@ async fn a_turn_that_finds_no_room_at_any_point_is_told_so_and_goes_on_when_ther
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_found_no_room_goes_on_by_itself_when_there_is_some() {
+async fn turn_stopped_by_full_disk_resumes_by_itself() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     world.store.inject_fault_for_kind("message", 2, full_fault());
@@ -88,7 +88,7 @@ async fn a_turn_that_found_no_room_goes_on_by_itself_when_there_is_some() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_never_finds_room_is_given_up_and_can_be_had_later() {
+async fn turn_on_a_full_disk_is_given_up_and_can_be_resent() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     world.store.inject_fault_for_kind("turn_ended", 9, full_fault());
@@ -98,7 +98,7 @@ async fn a_turn_that_never_finds_room_is_given_up_and_can_be_had_later() {
     world.store.clear_faults();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.pool.open_turns(), 0);
-    assert!(world.model.observations().prompts.len() <= 3, "a model costs something");
+    assert!(world.model.observations().prompts.len() <= 3, "few model calls");
     let agent = world.find("a").await;
     assert_eq!(idle_history_violation(&messages(&agent)), None);
     assert_eq!(expect_end(start_send(&agent, 1, "#1 say so; done")).await.content, "so");
@@ -106,30 +106,30 @@ async fn a_turn_that_never_finds_room_is_given_up_and_can_be_had_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sends_that_waited_behind_it_are_told_or_kept_and_never_both_lost() {
+async fn queued_sends_get_a_fault_and_are_not_lost() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let running = start_send(&agent, 1, "#1 wait; say a; done");
-    let behind = [start_send(&agent, 2, "#2 say b; done"), start_send(&agent, 3, "#3 say c; done")];
+    let queued = [start_send(&agent, 2, "#2 say b; done"), start_send(&agent, 3, "#3 say c; done")];
     run_until_idle().await;
     world.store.inject_fault_for_kind("turn_ended", 1, full_fault());
     world.model.release_all();
     assert_full(&expect_fault(running).await);
-    for sending in behind {
+    for sending in queued {
         assert_full(&expect_fault(sending).await);
     }
     drop(agent);
     let agent = world.find("a").await;
-    let again = start_send(&agent, 3, "#3 say c; done");
+    let duplicate = start_send(&agent, 3, "#3 say c; done");
     run_until_idle().await;
     world.model.release_all();
-    assert_eq!(expect_end(again).await.content, "c");
-    assert_eq!(user_texts(&agent).len(), 3, "all of them were kept");
+    assert_eq!(expect_end(duplicate).await.content, "c");
+    assert_eq!(user_texts(&agent).len(), 3, "all of them were committed");
     assert_eq!(idle_history_violation(&messages(&agent)), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_still_has_the_fallen_agent_is_told_to_come_again() {
+async fn handle_of_a_reloading_agent_gets_busy() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     world.store.inject_fault(1, full_fault());
@@ -137,13 +137,13 @@ async fn whoever_still_has_the_fallen_agent_is_told_to_come_again() {
     let fault = expect_fault(start_send(&agent, 1, "#1 say a; done")).await;
     assert!(is_busy(&fault), "{fault:?}");
     assert!(!agent.cancel(numeric_request_id(1)).await);
-    assert_eq!(agent.steer("word".to_owned(), MessageSource::default()).await, None);
+    assert_eq!(agent.steer("instruction".to_owned(), MessageSource::default()).await, None);
     assert!(agent.rollback(0, Initiator::Admin).await.is_err());
     assert_eq!(expect_end(start_send(&world.find("a").await, 1, "#1 say a; done")).await.content, "a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_else_finds_no_room_changes_nothing() {
+async fn failed_admin_operations_change_nothing() {
     let world = World::new().await;
     let agent = world.trusted_agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say a; done")).await;
@@ -156,9 +156,9 @@ async fn whatever_else_finds_no_room_changes_nothing() {
             .await,
     );
     let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
-    assert_full(&world.change_permissions(&agent, &change).await.expect_err("there is no room"));
+    assert_full(&world.change_permissions(&agent, &change).await.expect_err("the disk is full"));
     assert_full(
-        &world.pool.mark_agent_finished(&agent, Initiator::Admin).await.expect_err("there is no room"),
+        &world.pool.mark_agent_finished(&agent, Initiator::Admin).await.expect_err("the disk is full"),
     );
     let target = agent.agent_ref();
     assert_full(
@@ -166,10 +166,10 @@ async fn whatever_else_finds_no_room_changes_nothing() {
             .pool
             .destroy(&target, ChildPolicy::Cascade, Initiator::Admin)
             .await
-            .expect_err("there is no room"),
+            .expect_err("the disk is full"),
     );
     assert_full(
-        &world.pool.fork(&agent, Fork::default(), Initiator::Admin).await.err().expect("there is no room"),
+        &world.pool.fork(&agent, Fork::default(), Initiator::Admin).await.err().expect("the disk is full"),
     );
     let import = Import {
         spec: AgentSpec::default(),
@@ -177,14 +177,14 @@ async fn whatever_else_finds_no_room_changes_nothing() {
         created_at: None,
         origin: "elsewhere".to_owned(),
     };
-    assert_full(&world.pool.import(import, Initiator::Admin).await.err().expect("there is no room"));
+    assert_full(&world.pool.import(import, Initiator::Admin).await.err().expect("the disk is full"));
     assert_eq!(crate::restarts::describe_agent(&world, &agent), before);
     assert_eq!((world.names().await, world.pool.open_turns()), (vec!["a".to_owned()], 0));
     assert!(!world.pool.is_stopping());
     let target = agent.agent_ref();
     drop(agent);
     assert_full(
-        &world.pool.rename(&target, agent_id("z"), Initiator::Admin).await.expect_err("there is no room"),
+        &world.pool.rename(&target, agent_id("z"), Initiator::Admin).await.expect_err("the disk is full"),
     );
     assert_eq!(world.names().await, ["a"]);
     world.store.clear_faults();
@@ -195,12 +195,12 @@ async fn whatever_else_finds_no_room_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_that_finds_no_room_takes_nothing_away() {
+async fn failed_rollback_removes_nothing() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say a; done")).await;
     world.store.inject_fault(1, full_fault());
-    assert_full(&agent.rollback(0, Initiator::Admin).await.expect_err("there is no room"));
+    assert_full(&agent.rollback(0, Initiator::Admin).await.expect_err("the disk is full"));
     drop(agent);
     let agent = world.find("a").await;
     assert_eq!(texts(&agent).len(), 2);
@@ -208,26 +208,26 @@ async fn a_rollback_that_finds_no_room_takes_nothing_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_is_left_where_there_is_no_room_is_refused() {
+async fn submit_on_full_disk_is_rejected() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let running = start_send(&agent, 1, "#1 wait; say a; done");
     run_until_idle().await;
     world.store.inject_fault(1, full_fault());
     let fault =
-        agent.submit_committed(new_message(2, "#2 say b; done")).await.err().expect("there is no room");
+        agent.submit_committed(new_message(2, "#2 say b; done")).await.err().expect("the disk is full");
     assert_full(&fault);
     world.model.release_all();
-    assert_eq!(expect_end(running).await.content, "a", "the turn under way does not suffer");
+    assert_eq!(expect_end(running).await.content, "a", "the running turn is not affected");
     run_until_idle().await;
     assert_eq!((user_texts(&agent).len(), world.pool.open_turns()), (1, 0));
-    agent.submit_committed(new_message(2, "#2 say b; done")).await.expect("there is room now");
+    agent.submit_committed(new_message(2, "#2 say b; done")).await.expect("there is free space now");
     run_until_idle().await;
     assert_eq!(user_texts(&agent).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_that_finds_no_room_is_not_acknowledged() {
+async fn failed_steer_is_not_acknowledged() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let running = start_send(&agent, 1, "#1 wait; say a; done");
@@ -240,21 +240,24 @@ async fn a_word_that_finds_no_room_is_not_acknowledged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_budget_is_what_it_was_after_a_call_that_found_no_room() {
+async fn failed_create_refunds_its_reserved_budget() {
     use agent::permission::{Budget, Resource};
     let world = World::new().await;
     let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
-    let with = |spec: AgentSpec, budget| AgentSpec {
+    let with_budget = |spec: AgentSpec, budget| AgentSpec {
         permissions: runtime::PermissionSpec { budget, ..spec.permissions.clone() },
         ..spec
     };
-    let parent =
-        world.create_handle(with(crate::world::with_preset(spec_named("p"), "trusted"), turns(10))).await;
+    let parent = world
+        .create_handle(with_budget(crate::world::with_preset(spec_named("p"), "trusted"), turns(10)))
+        .await;
     world.store.inject_fault(1, full_fault());
-    assert_full(&world.expect_create_refused(with(with_parent(spec_named("c"), &parent), turns(4))).await);
+    assert_full(
+        &world.expect_create_refused(with_budget(with_parent(spec_named("c"), &parent), turns(4))).await,
+    );
     let account = |world: &World, agent: &runtime::AgentHandle| {
-        let one = world.pool.permissions(agent).resource_usage[0];
-        (one.limit, one.used, one.reserved)
+        let usage = world.pool.permissions(agent).resource_usage[0];
+        (usage.limit, usage.used, usage.reserved)
     };
     assert_eq!(account(&world, &parent), (Some(10), 0, 0));
     expect_end(start_send(&parent, 1, "#1 say a; done")).await;
@@ -264,11 +267,11 @@ async fn a_budget_is_what_it_was_after_a_call_that_found_no_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_marked_agent_that_finds_no_room_is_settled_when_there_is_some() {
+async fn marked_turn_is_ended_when_there_is_free_space() {
     let world = World::new().await;
     let agent =
         world.create_handle(AgentSpec { on_restart: Some(RestartPolicy::Mark), ..spec_named("a") }).await;
-    agent.submit_committed(new_message(1, "#1 say hel; wait")).await.expect("it is kept");
+    agent.submit_committed(new_message(1, "#1 say hel; wait")).await.expect("it is committed");
     run_until_idle().await;
     drop(agent);
     let world = world.restart().await;
@@ -280,7 +283,7 @@ async fn a_marked_agent_that_finds_no_room_is_settled_when_there_is_some() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_has_failed_says_so_and_takes_nothing_more() {
+async fn failed_store_reports_and_rejects_all_writes() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say a; done")).await;
@@ -291,18 +294,18 @@ async fn a_store_that_has_failed_says_so_and_takes_nothing_more() {
     };
     run_until_idle().await;
     world.store.fail_permanently("fsync failed");
-    assert_eq!(waiting.await.expect("it does not panic"), "fsync failed");
-    assert_eq!(world.pool.store_failed().await, "fsync failed", "also for whoever asks later");
+    assert_eq!(waiting.await.expect("no panic"), "fsync failed");
+    assert_eq!(world.pool.store_failed().await, "fsync failed", "also for a later caller");
     let fault = expect_fault(start_send(&agent, 2, "#2 say b; done")).await;
     assert_eq!(fault.kind, FaultKind::Internal);
     assert!(fault.public.contains("the store has failed"), "{fault}");
     drop(agent);
-    assert_eq!(texts(&world.find("a").await).len(), 2, "reads go on");
+    assert_eq!(texts(&world.find("a").await).len(), 2, "reads still work");
     assert_eq!(world.expect_create_refused(spec_named("b")).await.kind, FaultKind::Internal);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_fell_and_was_woken_meanwhile_is_left_alone_by_the_one_it_was() {
+async fn old_instance_does_not_affect_a_rewoken_agent() {
     let world =
         World::with_limits(runtime::Limits { live_agents_max: 1, ..runtime::Limits::default() }).await;
     world.agent("b").await;
@@ -311,7 +314,7 @@ async fn an_agent_that_fell_and_was_woken_meanwhile_is_left_alone_by_the_one_it_
     world.store.hold_barriers();
     assert_full(&expect_fault(start_send(&world.find("a").await, 1, "#1 say a; done")).await);
     run_until_idle().await;
-    // The fallen one still waits for its place in line; others need its room, and then somebody needs it.
+    // The failed instance still waits for its barrier; "b" needs its live slot, and then a client wakes "a" again.
     drop(world.find("b").await);
     let agent = world.find("a").await;
     let running = start_send(&agent, 2, "#2 wait; say b; done");
@@ -326,15 +329,15 @@ async fn an_agent_that_fell_and_was_woken_meanwhile_is_left_alone_by_the_one_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_that_finds_no_room_leaves_the_send_to_be_worked_on() {
+async fn failed_cancel_leaves_the_turn_to_run() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    for (name, script) in [(1, "#1 wait; say a; done"), (2, "#2 say b; done")] {
-        agent.submit_committed(new_message(name, script)).await.expect("it is kept");
+    for (request_id, script) in [(1, "#1 wait; say a; done"), (2, "#2 say b; done")] {
+        agent.submit_committed(new_message(request_id, script)).await.expect("it is committed");
     }
     run_until_idle().await;
     world.store.inject_fault_for_kind("turn_ended", 1, full_fault());
-    assert!(!agent.cancel(numeric_request_id(2)).await, "it could not be kept");
+    assert!(!agent.cancel(numeric_request_id(2)).await, "the commit failed");
     drop(agent);
     world.model.release_all();
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -342,22 +345,22 @@ async fn a_cancel_that_finds_no_room_leaves_the_send_to_be_worked_on() {
     assert_eq!(
         texts(&agent),
         ["#1 wait; say a; done", "a", "#2 say b; done", "b"],
-        "nobody has to ask for it"
+        "without a duplicate send"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeated_send_that_finds_no_room_is_not_said_to_be_cancelled() {
+async fn duplicate_send_on_full_disk_is_not_cancelled() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say a; done")).await;
     let running = start_send(&agent, 2, "#2 wait; say b; done");
     run_until_idle().await;
     world.store.inject_fault(1, full_fault());
-    let again = start_send(&agent, 1, "#1 say a; done");
+    let duplicate = start_send(&agent, 1, "#1 say a; done");
     run_until_idle().await;
-    assert!(!agent.cancel(numeric_request_id(1)).await, "it was over long ago");
-    assert_full(&expect_fault(again).await);
+    assert!(!agent.cancel(numeric_request_id(1)).await, "the turn has ended");
+    assert_full(&expect_fault(duplicate).await);
     world.model.release_all();
     expect_end(running).await;
     assert_eq!(expect_end(start_send(&agent, 1, "#1 say a; done")).await.content, "a");

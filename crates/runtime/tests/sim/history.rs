@@ -1,4 +1,4 @@
-//! What a history may look like: a user speaks, the model answers, every tool call has its result, in order.
+//! Valid histories: user message, model response, and one result for each tool call, in order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::{Message, Role};
 use runtime::AgentHandle;
 
-/// What a word begins with that was added to a turn under way.
+/// Prefix of a steering instruction's text.
 pub(crate) const STEER_PREFIX: &str = "#s";
 
 /// All messages of an agent.
@@ -22,12 +22,12 @@ pub(crate) fn texts(agent: &AgentHandle) -> Vec<String> {
     messages(agent).iter().map(|message| message.text.clone()).collect()
 }
 
-/// What the users said.
+/// The user messages.
 pub(crate) fn user_texts(agent: &AgentHandle) -> Vec<String> {
     texts_by_role(agent, Role::User)
 }
 
-/// What the tools said.
+/// The tool results.
 pub(crate) fn tool_texts(agent: &AgentHandle) -> Vec<String> {
     texts_by_role(agent, Role::Tool)
 }
@@ -37,39 +37,41 @@ fn texts_by_role(agent: &AgentHandle, role: Role) -> Vec<String> {
     all.iter().filter(|message| message.role == role).map(|message| message.text.clone()).collect()
 }
 
-/// Why the messages are no history that a model would take; nothing when they are one. A turn may be under way.
+/// Why a model would reject the messages as a history; none if they are valid. A turn may be running.
 pub(crate) fn history_violation(messages: &[Arc<Message>]) -> Option<String> {
-    let mut unanswered: VecDeque<&str> = VecDeque::new();
-    let mut before: Option<&Message> = None;
-    for (place, message) in messages.iter().enumerate() {
+    let mut open_calls: VecDeque<&str> = VecDeque::new();
+    let mut previous: Option<&Message> = None;
+    for (index, message) in messages.iter().enumerate() {
         let expected = match message.role {
-            Role::User => may_follow(before, message) && unanswered.is_empty(),
+            Role::User => may_follow(previous, message) && open_calls.is_empty(),
             Role::Assistant => {
-                before.is_some_and(|before| before.role != Role::Assistant) && unanswered.is_empty()
+                previous.is_some_and(|previous| previous.role != Role::Assistant) && open_calls.is_empty()
             }
-            // Each call has one result, and they come in the order of the calls.
-            Role::Tool => unanswered.pop_front() == Some(message.tool_call_id.as_deref().unwrap_or_default()),
+            // Each call has one result, in the order of the calls.
+            Role::Tool => open_calls.pop_front() == Some(message.tool_call_id.as_deref().unwrap_or_default()),
         };
         if !expected {
-            return Some(format!("message {place} does not belong there: {message:?} after {before:?}"));
+            return Some(format!("message {index} is out of order: {message:?} after {previous:?}"));
         }
-        unanswered.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
-        before = Some(message);
+        open_calls.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
+        previous = Some(message);
     }
     None
 }
 
-/// A turn begins after the last one has ended; a word that is added comes anywhere but first.
-fn may_follow(before: Option<&Message>, message: &Message) -> bool {
+/// Whether a user message may follow: a turn starts after the last one has ended; a steering instruction may be
+/// anywhere but first.
+fn may_follow(previous: Option<&Message>, message: &Message) -> bool {
     if message.text.starts_with(STEER_PREFIX) {
-        return before.is_some();
+        return previous.is_some();
     }
-    before.is_none_or(|before| before.role == Role::Assistant && before.tool_calls.is_empty())
+    previous.is_none_or(|previous| previous.role == Role::Assistant && previous.tool_calls.is_empty())
 }
 
-/// The same for an agent without a turn: its history also ends on an answer.
+/// The same for an agent without a running turn: its history must end with a response.
 pub(crate) fn idle_history_violation(messages: &[Arc<Message>]) -> Option<String> {
     let last = messages.last();
-    let open = last.is_some_and(|message| message.role != Role::Assistant || !message.tool_calls.is_empty());
-    history_violation(messages).or_else(|| open.then(|| format!("the history ends on {last:?}")))
+    let is_open =
+        last.is_some_and(|message| message.role != Role::Assistant || !message.tool_calls.is_empty());
+    history_violation(messages).or_else(|| is_open.then(|| format!("the history ends on {last:?}")))
 }

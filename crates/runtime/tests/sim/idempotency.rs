@@ -1,4 +1,4 @@
-//! A send that is repeated is the same send: it is worked on once, and answered as often as it is asked for.
+//! Idempotent sends: a duplicate request id joins the turn or gets the stored response; the turn runs once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::world::{
 const OTHER_SCRIPT: &str = "#1 say something else; done";
 const SCRIPT: &str = "#1 report 1; call note x; done | wait; say so; done";
 
-fn assert_reuse_refused(fault: &Fault) {
+fn assert_reuse_rejected(fault: &Fault) {
     assert_eq!(fault.kind, FaultKind::Invalid);
     assert_eq!(fault.public, "request_id was used before with other content: 1");
 }
 
-async fn expect_reuse_refused(agent: &AgentHandle) {
-    assert_reuse_refused(&without_waiting(expect_fault(start_send(agent, 1, OTHER_SCRIPT))).await);
+async fn expect_reuse_rejected(agent: &AgentHandle) {
+    assert_reuse_rejected(&without_waiting(expect_fault(start_send(agent, 1, OTHER_SCRIPT))).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_runs_all_get_the_one_answer() {
+async fn duplicates_of_a_running_turn_share_its_response() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sendings =
@@ -35,27 +35,27 @@ async fn while_it_runs_all_get_the_one_answer() {
     run_until_idle().await;
     let late = start_send(&agent, 1, SCRIPT);
     run_until_idle().await;
-    assert_eq!(world.pool.open_turns(), 1, "those who attach need no place");
-    expect_reuse_refused(&agent).await;
+    assert_eq!(world.pool.open_turns(), 1, "duplicates need no permit");
+    expect_reuse_rejected(&agent).await;
     world.model.release_all();
-    let answers = [expect_end(late).await, expect_end(sendings.into_iter().next().expect("three")).await];
-    assert!(answers.iter().all(|end| end.content == "so" && end.rounds == 2));
-    assert_eq!(world.model.observations().prompts.len(), 2, "the model was asked once for each round");
+    let responses = [expect_end(late).await, expect_end(sendings.into_iter().next().expect("three")).await];
+    assert!(responses.iter().all(|end| end.content == "so" && end.rounds == 2));
+    assert_eq!(world.model.observations().prompts.len(), 2, "one model call per round");
     assert_eq!((user_texts(&agent).len(), world.tools.call_lines().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_waits_both_get_the_one_answer() {
+async fn duplicates_of_a_queued_turn_share_its_response() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let before = start_send(&agent, 5, "#5 wait; say first; done");
+    let running = start_send(&agent, 5, "#5 wait; say first; done");
     run_until_idle().await;
     let sendings = [start_send(&agent, 1, "#1 say so; done"), start_send(&agent, 1, "#1 say so; done")];
     run_until_idle().await;
     assert_eq!(world.pool.open_turns(), 2);
-    expect_reuse_refused(&agent).await;
+    expect_reuse_rejected(&agent).await;
     world.model.release_all();
-    expect_end(before).await;
+    expect_end(running).await;
     for sending in sendings {
         assert_eq!(expect_end(sending).await.content, "so");
     }
@@ -63,16 +63,16 @@ async fn while_it_waits_both_get_the_one_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_it_waits_for_a_slot_both_get_the_one_answer() {
+async fn duplicates_waiting_for_a_permit_share_the_response() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let (other, agent) = (world.agent("other").await, world.agent("a").await);
-    let before = start_send(&other, 5, "#5 wait; say first; done");
+    let running = start_send(&other, 5, "#5 wait; say first; done");
     run_until_idle().await;
     let sendings = [start_send(&agent, 1, "#1 say so; done"), start_send(&agent, 1, "#1 say so; done")];
     run_until_idle().await;
-    expect_reuse_refused(&agent).await;
+    expect_reuse_rejected(&agent).await;
     world.model.release_all();
-    expect_end(before).await;
+    expect_end(running).await;
     for sending in sendings {
         assert_eq!(expect_end(sending).await.content, "so");
     }
@@ -80,42 +80,42 @@ async fn while_it_waits_for_a_slot_both_get_the_one_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_its_end_it_gets_the_stored_answer() {
+async fn duplicate_of_an_ended_turn_gets_the_stored_response() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let first = expect_end(start_send(&agent, 1, "#1 report 3; call note x; done | say so; done")).await;
     for _ in 0..3 {
-        let again = without_waiting(expect_end(start_send(
+        let duplicate = without_waiting(expect_end(start_send(
             &agent,
             1,
             "#1 report 3; call note x; done | say so; done",
         )))
         .await;
-        assert_eq!(again, first, "usage, rounds and all");
+        assert_eq!(duplicate, first, "with usage and rounds");
     }
-    expect_reuse_refused(&agent).await;
+    expect_reuse_rejected(&agent).await;
     assert_eq!((world.model.observations().prompts.len(), world.tools.call_lines().len()), (2, 1));
     assert_eq!((texts(&agent).len(), world.pool.open_turns()), (4, 0));
     assert_eq!(expect_end(start_send(&agent, 2, "#2 say on; done")).await.content, "on");
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_restart_it_gets_the_stored_answer() {
+async fn duplicate_after_restart_gets_the_stored_response() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let first = expect_end(start_send(&agent, 1, "#1 report 3; call note x; done | say so; done")).await;
     drop(agent);
     let world = world.restart().await;
     let agent = world.find("a").await;
-    let again = expect_end(start_send(&agent, 1, "#1 report 3; call note x; done | say so; done")).await;
-    assert_eq!(again, first);
-    expect_reuse_refused(&agent).await;
+    let duplicate = expect_end(start_send(&agent, 1, "#1 report 3; call note x; done | say so; done")).await;
+    assert_eq!(duplicate, first);
+    expect_reuse_rejected(&agent).await;
     assert_eq!(world.model.observations().prompts.len(), 0);
     assert_eq!(texts(&agent).len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_failed_fails_again_in_the_same_words() {
+async fn duplicate_of_a_failed_turn_gets_the_same_fault() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let first = expect_fault(start_send(&agent, 1, "#1 say hel; fail")).await;
@@ -123,22 +123,22 @@ async fn a_turn_that_failed_fails_again_in_the_same_words() {
     drop(agent);
     let world = world.restart().await;
     let agent = world.find("a").await;
-    let again = expect_fault(start_send(&agent, 1, "#1 say hel; fail")).await;
-    assert_eq!((again.kind, &again.public), (first.kind, &first.public));
-    expect_reuse_refused(&agent).await;
+    let duplicate = expect_fault(start_send(&agent, 1, "#1 say hel; fail")).await;
+    assert_eq!((duplicate.kind, &duplicate.public), (first.kind, &first.public));
+    expect_reuse_rejected(&agent).await;
     assert_eq!(texts(&agent), ["#1 say hel; fail", "hel"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_was_cancelled_stays_cancelled() {
+async fn duplicate_of_a_cancelled_turn_stays_cancelled() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "#1 say hel; wait");
-    let behind = start_send(&agent, 2, "#2 say never; done");
+    let queued = start_send(&agent, 2, "#2 say never; done");
     run_until_idle().await;
     assert!(agent.cancel(numeric_request_id(2)).await && agent.cancel(numeric_request_id(1)).await);
     let first = expect_end(sending).await;
-    expect_end(behind).await;
+    expect_end(queued).await;
     drop(agent);
     let world = world.restart().await;
     let agent = world.find("a").await;
@@ -148,51 +148,52 @@ async fn a_turn_that_was_cancelled_stays_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_uses_the_name_of_an_answered_send_for_something_else_does_not_stand_in_its_way() {
+async fn rejected_id_reuse_does_not_block_duplicates() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let first = expect_end(start_send(&agent, 1, "#1 say so; done")).await;
     world.store.hold();
-    let wrong = start_send(&agent, 1, OTHER_SCRIPT);
+    let other_content = start_send(&agent, 1, OTHER_SCRIPT);
     run_until_idle().await;
-    let right = [start_send(&agent, 1, "#1 say so; done"), start_send(&agent, 1, "#1 say so; done")];
+    let duplicates = [start_send(&agent, 1, "#1 say so; done"), start_send(&agent, 1, "#1 say so; done")];
     run_until_idle().await;
     world.store.release();
-    assert_reuse_refused(&expect_fault(wrong).await);
-    for again in right {
-        assert_eq!(expect_end(again).await, first);
+    assert_reuse_rejected(&expect_fault(other_content).await);
+    for duplicate in duplicates {
+        assert_eq!(expect_end(duplicate).await, first);
     }
     assert_eq!((texts(&agent).len(), world.pool.open_turns()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nor_does_one_that_waits_in_line_to_be_refused() {
+async fn queued_id_reuse_does_not_block_a_duplicate() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let first = expect_end(start_send(&agent, 1, "#1 say so; done")).await;
     let running = start_send(&agent, 5, "#5 wait; say first; done");
     run_until_idle().await;
-    let wrong = start_send(&agent, 1, OTHER_SCRIPT);
+    let other_content = start_send(&agent, 1, OTHER_SCRIPT);
     run_until_idle().await;
-    let right = start_send(&agent, 1, "#1 say so; done");
+    let duplicate = start_send(&agent, 1, "#1 say so; done");
     run_until_idle().await;
     world.model.release_all();
-    assert_reuse_refused(&expect_fault(wrong).await);
-    assert_eq!(expect_end(right).await, first);
+    assert_reuse_rejected(&expect_fault(other_content).await);
+    assert_eq!(expect_end(duplicate).await, first);
     assert_eq!(expect_end(running).await.content, "first");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_use_a_new_name_for_different_things_the_first_has_it() {
+async fn first_of_two_contents_gets_a_new_request_id() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let before = start_send(&agent, 5, "#5 wait; say first; done");
-    for (name, running) in [(2, Some(before)), (1, None)] {
+    let running = start_send(&agent, 5, "#5 wait; say first; done");
+    for (request_id, running) in [(2, Some(running)), (1, None)] {
         run_until_idle().await;
         world.store.hold();
-        let first = start_send(&agent, name, "#1 wait; say so; done");
+        let first = start_send(&agent, request_id, "#1 wait; say so; done");
         run_until_idle().await;
-        let seconds = [start_send(&agent, name, OTHER_SCRIPT), start_send(&agent, name, OTHER_SCRIPT)];
+        let seconds =
+            [start_send(&agent, request_id, OTHER_SCRIPT), start_send(&agent, request_id, OTHER_SCRIPT)];
         run_until_idle().await;
         world.store.release();
         if let Some(running) = running {
@@ -201,10 +202,10 @@ async fn of_two_that_use_a_new_name_for_different_things_the_first_has_it() {
         }
         for second in seconds {
             let fault = without_waiting(expect_fault(second)).await;
-            assert_eq!(fault.public, format!("request_id was used before with other content: {name}"));
+            assert_eq!(fault.public, format!("request_id was used before with other content: {request_id}"));
         }
         run_until_idle().await;
-        assert_eq!(world.pool.open_turns(), 1, "the first is still at work");
+        assert_eq!(world.pool.open_turns(), 1, "the first turn still runs");
         world.model.release_one();
         assert_eq!(expect_end(first).await.content, "so");
     }
@@ -214,8 +215,8 @@ async fn of_two_that_use_a_new_name_for_different_things_the_first_has_it() {
 /// An agent whose send 1 was interrupted by a stop of the daemon.
 async fn interrupted_send() -> (World, AgentHandle) {
     let world = World::new().await;
-    let marks = AgentSpec { on_restart: Some(RestartPolicy::Mark), ..spec_named("a") };
-    let agent = world.create_handle(marks).await;
+    let spec = AgentSpec { on_restart: Some(RestartPolicy::Mark), ..spec_named("a") };
+    let agent = world.create_handle(spec).await;
     start_send(&agent, 1, "#1 wait; say so; done");
     run_until_idle().await;
     drop(agent);
@@ -226,31 +227,31 @@ async fn interrupted_send() -> (World, AgentHandle) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_ends_the_right_one_of_those_that_wait_under_a_name() {
+async fn cancel_affects_only_the_matching_queued_send() {
     let (world, agent) = interrupted_send().await;
     let running = start_send(&agent, 5, "#5 wait; say first; done");
     run_until_idle().await;
-    let wrong = start_send(&agent, 1, OTHER_SCRIPT);
+    let other_content = start_send(&agent, 1, OTHER_SCRIPT);
     run_until_idle().await;
-    let right = start_send(&agent, 1, "#1 wait; say so; done");
+    let duplicate = start_send(&agent, 1, "#1 wait; say so; done");
     run_until_idle().await;
     agent.cancel(numeric_request_id(1)).await;
-    assert_reuse_refused(&expect_fault(wrong).await);
-    let told = expect_fault(right).await;
-    assert_eq!(told.kind, FaultKind::Interrupted, "it had ended before: {told:?}");
+    assert_reuse_rejected(&expect_fault(other_content).await);
+    let fault = expect_fault(duplicate).await;
+    assert_eq!(fault.kind, FaultKind::Interrupted, "it had ended before: {fault:?}");
     world.model.release_all();
     expect_end(running).await;
-    assert_eq!(world.model.observations().prompts.len(), 1, "what was cancelled is not opened again");
+    assert_eq!(world.model.observations().prompts.len(), 1, "a cancelled turn is not reopened");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_that_comes_before_a_name_is_looked_up_holds_for_what_is_found() {
+async fn cancel_during_id_lookup_cancels_the_send() {
     let (world, agent) = interrupted_send().await;
-    for others in [false, true] {
+    for id_reused in [false, true] {
         world.store.hold();
-        let wrong = others.then(|| start_send(&agent, 1, OTHER_SCRIPT));
+        let other_content = id_reused.then(|| start_send(&agent, 1, OTHER_SCRIPT));
         run_until_idle().await;
-        let right = start_send(&agent, 1, "#1 wait; say so; done");
+        let duplicate = start_send(&agent, 1, "#1 wait; say so; done");
         run_until_idle().await;
         let cancelling = {
             let agent = agent.clone();
@@ -259,19 +260,19 @@ async fn a_cancel_that_comes_before_a_name_is_looked_up_holds_for_what_is_found(
         run_until_idle().await;
         world.store.release();
         cancelling.await.expect("a cancel does not panic");
-        if let Some(wrong) = wrong {
-            assert_reuse_refused(&expect_fault(wrong).await);
+        if let Some(other_content) = other_content {
+            assert_reuse_rejected(&expect_fault(other_content).await);
         }
-        let told = right.await.expect("a send does not panic");
-        let is_over = told.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
-        assert!(is_over || others, "it was to be cancelled");
+        let response = duplicate.await.expect("a send does not panic");
+        let is_cancelled = response.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
+        assert!(is_cancelled || id_reused, "the send is cancelled");
         assert_eq!(world.pool.open_turns(), 0);
     }
-    assert_eq!(world.model.observations().prompts.len(), 0, "what was cancelled is not opened again");
+    assert_eq!(world.model.observations().prompts.len(), 0, "a cancelled turn is not reopened");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeated_send_costs_nothing() {
+async fn duplicate_send_consumes_no_budget() {
     let world = World::new().await;
     let budget =
         Budget::unlimited().with_limit(Resource::Turns, Some(2)).with_limit(Resource::ToolCalls, Some(9));
@@ -284,21 +285,17 @@ async fn a_repeated_send_costs_nothing() {
         );
     }
     assert_eq!(world.pool.permissions(&agent).resource_usage[0].used, 1);
-    assert_eq!(
-        expect_end(start_send(&agent, 2, "#2 say on; done")).await.content,
-        "on",
-        "there is one turn left"
-    );
+    assert_eq!(expect_end(start_send(&agent, 2, "#2 say on; done")).await.content, "on", "one turn is left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeated_send_leaves_the_counts_of_a_sleeping_agent_right() {
+async fn duplicate_send_leaves_message_counts_correct() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     for _ in 0..3 {
         expect_end(start_send(&agent, 1, "#1 say so; done")).await;
     }
-    expect_reuse_refused(&agent).await;
+    expect_reuse_rejected(&agent).await;
     expect_end(start_send(&agent, 2, "#2 say on; done")).await;
     drop(agent);
     let world = world.restart().await;
@@ -307,23 +304,23 @@ async fn a_repeated_send_leaves_the_counts_of_a_sleeping_agent_right() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeated_send_that_is_cancelled_while_it_waits_gets_the_stored_answer() {
+async fn cancelled_queued_duplicate_gets_the_stored_response() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say so; done")).await;
     let running = start_send(&agent, 2, "#2 wait; say on; done");
     run_until_idle().await;
-    let again = start_send(&agent, 1, "#1 say so; done");
+    let duplicate = start_send(&agent, 1, "#1 say so; done");
     run_until_idle().await;
     agent.cancel(numeric_request_id(1)).await;
     world.model.release_all();
-    assert_eq!(expect_end(again).await.content, "so");
+    assert_eq!(expect_end(duplicate).await.content, "so");
     expect_end(running).await;
     assert_eq!(texts(&agent).len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_is_forgotten_after_its_time_and_not_before() {
+async fn request_id_expires_after_its_retention_time() {
     let (clock, limits) = (ManualClock::new(), Limits::default());
     let retention = limits.request_retention;
     let world =
@@ -333,12 +330,12 @@ async fn a_name_is_forgotten_after_its_time_and_not_before() {
     expect_end(start_send(&agent, 1, "#1 say so; done")).await;
     clock.advance(retention - Duration::from_secs(1));
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    expect_reuse_refused(&agent).await;
+    expect_reuse_rejected(&agent).await;
     assert_eq!(expect_end(start_send(&agent, 1, "#1 say so; done")).await.content, "so");
     clock.advance(Duration::from_secs(2));
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(expect_end(start_send(&agent, 1, "#1 say anew; done")).await.content, "anew");
-    assert_eq!(texts(&agent).len(), 4, "what was said stays");
+    assert_eq!(texts(&agent).len(), 4, "the messages stay");
     drop(agent);
     clock.advance(retention * 2);
     let world = world.restart().await;
@@ -350,24 +347,24 @@ async fn a_name_is_forgotten_after_its_time_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_open_is_not_forgotten_however_old_it_is() {
+async fn request_id_of_an_open_turn_never_expires() {
     let clock = ManualClock::new();
     let limits = Limits { model_idle_timeout: Duration::from_secs(1_000_000), ..Limits::default() };
-    let plan = WorldOptions { clock: Arc::<ManualClock>::clone(&clock), ..WorldOptions::default() }
+    let options = WorldOptions { clock: Arc::<ManualClock>::clone(&clock), ..WorldOptions::default() }
         .with_limits(limits);
-    let world = World::open(plan).await;
+    let world = World::open(options).await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "#1 wait; say so; done");
     run_until_idle().await;
     clock.advance(Duration::from_secs(100 * 24 * 3600));
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    expect_reuse_refused(&agent).await;
+    expect_reuse_rejected(&agent).await;
     world.model.release_all();
     assert_eq!(expect_end(sending).await.content, "so");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_name_at_another_agent_is_another_send() {
+async fn request_ids_are_scoped_to_one_agent() {
     let world = World::new().await;
     let (first, second) = (world.agent("a").await, world.agent("b").await);
     assert_eq!(expect_end(start_send(&first, 1, "#1 say a; done")).await.content, "a");
@@ -377,30 +374,30 @@ async fn the_same_name_at_another_agent_is_another_send() {
     assert_eq!(
         expect_end(start_send(&successor, 1, "#3 say c; done")).await.content,
         "c",
-        "a name is an agent's own"
+        "the successor has its own request ids"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_send_that_was_never_kept_can_be_sent_again() {
+async fn uncommitted_send_does_not_use_its_request_id() {
     let world = World::with_limits(Limits { agent_turns_open_max: 1, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let running = start_send(&agent, 5, "#5 wait; say first; done");
     run_until_idle().await;
-    let refused = expect_fault(start_send(&agent, 1, "#1 say so; done")).await;
-    assert!(crate::world::is_busy(&refused));
+    let fault = expect_fault(start_send(&agent, 1, "#1 say so; done")).await;
+    assert!(crate::world::is_busy(&fault));
     world.model.release_all();
     expect_end(running).await;
     assert_eq!(
         expect_end(start_send(&agent, 1, "#1 say other; done")).await.content,
         "other",
-        "nobody has had the name"
+        "the request id is unused"
     );
     assert_eq!(idle_history_violation(&messages(&agent)), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rolled_back_turn_still_has_its_answer() {
+async fn rolled_back_turn_retains_its_response() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say so; done")).await;
@@ -410,12 +407,12 @@ async fn a_rolled_back_turn_still_has_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_send_that_is_repeated_while_its_cancel_is_being_kept_is_cancelled_too() {
+async fn duplicate_during_cancel_commit_is_cancelled_too() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let running = start_send(&agent, 5, "#5 wait; say first; done");
     run_until_idle().await;
-    let waiting = start_send(&agent, 1, "#1 say so; done");
+    let queued = start_send(&agent, 1, "#1 say so; done");
     run_until_idle().await;
     world.store.hold();
     let cancelling = {
@@ -423,13 +420,13 @@ async fn a_send_that_is_repeated_while_its_cancel_is_being_kept_is_cancelled_too
         tokio::spawn(async move { agent.cancel(numeric_request_id(1)).await })
     };
     run_until_idle().await;
-    let again = start_send(&agent, 1, "#1 say so; done");
+    let duplicate = start_send(&agent, 1, "#1 say so; done");
     run_until_idle().await;
     world.model.release_all();
     run_until_idle().await;
     world.store.release();
     assert!(cancelling.await.expect("a cancel does not panic"));
-    for sending in [waiting, again] {
+    for sending in [queued, duplicate] {
         assert_eq!(expect_end(sending).await.outcome, TurnOutcome::Cancelled);
     }
     expect_end(running).await;
@@ -437,18 +434,18 @@ async fn a_send_that_is_repeated_while_its_cancel_is_being_kept_is_cancelled_too
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_send_that_is_repeated_while_its_agent_is_being_destroyed_is_cancelled() {
+async fn duplicate_during_destroy_is_cancelled() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say so; done")).await;
     world.store.hold();
-    let (destroyed, again) = tokio::join!(world.destroy(&agent), async {
+    let (destroyed, duplicate) = tokio::join!(world.destroy(&agent), async {
         run_until_idle().await;
-        let again = start_send(&agent, 1, "#1 say so; done");
+        let duplicate = start_send(&agent, 1, "#1 say so; done");
         run_until_idle().await;
         world.store.release();
-        expect_end(again).await
+        expect_end(duplicate).await
     });
     assert!(destroyed);
-    assert_eq!(again.outcome, TurnOutcome::Cancelled, "the store forgot the answer with the agent");
+    assert_eq!(duplicate.outcome, TurnOutcome::Cancelled, "the response is destroyed with the agent");
 }

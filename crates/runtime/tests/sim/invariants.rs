@@ -1,4 +1,4 @@
-//! What must hold for every agent of the simulation: at any time, when nothing runs, and at the end.
+//! Invariants for every agent of the simulation: at any time, when no turn runs, and at the end.
 
 use agent::permission::Resource;
 use agent::{Message, Role};
@@ -7,161 +7,176 @@ use runtime::ResourceUsage;
 use crate::driver::{AgentModel, Driver, SendOutcome, SentMessage, resource_index};
 use crate::history::{STEER_PREFIX, history_violation, idle_history_violation, messages, user_texts};
 
-/// More than any answer of a script reports.
+/// More than any scripted response reports.
 const RESPONSE_TOKENS_MAX: u64 = 10;
 
 const TURN_BUDGET_EXHAUSTED: &str = "[Stopping: the budget of turns is used up]";
 
-/// Everything a create or a change could leave behind.
+/// Everything that a failed create or change could alter.
 pub(crate) type PoolFingerprint = (Vec<String>, Vec<Vec<(Option<u64>, u64, u64)>>, usize);
 
 impl Driver {
-    /// Nothing while somebody is at work.
+    /// None while a turn is open.
     pub(crate) async fn fingerprint(&self) -> Option<PoolFingerprint> {
-        let account = |one: &ResourceUsage| (one.limit, one.used, one.reserved);
-        let accounts = |life: &AgentModel| self.resource_usage(life).iter().map(account).collect();
+        let account = |usage: &ResourceUsage| (usage.limit, usage.used, usage.reserved);
+        let accounts = |agent: &AgentModel| self.resource_usage(agent).iter().map(account).collect();
         let accounts = self.agents.iter().map(accounts).collect();
-        let traces = (self.world.names().await, accounts, self.world.pool.open_turns());
-        Some(traces).filter(|(_, _, open)| *open == 0)
+        let fingerprint = (self.world.names().await, accounts, self.world.pool.open_turns());
+        Some(fingerprint).filter(|(_, _, open)| *open == 0)
     }
 
-    fn resource_usage(&self, life: &AgentModel) -> Vec<ResourceUsage> {
-        self.world.pool.permissions(&life.handle).resource_usage
+    fn resource_usage(&self, agent: &AgentModel) -> Vec<ResourceUsage> {
+        self.world.pool.permissions(&agent.handle).resource_usage
     }
 
-    /// At any time.
+    /// Invariants that hold at any time.
     pub(crate) fn check_always(&self) {
         let violations = self.world.tools.observations().violations.clone();
-        assert_eq!(violations, Vec::<String>::new(), "a tool did what it may not");
-        for place in 0..self.agents.len() {
-            self.check_accounts(place);
+        assert_eq!(violations, Vec::<String>::new(), "a tool call without permission");
+        for index in 0..self.agents.len() {
+            self.check_accounts(index);
         }
-        for life in &self.agents {
-            let Some(capability) = &life.capability else { continue };
+        for agent in &self.agents {
+            let Some(capability) = &agent.capability else { continue };
             let found = self.world.pool.find_ref_by_capability(capability.reveal().as_bytes());
-            let right = found.as_ref().is_some_and(|found| *found == life.handle.agent_ref());
-            assert_eq!((right, found.is_some()), (!life.is_destroyed, !life.is_destroyed), "'{}'", life.name);
+            let is_agent = found.as_ref().is_some_and(|found| *found == agent.handle.agent_ref());
+            assert_eq!(
+                (is_agent, found.is_some()),
+                (!agent.is_destroyed, !agent.is_destroyed),
+                "'{}'",
+                agent.name
+            );
         }
         assert!(self.world.pool.open_turns() <= self.limits.turns_open_max);
     }
 
-    fn check_accounts(&self, place_of_life: usize) {
-        let life = &self.agents[place_of_life];
+    fn check_accounts(&self, index: usize) {
+        let agent = &self.agents[index];
         let existing = self.existing_agents();
-        let below =
-            self.descendants(place_of_life).iter().filter(|other| existing.contains(other)).count() as u64;
-        let many = self.agents.len() as u64 + 1;
-        for one in self.resource_usage(life) {
+        let descendants =
+            self.descendants(index).iter().filter(|descendant| existing.contains(descendant)).count() as u64;
+        let agent_count = self.agents.len() as u64 + 1;
+        for usage in self.resource_usage(agent) {
             let what = format!(
-                "life {place_of_life}: {one:?}, {:?}",
-                life.budget_history[resource_index(one.resource)]
+                "agent #{index}: {usage:?}, {:?}",
+                agent.budget_history[resource_index(usage.resource)]
             );
-            if one.resource == Resource::Children {
-                // Whoever is being made by an agent counts before it can be found, and whoever is being destroyed by
-                // one no longer counts and is there until that is kept.
-                let is_at_work = self.world.tools.observations().live > 0;
-                let come_or_go = is_at_work && (one.used > below || self.world.store.has_queued());
-                assert!(one.used == below || come_or_go, "{below} are below: {what}");
-                let floor = life.budget_history[resource_index(one.resource)].floor;
-                assert!(one.limit.is_none_or(|limit| one.used <= limit.max(floor)), "too many: {what}");
+            if usage.resource == Resource::Children {
+                // A child being created by an agent counts before it can be found; a child being destroyed no longer
+                // counts, but exists until the commit.
+                let tools_running = self.world.tools.observations().live > 0;
+                let is_changing =
+                    tools_running && (usage.used > descendants || self.world.store.has_queued());
+                assert!(usage.used == descendants || is_changing, "{descendants} descendants: {what}");
+                let floor = agent.budget_history[resource_index(usage.resource)].floor;
+                assert!(
+                    usage.limit.is_none_or(|limit| usage.used <= limit.max(floor)),
+                    "too many children: {what}"
+                );
                 continue;
             }
-            let nobody = below == 0 && self.world.tools.observations().live == 0;
-            assert!(!nobody || one.reserved == 0, "set aside for nobody: {what}");
-            let Some(limit) = one.limit else { continue };
-            let past = life.budget_history[resource_index(one.resource)];
-            let top = limit.max(past.floor);
-            let top = match one.resource {
-                // Agents that draw on one account at the same time may each use a little too much.
-                Resource::Tokens => top + RESPONSE_TOKENS_MAX * many,
-                // Whoever waits hears of another limit when its wait is over.
-                Resource::WallMs if past.changes > 1 => continue,
-                Resource::WallMs => top * many,
-                _ => top,
+            let no_children = descendants == 0 && self.world.tools.observations().live == 0;
+            assert!(!no_children || usage.reserved == 0, "reserved without children: {what}");
+            let Some(limit) = usage.limit else { continue };
+            let history = agent.budget_history[resource_index(usage.resource)];
+            let used_max = limit.max(history.floor);
+            let used_max = match usage.resource {
+                // Agents that share one account at the same time may each overdraw it a little.
+                Resource::Tokens => used_max + RESPONSE_TOKENS_MAX * agent_count,
+                // A waiting tool call sees a changed limit only when its wait is over.
+                Resource::WallMs if history.changes > 1 => continue,
+                Resource::WallMs => used_max * agent_count,
+                _ => used_max,
             };
-            assert!(one.used + one.reserved <= top, "more than there is: {what}");
+            assert!(usage.used + usage.reserved <= used_max, "more than the limit: {what}");
         }
     }
 
-    /// No family uses more than its head was ever given, however it was passed on.
+    /// Checks that no subtree uses more than its root was ever granted, however it was passed on.
     pub(crate) fn check_subtree_budgets(&self) {
-        let seen = self.world.tools.observations();
-        for (place_of_life, life) in self.agents.iter().enumerate() {
-            let family = || self.descendants(place_of_life).into_iter().chain([place_of_life]);
-            let turns: u64 = family().map(|life| paid_turns(&self.agents[life])).sum();
-            let is_family = |ran: &&crate::tools::RecordedCall| {
-                let agent = ran.agent.as_ref();
-                agent.is_some_and(|agent| {
-                    agent.is_same_agent(&life.handle) || agent.is_descendant_of(&life.handle)
+        let observations = self.world.tools.observations();
+        for (index, agent) in self.agents.iter().enumerate() {
+            let subtree = || self.descendants(index).into_iter().chain([index]);
+            let turns: u64 = subtree().map(|member| paid_turns(&self.agents[member])).sum();
+            let is_in_subtree = |call: &&crate::tools::RecordedCall| {
+                let caller = call.agent.as_ref();
+                caller.is_some_and(|caller| {
+                    caller.is_same_agent(&agent.handle) || caller.is_descendant_of(&agent.handle)
                 })
             };
-            let calls = seen.calls.iter().filter(is_family).count() as u64;
+            let calls = observations.calls.iter().filter(is_in_subtree).count() as u64;
             for (resource, used) in [(Resource::Turns, turns), (Resource::ToolCalls, calls)] {
-                let past = life.budget_history[resource_index(resource)];
-                let fair = past.ever_unlimited || used <= past.limit_max;
-                assert!(fair, "the family of life {place_of_life} used {used} {resource}: {past:?}");
+                let history = agent.budget_history[resource_index(resource)];
+                let is_within = history.ever_unlimited || used <= history.limit_max;
+                assert!(is_within, "the subtree of agent #{index} used {used} {resource}: {history:?}");
             }
-            let tokens = family().map(|life| used_tokens(&self.agents[life])).sum();
+            let tokens = subtree().map(|member| used_tokens(&self.agents[member])).sum();
             self.check_debits(
-                life,
+                agent,
                 &[(Resource::Turns, turns), (Resource::ToolCalls, calls), (Resource::Tokens, tokens)],
             );
         }
     }
 
-    /// What those below used who are gone was paid by whoever always had a limit.
-    fn check_debits(&self, life: &AgentModel, used: &[(Resource, u64)]) {
-        let holdings = self.resource_usage(life);
-        let childless = holdings.iter().any(|one| one.resource == Resource::Children && one.used == 0);
-        for (resource, used) in used.iter().filter(|_| childless && !life.is_destroyed) {
-            let always_limited = !life.budget_history[resource_index(*resource)].ever_unlimited;
-            let paid = holdings[resource_index(*resource)].used;
-            assert!(!always_limited || paid >= *used, "'{}' paid {paid} of {used} {resource}", life.name);
+    /// Checks that agents with a limit were debited for the usage of destroyed descendants.
+    fn check_debits(&self, agent: &AgentModel, used: &[(Resource, u64)]) {
+        let usage = self.resource_usage(agent);
+        let childless =
+            usage.iter().any(|account| account.resource == Resource::Children && account.used == 0);
+        for (resource, used) in used.iter().filter(|_| childless && !agent.is_destroyed) {
+            let always_limited = !agent.budget_history[resource_index(*resource)].ever_unlimited;
+            let debited = usage[resource_index(*resource)].used;
+            assert!(
+                !always_limited || debited >= *used,
+                "'{}' was debited {debited} of {used} {resource}",
+                agent.name
+            );
         }
     }
 
-    /// Only for agents without a turn.
+    /// Checks the histories of agents without a running turn.
     pub(crate) fn check_histories(&self) {
-        for (place, life) in self.agents.iter().enumerate() {
-            let history = messages(&life.handle);
-            // What a destroyed agent was doing is not kept to its end, and a stop leaves to the next start what nobody
-            // waits for.
-            let is_left = life.is_destroyed || self.stopping;
-            let objection =
-                if is_left { history_violation(&history) } else { idle_history_violation(&history) };
-            assert_eq!(objection, None, "life {place}");
-            let asked = user_texts(&life.handle);
-            let steers = asked.iter().filter(|text| text.starts_with(STEER_PREFIX)).count();
-            let fair = steers == life.steer_count || (is_left && steers < life.steer_count);
-            assert!(fair, "every word that was taken is kept, life {place}");
-            assert!(is_left || !self.world.summary(&life.handle).is_working, "life {place} rests");
-            let ended_by_model = |fate: &SendOutcome| match fate {
-                SendOutcome::Answered(Ok(end)) => end.outcome == agent::TurnOutcome::Completed,
-                SendOutcome::Answered(Err(fault)) => fault.kind != agent::FaultKind::Invalid,
-                SendOutcome::Pending(_) | SendOutcome::SenderDropped | SendOutcome::Refused => false,
+        for (index, agent) in self.agents.iter().enumerate() {
+            let history = messages(&agent.handle);
+            // A destroyed agent does not commit the rest of its turn, and a stop leaves turns without a waiter to the
+            // next start.
+            let is_incomplete = agent.is_destroyed || self.stopping;
+            let violation =
+                if is_incomplete { history_violation(&history) } else { idle_history_violation(&history) };
+            assert_eq!(violation, None, "agent #{index}");
+            let user_messages = user_texts(&agent.handle);
+            let steers = user_messages.iter().filter(|text| text.starts_with(STEER_PREFIX)).count();
+            let is_consistent = steers == agent.steer_count || (is_incomplete && steers < agent.steer_count);
+            assert!(is_consistent, "every accepted instruction is committed, agent #{index}");
+            assert!(is_incomplete || !self.world.summary(&agent.handle).is_working, "agent #{index} is idle");
+            let ended_by_model = |outcome: &SendOutcome| match outcome {
+                SendOutcome::Responded(Ok(end)) => end.outcome == agent::TurnOutcome::Completed,
+                SendOutcome::Responded(Err(fault)) => fault.kind != agent::FaultKind::Invalid,
+                SendOutcome::Pending(_) | SendOutcome::SenderDropped | SendOutcome::Rejected => false,
             };
-            for sent in self.sent.iter().filter(|sent| sent.agent == place) {
-                let times = asked.iter().filter(|text| **text == sent.scenario.script).count();
-                let fair = if ended_by_model(&sent.outcome) { times == 1 } else { times <= 1 };
-                assert!(fair, "{} is {times} times in the history", sent.scenario.script);
-                let mut same = self.sent.iter().filter(|other| other.scenario.script == sent.scenario.script);
-                let was_accepted = same.any(SentMessage::was_accepted);
-                assert!(was_accepted || times == 0, "{} was refused and kept", sent.scenario.script);
+            for sent in self.sent.iter().filter(|sent| sent.agent == index) {
+                let times = user_messages.iter().filter(|text| **text == sent.scenario.script).count();
+                let is_consistent = if ended_by_model(&sent.outcome) { times == 1 } else { times <= 1 };
+                assert!(is_consistent, "{} is {times} times in the history", sent.scenario.script);
+                let mut duplicates =
+                    self.sent.iter().filter(|duplicate| duplicate.scenario.script == sent.scenario.script);
+                let was_accepted = duplicates.any(SentMessage::was_accepted);
+                assert!(was_accepted || times == 0, "{} was rejected but committed", sent.scenario.script);
             }
         }
         self.check_subtree_budgets();
     }
 
-    /// What a model was shown was a history at any time.
+    /// Checks that every request to the model contains a valid history.
     pub(crate) fn check_requests(&self) {
         for request in &self.world.model.observations().requests {
             assert_eq!(history_violation(&request.messages), None);
         }
     }
 
-    /// Turns of one agent begin in the order they were accepted in: the numbers of their scripts rise.
+    /// Checks that the turns of one agent start in the order of acceptance: the numbers of their scripts increase.
     pub(crate) fn check_order(&self) {
-        // One that was refused or cancelled at first, and repeated later, has its place by the repetition.
+        // A send that was rejected or cancelled first and repeated later is ordered by the repetition.
         let is_repeated = |number: &usize| {
             let script = self.sent.get(*number).map(|sent| &sent.scenario.script);
             self.sent.iter().filter(|sent| Some(&sent.scenario.script) == script).count() > 1
@@ -170,45 +185,55 @@ impl Driver {
             let label = script.split(' ').next().and_then(|label| label.strip_prefix('#'));
             label.and_then(|label| label.parse().ok()).filter(|number| !is_repeated(number))
         };
-        for life in &self.agents {
-            let asked: Vec<_> = user_texts(&life.handle).iter().filter_map(number).collect();
-            assert!(asked.is_sorted(), "out of order: {asked:?}");
-            let first = user_texts(&life.handle).first().cloned();
-            let seen = self.world.model.observations();
-            let played = seen.prompts.iter().filter(|(agent, _)| Some(agent) == first.as_ref());
-            let played: Vec<_> = played.filter_map(|(_, script)| number(script)).collect();
-            assert!(played.is_sorted(), "out of order: {played:?}");
+        for agent in &self.agents {
+            let numbers: Vec<_> = user_texts(&agent.handle).iter().filter_map(number).collect();
+            assert!(numbers.is_sorted(), "out of order: {numbers:?}");
+            let first = user_texts(&agent.handle).first().cloned();
+            let observations = self.world.model.observations();
+            let called = observations.prompts.iter().filter(|(agent, _)| Some(agent) == first.as_ref());
+            let called: Vec<_> = called.filter_map(|(_, script)| number(script)).collect();
+            assert!(called.is_sorted(), "out of order: {called:?}");
         }
     }
 
     pub(crate) fn check_model(&self) {
-        let seen = self.world.model.observations();
-        assert_eq!(seen.overlapping_agents, Vec::<String>::new(), "one turn at a time for each agent");
-        assert!(seen.live_max <= self.limits.turns_running_max, "{} turns ran at once", seen.live_max);
-        assert_eq!(seen.live_total, 0, "every stream is dropped");
-        for life in &self.agents {
-            let reported =
-                user_texts(&life.handle).first().and_then(|first| seen.reported_usage.get(first)).copied();
-            assert_eq!(life.handle.tokens().used, reported.unwrap_or_default(), "usage adds up");
+        let observations = self.world.model.observations();
+        assert_eq!(observations.overlapping_agents, Vec::<String>::new(), "one turn at a time per agent");
+        assert!(
+            observations.live_max <= self.limits.turns_running_max,
+            "{} turns ran at once",
+            observations.live_max
+        );
+        assert_eq!(observations.live_total, 0, "every stream is dropped");
+        for agent in &self.agents {
+            let reported = user_texts(&agent.handle)
+                .first()
+                .and_then(|first| observations.reported_usage.get(first))
+                .copied();
+            assert_eq!(agent.handle.tokens().used, reported.unwrap_or_default(), "total usage");
         }
     }
 }
 
-fn used_tokens(life: &AgentModel) -> u64 {
-    let usage = life.handle.tokens().used.usage;
+fn used_tokens(agent: &AgentModel) -> u64 {
+    let usage = agent.handle.tokens().used.usage;
     usage.input + usage.output
 }
 
-/// Turns of a life that were certainly paid for.
-fn paid_turns(life: &AgentModel) -> u64 {
-    let history = messages(&life.handle);
-    let begun =
-        history.iter().filter(|one| one.role == Role::User && !one.text.starts_with(STEER_PREFIX)).count();
-    // One that was cancelled or abandoned before it said a word may have had nothing to pay with.
-    let is_unpaid =
-        |one: &Message| one.text == TURN_BUDGET_EXHAUSTED || (one.text.is_empty() && one.ending.is_some());
-    let unpaid = history.iter().filter(|one| one.role == Role::Assistant && is_unpaid(one)).count();
+/// The number of an agent's turns that certainly consumed a turn budget.
+fn paid_turns(agent: &AgentModel) -> u64 {
+    let history = messages(&agent.handle);
+    let started = history
+        .iter()
+        .filter(|message| message.role == Role::User && !message.text.starts_with(STEER_PREFIX))
+        .count();
+    // A turn that ended before its first content may have had no budget.
+    let is_unbudgeted = |message: &Message| {
+        message.text == TURN_BUDGET_EXHAUSTED || (message.text.is_empty() && message.ending.is_some())
+    };
+    let unbudgeted =
+        history.iter().filter(|message| message.role == Role::Assistant && is_unbudgeted(message)).count();
     let is_open =
         history.last().is_some_and(|last| last.role != Role::Assistant || !last.tool_calls.is_empty());
-    (begun - unpaid - usize::from(is_open)) as u64
+    (started - unbudgeted - usize::from(is_open)) as u64
 }

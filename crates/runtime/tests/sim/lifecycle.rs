@@ -1,4 +1,4 @@
-//! What can be done to a conversation as a whole: another name, a copy, a way back, one from elsewhere.
+//! Operations on a whole agent: rename, fork, rollback, import.
 
 use agent::outside::Timestamp;
 use agent::permission::{Budget, Resource};
@@ -20,28 +20,28 @@ async fn agent_with_turns(world: &World, name: &str) -> AgentHandle {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rename_keeps_everything_but_the_name() {
+async fn rename_changes_only_the_name() {
     let world = World::new().await;
-    let created = world.create(with_preset(spec_named("a"), "trusted")).await.expect("there is room");
+    let created = world.create(with_preset(spec_named("a"), "trusted")).await.expect("the agent is created");
     let token = created.capability;
     expect_end(start_send(&created.handle, 1, "#1 report 3; say yes; done")).await;
     let child = world.child_agent("c", &created.handle).await;
     let before = describe_agent(&world, &created.handle);
     let old = created.handle.agent_ref();
     drop(created.handle);
-    let new = world.pool.rename(&old, agent_id("z"), Initiator::Admin).await.expect("it rests");
+    let new = world.pool.rename(&old, agent_id("z"), Initiator::Admin).await.expect("the agent is idle");
     assert_eq!((new.id().as_str(), new.serial()), ("z", old.serial()));
     assert!(world.pool.find_ref(&agent_id("a")).is_none());
     let renamed = |text: &str| text.replace("\"a\"", "\"z\"");
-    let agent = world.pool.wake(&new).await.expect("it is there");
+    let agent = world.pool.wake(&new).await.expect("the agent exists");
     assert_eq!(describe_agent(&world, &agent), renamed(&before));
-    assert_eq!(world.summary(&child).parent, Some(agent_id("z")), "its children know");
+    assert_eq!(world.summary(&child).parent, Some(agent_id("z")), "its children see it");
     assert_eq!(world.pool.find_ref_by_capability(token.reveal().as_bytes()), Some(new.clone()));
-    assert_eq!(world.pool.wake(&old).await.expect("whoever knew it finds it").id().as_str(), "z");
+    assert_eq!(world.pool.wake(&old).await.expect("the old reference works").id().as_str(), "z");
     assert_eq!(
         expect_end(start_send(&agent, 1, "#1 report 3; say yes; done")).await.content,
         "yes",
-        "its sends too"
+        "its request ids too"
     );
     let other = world.agent("a").await;
     assert!(!other.is_same_agent(&agent), "the old name is free");
@@ -53,51 +53,56 @@ async fn a_rename_keeps_everything_but_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rename_that_cannot_be_changes_nothing() {
+async fn failed_rename_changes_nothing() {
     let world = World::new().await;
     let agent = agent_with_turns(&world, "a").await;
     world.agent("b").await;
     let target = agent.agent_ref();
     let rename = async |name: &str| {
-        world.pool.rename(&target, agent_id(name), Initiator::Admin).await.expect_err("it cannot be")
+        world.pool.rename(&target, agent_id(name), Initiator::Admin).await.expect_err("the rename fails")
     };
-    assert!(is_busy(&rename("z").await), "somebody has it");
+    assert!(is_busy(&rename("z").await), "a handle is in use");
     drop(agent);
     assert_eq!(rename("b").await.public, "Agent already exists: b");
     assert_eq!(rename("a").await.public, "Agent already exists: a");
     assert_eq!(rename(".t").await.kind, FaultKind::Invalid);
-    world.find("a").await.submit_committed(new_message(3, "#3 wait; say c; done")).await.expect("it is kept");
+    world
+        .find("a")
+        .await
+        .submit_committed(new_message(3, "#3 wait; say c; done"))
+        .await
+        .expect("it is committed");
     run_until_idle().await;
-    assert!(is_busy(&rename("z").await), "it is at work");
+    assert!(is_busy(&rename("z").await), "a turn runs");
     assert_eq!(world.names().await, ["a", "b"]);
     world.model.release_all();
     run_until_idle().await;
     let before = texts(&world.find("a").await);
-    world.pool.rename(&target, agent_id("z"), Initiator::Admin).await.expect("it rests now");
+    world.pool.rename(&target, agent_id("z"), Initiator::Admin).await.expect("the agent is idle now");
     assert_eq!(texts(&world.find("z").await), before);
     assert!(world.destroy_named("z", runtime::ChildPolicy::Cascade).await);
     assert_eq!(rename("y").await.kind, FaultKind::NotFound);
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wakes_an_agent_while_it_is_renamed_gets_it_by_its_new_name() {
+async fn wake_during_rename_returns_the_new_name() {
     let world = World::new().await;
     drop(agent_with_turns(&world, "a").await);
-    let target = world.pool.find_ref(&agent_id("a")).expect("it is there");
+    let target = world.pool.find_ref(&agent_id("a")).expect("the agent exists");
     world.store.hold();
     let (renamed, woken) = tokio::join!(world.pool.rename(&target, agent_id("z"), Initiator::Admin), async {
         run_until_idle().await;
         let mut waking = Box::pin(world.pool.wake(&target));
-        assert!(futures_util::FutureExt::now_or_never(&mut waking).is_none(), "it waits for the name");
+        assert!(futures_util::FutureExt::now_or_never(&mut waking).is_none(), "it waits for the rename");
         world.store.release();
         waking.await
     });
-    renamed.expect("it rests");
-    assert_eq!(woken.expect("it is there").id().as_str(), "z");
+    renamed.expect("the agent is idle");
+    assert_eq!(woken.expect("the agent exists").id().as_str(), "z");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_has_all_that_its_source_has_and_goes_its_own_way() {
+async fn fork_copies_its_source_and_is_independent() {
     let world = World::new().await;
     let parent = world.create_handle(with_preset(spec_named("p"), "trusted")).await;
     let permissions = PermissionSpec {
@@ -116,26 +121,22 @@ async fn a_fork_has_all_that_its_source_has_and_goes_its_own_way() {
     expect_end(start_send(&source, 1, "#1 call note x; done | say a; done")).await;
     expect_end(start_send(&source, 2, "#2 say b; done")).await;
     let fork = Fork { id: Some(agent_id("f")), messages: Some(4) };
-    let created = world.pool.fork(&source, fork, Initiator::Admin).await.expect("it can be");
+    let created = world.pool.fork(&source, fork, Initiator::Admin).await.expect("the fork succeeds");
     let copy = created.handle;
     assert_eq!(messages(&copy), messages(&source)[..4]);
-    let (of_copy, of_source) = (copy.record(), source.record());
+    let (copy_record, source_record) = (copy.record(), source.record());
     assert_eq!(
-        (&of_copy.system_prompt, &of_copy.cwd, &of_copy.permissions, of_copy.parent),
-        (&of_source.system_prompt, &of_source.cwd, &of_source.permissions, of_source.parent)
+        (&copy_record.system_prompt, &copy_record.cwd, &copy_record.permissions, copy_record.parent),
+        (&source_record.system_prompt, &source_record.cwd, &source_record.permissions, source_record.parent)
     );
     assert_eq!(world.pool.permissions(&copy).may, world.pool.permissions(&source).may);
-    assert_eq!(of_copy.origin.as_deref(), Some("fork of a at 4"));
-    assert_ne!(of_copy.capability_digest, of_source.capability_digest, "its token is its own");
-    assert_eq!(
-        world.pool.permissions(&copy).resource_usage[0].used,
-        0,
-        "what the source used it has not used"
-    );
+    assert_eq!(copy_record.origin.as_deref(), Some("fork of a at 4"));
+    assert_ne!(copy_record.capability_digest, source_record.capability_digest, "its own token");
+    assert_eq!(world.pool.permissions(&copy).resource_usage[0].used, 0, "the usage is not copied");
     assert_eq!(
         expect_end(start_send(&copy, 1, "#9 say other; done")).await.content,
         "other",
-        "nor has it had its sends"
+        "request ids are not copied"
     );
     assert_eq!((texts(&copy).len(), texts(&source).len()), (6, 6));
     let before = describe_agent(&world, &copy);
@@ -147,7 +148,7 @@ async fn a_fork_has_all_that_its_source_has_and_goes_its_own_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_ends_anywhere_but_between_a_call_and_its_result() {
+async fn fork_point_cannot_separate_a_call_from_its_result() {
     let world = World::new().await;
     let source = agent_with_turns(&world, "a").await;
     let fork = async |count: Option<usize>| {
@@ -155,40 +156,44 @@ async fn a_fork_ends_anywhere_but_between_a_call_and_its_result() {
         world.pool.fork(&source, fork, Initiator::Admin).await
     };
     for count in [0, 4, 6] {
-        let copy = fork(Some(count)).await.expect("it can be").handle;
-        assert_eq!((texts(&copy).len(), copy.id().as_str().len()), (count, 8), "its name is made up");
+        let copy = fork(Some(count)).await.expect("the fork succeeds").handle;
+        assert_eq!((texts(&copy).len(), copy.id().as_str().len()), (count, 8), "a generated name");
     }
-    assert_eq!(texts(&fork(None).await.expect("all of them").handle).len(), 6);
-    let fault = fork(Some(2)).await.err().expect("a call would be left without its result");
+    assert_eq!(texts(&fork(None).await.expect("the fork succeeds").handle).len(), 6);
+    let fault = fork(Some(2)).await.err().expect("a call without its result");
     assert_eq!(fault.public, "messages 2 would cut a tool call from its result");
-    let fault = fork(Some(7)).await.err().expect("there are not so many");
+    let fault = fork(Some(7)).await.err().expect("not enough messages");
     assert_eq!(fault.public, "messages must be at most 6, the number there are, got: 7");
     let fault = world
         .pool
         .fork(&source, Fork { id: Some(agent_id("a")), messages: None }, Initiator::Admin)
         .await
         .err();
-    assert_eq!(fault.expect("it is taken").public, "Agent already exists: a");
+    assert_eq!(fault.expect("the name exists").public, "Agent already exists: a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_may_fork_its_own_children_and_nobody_else() {
+async fn agent_may_fork_only_its_children() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
     let stranger = world.trusted_agent("s").await;
     let forked =
-        world.pool.fork(&child, Fork::default(), Initiator::Agent(&parent)).await.expect("it is its child");
+        world.pool.fork(&child, Fork::default(), Initiator::Agent(&parent)).await.expect("its own child");
     assert_eq!(world.summary(&forked.handle).parent, Some(agent_id("p")));
-    for (source, by) in [(&child, &stranger), (&stranger, &stranger), (&parent, &child)] {
-        let fault =
-            world.pool.fork(source, Fork::default(), Initiator::Agent(by)).await.err().expect("it may not");
+    for (source, initiator) in [(&child, &stranger), (&stranger, &stranger), (&parent, &child)] {
+        let fault = world
+            .pool
+            .fork(source, Fork::default(), Initiator::Agent(initiator))
+            .await
+            .err()
+            .expect("denied");
         assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_takes_back_what_was_said_and_the_agent_goes_on_from_there() {
+async fn rollback_removes_messages_and_the_agent_continues() {
     let world = World::new().await;
     let agent = agent_with_turns(&world, "a").await;
     assert_eq!(agent.rollback(4, Initiator::Admin).await, Ok(2));
@@ -202,18 +207,18 @@ async fn a_rollback_takes_back_what_was_said_and_the_agent_goes_on_from_there() 
     let agent = world.find("a").await;
     assert_eq!(describe_agent(&world, &agent), before);
     assert_eq!(agent.rollback(0, Initiator::Admin).await, Ok(6));
-    assert_eq!(agent.rollback(0, Initiator::Admin).await, Ok(0), "there is nothing left");
+    assert_eq!(agent.rollback(0, Initiator::Admin).await, Ok(0), "nothing is left");
     drop(agent);
     let world = world.restart().await;
     assert_eq!(texts(&world.find("a").await), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_that_cannot_be_changes_nothing() {
+async fn failed_rollback_changes_nothing() {
     let world = World::new().await;
     let agent = agent_with_turns(&world, "a").await;
     for cut in [2, 7, usize::MAX] {
-        let fault = agent.rollback(cut, Initiator::Admin).await.expect_err("it cannot be");
+        let fault = agent.rollback(cut, Initiator::Admin).await.expect_err("the rollback fails");
         assert_eq!(fault.kind, FaultKind::Invalid, "{cut}");
     }
     let running = start_send(&agent, 3, "#3 wait; say c; done");
@@ -223,7 +228,10 @@ async fn a_rollback_that_cannot_be_changes_nothing() {
     expect_end(running).await;
     assert_eq!(texts(&agent).len(), 8);
     assert!(world.destroy(&agent).await);
-    assert_eq!(agent.rollback(0, Initiator::Admin).await.expect_err("it is gone").kind, FaultKind::NotFound);
+    assert_eq!(
+        agent.rollback(0, Initiator::Admin).await.expect_err("the agent is destroyed").kind,
+        FaultKind::NotFound
+    );
 }
 
 fn imported_messages() -> Vec<Message> {
@@ -246,15 +254,16 @@ fn import_request(spec: AgentSpec) -> Import {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_from_elsewhere_is_as_it_was_there() {
+async fn import_restores_messages_and_metadata() {
     let world = World::new().await;
     let spec =
         AgentSpec { system_prompt: Some("be brief".into()), ..with_preset(spec_named("a"), "trusted") };
-    let created = world.pool.import(import_request(spec), Initiator::Admin).await.expect("it can be");
+    let created =
+        world.pool.import(import_request(spec), Initiator::Admin).await.expect("the import succeeds");
     assert!(created.initial.is_none());
     let agent = created.handle;
-    let shown: Vec<_> = messages(&agent).iter().map(|message| Message::clone(message)).collect();
-    assert_eq!(shown, imported_messages());
+    let imported: Vec<_> = messages(&agent).iter().map(|message| Message::clone(message)).collect();
+    assert_eq!(imported, imported_messages());
     let summary = world.summary(&agent);
     assert_eq!((summary.created_at, summary.origin.as_deref()), (Timestamp(42), Some("session.json")));
     expect_end(start_send(&agent, 1, "#1 call note y; done | say on; done")).await;
@@ -266,23 +275,28 @@ async fn an_agent_from_elsewhere_is_as_it_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_import_changes_nothing() {
+async fn rejected_import_changes_nothing() {
     let world = World::new().await;
     world.agent("a").await;
     for spec in [
         spec_named("a"),
         with_preset(spec_named("b"), "nonsense"),
-        AgentSpec { parent: Some(agent_id("nobody")), ..spec_named("b") },
+        AgentSpec { parent: Some(agent_id("missing")), ..spec_named("b") },
     ] {
-        let fault =
-            world.pool.import(import_request(spec), Initiator::Admin).await.err().expect("it cannot be");
+        let fault = world
+            .pool
+            .import(import_request(spec), Initiator::Admin)
+            .await
+            .err()
+            .expect("the import is rejected");
         assert_eq!(fault.kind, FaultKind::Invalid, "{fault}");
     }
     assert_eq!(world.names().await, ["a"]);
     let spec = with_first_message(spec_named("b"), "say never; done");
-    let created = world.pool.import(import_request(spec), Initiator::Admin).await.expect("it can be");
+    let created =
+        world.pool.import(import_request(spec), Initiator::Admin).await.expect("the import succeeds");
     run_until_idle().await;
-    assert_eq!(texts(&created.handle).len(), 4, "what comes from elsewhere has no first message");
+    assert_eq!(texts(&created.handle).len(), 4, "an import has no first message");
     let fault = expect_fault(start_send(&created.handle, 1, "#1 say hel; fail")).await;
     assert_eq!(fault.kind, FaultKind::Model);
 }

@@ -1,5 +1,5 @@
-//! The runtime against a scripted model: a seeded simulation of everything at once, and one test per promise.
-//! Time is paused throughout: what would take minutes takes none.
+//! Tests of the runtime against a scripted model: a seeded simulation of all operations, and one test per guarantee.
+//! The clock is paused: minutes of simulated time take no real time.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 

@@ -1,4 +1,4 @@
-//! A model that plays scripts and writes down what it saw: who asked, in which order, and how many at once.
+//! A model that plays scripts and records its calls: which agents, in which order, how many at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,82 +9,82 @@ use tokio::sync::{Notify, watch};
 
 use crate::script::{Step, round_steps};
 
-/// More than any history here gets; those that are about a full window have one of their own.
+/// Larger than any history of these tests; tests of a full window set their own.
 pub(crate) const WINDOW_TOKENS: TokenCount = 1_000_000_000;
 
-/// How a question for a summary begins.
+/// Start of the prompt for a summary.
 const SUMMARY_PROMPT_START: &str = "Below is the older part of a conversation";
 
-/// The model, and what it saw.
+/// The scripted model and its observations.
 pub(crate) struct ScriptedModel {
     state: Arc<ModelState>,
-    traits: ModelSpec,
+    model_spec: ModelSpec,
 }
 
 struct ModelState {
     observations: Mutex<ModelObservations>,
-    /// How often the model was asked.
+    /// Number of calls.
     call_count: watch::Sender<usize>,
 }
 
-/// What the model saw. An agent is known by its first message.
+/// Observations of the model. An agent is identified by its first message.
 #[derive(Default)]
 pub(crate) struct ModelObservations {
-    /// Agent and script of each question, in order.
+    /// Agent and script of each call, in order.
     pub(crate) prompts: Vec<(String, String)>,
-    /// The requests as they came.
+    /// The requests received.
     pub(crate) requests: Vec<ModelRequest>,
-    /// Streams that are there now, by agent.
+    /// Live streams by agent.
     live_by_agent: HashMap<String, usize>,
-    /// Streams that are there now.
+    /// Live streams.
     pub(crate) live_total: usize,
-    /// The most streams there ever were at once.
+    /// Maximum number of live streams.
     pub(crate) live_max: usize,
-    /// Agents that had two streams at once.
+    /// Agents that had two live streams at once.
     pub(crate) overlapping_agents: Vec<String>,
-    /// What was reported, by agent.
+    /// Reported usage by agent.
     pub(crate) reported_usage: HashMap<String, UsageTotals>,
-    /// How often each agent got an empty answer to a script behind so many messages.
+    /// Number of empty responses by agent, script and message count.
     empty_responses: HashMap<(String, String, usize), usize>,
     paused: VecDeque<Arc<Notify>>,
     tool_call_count: usize,
-    /// What is done when a summary is wanted.
+    /// The script for summaries.
     pub(crate) summary_script: String,
-    /// Questions for summaries, as they came.
+    /// The prompts for summaries.
     pub(crate) summary_requests: Vec<String>,
-    /// Questions of more characters than this are refused as too long.
+    /// Requests with more characters than this are rejected as too long.
     pub(crate) characters_max: Option<usize>,
-    /// How often that was.
+    /// Number of requests rejected as too long.
     pub(crate) refused_count: usize,
 }
 
 impl ScriptedModel {
-    pub(crate) fn new(traits: ModelSpec) -> Self {
-        let seen = ModelObservations {
+    pub(crate) fn new(model_spec: ModelSpec) -> Self {
+        let observations = ModelObservations {
             summary_script: "say in short; done".to_owned(),
             ..ModelObservations::default()
         };
-        let stage = ModelState { observations: Mutex::new(seen), call_count: watch::Sender::new(0) };
-        Self { state: Arc::new(stage), traits }
+        let state = ModelState { observations: Mutex::new(observations), call_count: watch::Sender::new(0) };
+        Self { state: Arc::new(state), model_spec }
     }
 
     pub(crate) fn observations(&self) -> MutexGuard<'_, ModelObservations> {
         self.state.observations()
     }
 
-    /// Returns when the model has been asked so often.
+    /// Returns after this number of calls.
     pub(crate) async fn wait_called(&self, times: usize) {
-        let mut asked = self.state.call_count.subscribe();
-        asked.wait_for(|count| *count >= times).await.expect("the model is there");
+        let mut calls = self.state.call_count.subscribe();
+        calls.wait_for(|count| *count >= times).await.expect("the model exists");
     }
 
-    /// Lets the stream go on that has waited longest. False when none waits.
+    /// Releases the stream that has waited longest; false if none waits.
     pub(crate) fn release_one(&self) -> bool {
-        let mut seen = self.observations();
-        while let Some(gate) = seen.paused.pop_front() {
-            // One that is held by nobody else was dropped while it waited.
-            if Arc::strong_count(&gate) > 1 {
-                gate.notify_one();
+        let mut observations = self.observations();
+        while let Some(waiter) = observations.paused.pop_front() {
+            // A waiter without another owner was dropped while it waited.
+            if Arc::strong_count(&waiter) > 1 {
+                waiter.notify_one();
                 return true;
             }
         }
@@ -104,38 +104,38 @@ impl ModelState {
 
 impl Provider for ScriptedModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        let agent = request.messages.first().expect("a question has messages").text.clone();
-        let asking = request.messages.iter().rev().find(|message| message.role == Role::User);
-        let script = asking.expect("a question has a user's message").text.clone();
-        let mut seen = self.observations();
+        let agent = request.messages.first().expect("a request has messages").text.clone();
+        let user_message = request.messages.iter().rev().find(|message| message.role == Role::User);
+        let script = user_message.expect("a request has a user message").text.clone();
+        let mut observations = self.observations();
         let characters: usize = request.messages.iter().map(|message| message.text.len()).sum();
-        if seen.characters_max.is_some_and(|max| characters > max) {
-            seen.refused_count += 1;
+        if observations.characters_max.is_some_and(|max| characters > max) {
+            observations.refused_count += 1;
             let fault = Fault::new(FaultKind::ContextFull, "the prompt is too long");
             return Box::pin(futures_util::stream::once(std::future::ready(Err(fault))));
         }
         if script.starts_with(SUMMARY_PROMPT_START) {
-            let steps = round_steps(&seen.summary_script, 0);
-            seen.summary_requests.push(script);
-            drop(seen);
+            let steps = round_steps(&observations.summary_script, 0);
+            observations.summary_requests.push(script);
+            drop(observations);
             return ScriptedStream::start(Arc::clone(&self.state), "a summary".to_owned(), steps)
                 .into_stream();
         }
-        // An answer that was kept is in the question; an empty one leaves nothing behind and is remembered.
-        let answers = |message: &&Arc<agent::Message>| message.role == Role::Assistant;
+        // The round is the number of responses in the request; an empty response is not in it and is counted here.
+        let is_response = |message: &&Arc<agent::Message>| message.role == Role::Assistant;
         let since = request.messages.iter().rev().take_while(|message| message.role != Role::User);
-        let number = since.filter(answers).count();
+        let number = since.filter(is_response).count();
         let key = (agent.clone(), script.clone(), request.messages.len());
-        let empty = seen.empty_responses.entry(key).or_default();
+        let empty = observations.empty_responses.entry(key).or_default();
         let steps = round_steps(&script, number + *empty);
-        let is_word = |step: &Step| matches!(step, Step::Say(_) | Step::Call(..) | Step::Flood(1..));
-        *empty += usize::from(!steps.iter().any(is_word));
-        seen.prompts.push((agent.clone(), script));
-        seen.requests.push(request);
-        self.state.call_count.send_replace(seen.prompts.len());
-        drop(seen);
+        let is_content = |step: &Step| matches!(step, Step::Say(_) | Step::Call(..) | Step::Flood(1..));
+        *empty += usize::from(!steps.iter().any(is_content));
+        observations.prompts.push((agent.clone(), script));
+        observations.requests.push(request);
+        self.state.call_count.send_replace(observations.prompts.len());
+        drop(observations);
         if steps.contains(&Step::PanicAtCall) {
-            panic_quietly("the model panicked when asked");
+            panic_quietly("the model panicked in the call");
         }
         ScriptedStream::start(Arc::clone(&self.state), agent, steps).into_stream()
     }
@@ -145,11 +145,11 @@ impl Provider for ScriptedModel {
     }
 
     fn spec(&self) -> &ModelSpec {
-        &self.traits
+        &self.model_spec
     }
 }
 
-/// An answer under way. It counts as a stream from the question to its drop.
+/// A response in flight. It counts as live until it is dropped.
 struct ScriptedStream {
     state: Arc<ModelState>,
     agent: String,
@@ -158,24 +158,24 @@ struct ScriptedStream {
 }
 
 impl ScriptedStream {
-    fn start(stage: Arc<ModelState>, agent: String, steps: Vec<Step>) -> Self {
-        let mut seen = stage.observations();
-        let live = seen.live_by_agent.entry(agent.clone()).or_default();
+    fn start(state: Arc<ModelState>, agent: String, steps: Vec<Step>) -> Self {
+        let mut observations = state.observations();
+        let live = observations.live_by_agent.entry(agent.clone()).or_default();
         *live += 1;
         if *live > 1 {
-            seen.overlapping_agents.push(agent.clone());
+            observations.overlapping_agents.push(agent.clone());
         }
-        seen.live_total += 1;
-        seen.live_max = seen.live_max.max(seen.live_total);
-        drop(seen);
+        observations.live_total += 1;
+        observations.live_max = observations.live_max.max(observations.live_total);
+        drop(observations);
         let panics_at_drop = steps.contains(&Step::PanicAtDrop);
-        Self { state: stage, agent, steps: steps.into(), panics_at_drop }
+        Self { state, agent, steps: steps.into(), panics_at_drop }
     }
 
     fn into_stream(self) -> ModelStream {
-        Box::pin(futures_util::stream::unfold(self, |mut playing| async move {
-            let item = playing.next_event().await?;
-            Some((item, playing))
+        Box::pin(futures_util::stream::unfold(self, |mut stream| async move {
+            let item = stream.next_event().await?;
+            Some((item, stream))
         }))
     }
 
@@ -193,8 +193,8 @@ impl ScriptedStream {
                 Step::Fail => return Some(Err(Fault::new(FaultKind::Model, "the model failed"))),
                 Step::Panic => panic_quietly("the model panicked in its stream"),
                 Step::Flood(0) | Step::PanicAtCall | Step::PanicAtDrop => continue,
-                Step::Flood(letters) => {
-                    self.steps.push_front(Step::Flood(letters - 1));
+                Step::Flood(letters_left) => {
+                    self.steps.push_front(Step::Flood(letters_left - 1));
                     ModelEvent::Text("x".to_owned())
                 }
                 pause => {
@@ -210,18 +210,18 @@ impl ScriptedStream {
         match pause {
             Step::Sleep(time) => tokio::time::sleep(time).await,
             Step::Wait => {
-                let gate = Arc::new(Notify::new());
-                self.state.observations().paused.push_back(Arc::clone(&gate));
-                gate.notified().await;
+                let waiter = Arc::new(Notify::new());
+                self.state.observations().paused.push_back(Arc::clone(&waiter));
+                waiter.notified().await;
             }
             _ => tokio::task::yield_now().await,
         }
     }
 
     fn call(&self, name: String, arguments: String) -> ModelEvent {
-        let mut seen = self.state.observations();
-        seen.tool_call_count += 1;
-        let id = format!("call-{}", seen.tool_call_count);
+        let mut observations = self.state.observations();
+        observations.tool_call_count += 1;
+        let id = format!("call-{}", observations.tool_call_count);
         ModelEvent::ToolCall(ToolCall { id, name, arguments })
     }
 
@@ -234,20 +234,20 @@ impl ScriptedStream {
 
 impl Drop for ScriptedStream {
     fn drop(&mut self) {
-        let mut seen = self.state.observations();
-        seen.live_total -= 1;
-        if let Some(live) = seen.live_by_agent.get_mut(&self.agent) {
+        let mut observations = self.state.observations();
+        observations.live_total -= 1;
+        if let Some(live) = observations.live_by_agent.get_mut(&self.agent) {
             *live -= 1;
         }
-        drop(seen);
-        // A second panic on the way out of a first would end the whole test program.
+        drop(observations);
+        // A panic during another panic would abort the test program.
         if self.panics_at_drop && !std::thread::panicking() {
             panic_quietly("the model panicked when dropped");
         }
     }
 }
 
-/// A panic that is part of the play: nothing is printed about it.
-pub(crate) fn panic_quietly(text: &'static str) -> ! {
-    std::panic::resume_unwind(Box::new(text))
+/// Panics without printing, for panics that a script requests.
+pub(crate) fn panic_quietly(message: &'static str) -> ! {
+    std::panic::resume_unwind(Box::new(message))
 }

@@ -1,5 +1,5 @@
-//! What the simulation does to a pool, one throw of the dice at a time, and what must hold right after. Making,
-//! changing and ending agents is in [`families`](crate::families).
+//! Random operations of the simulation on a pool, and checks right after them. Operations that create, change and
+//! destroy agents are in [`tree_operations`](crate::tree_operations).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::history::{history_violation, messages};
 use crate::world::without_waiting;
 
 impl Driver {
-    /// One throw.
+    /// Runs one random operation.
     pub(crate) async fn run_random_operation(&mut self) {
         match self.rng.below(100) {
             0..14 => self.create_random_agent().await,
@@ -26,7 +26,7 @@ impl Driver {
             79..87 => self.change_random_permissions().await,
             _ => self.yield_tasks().await,
         }
-        self.collect_answers().await;
+        self.collect_responses().await;
         self.check_always();
     }
 
@@ -34,80 +34,86 @@ impl Driver {
         if self.agents.is_empty() {
             return;
         }
-        let life = match self.existing_agents().as_slice() {
+        let index = match self.existing_agents().as_slice() {
             some @ [_, ..] if self.rng.percent(97) => *self.rng.pick(some),
             _ => self.rng.below(self.agents.len()),
         };
         let number = self.sent.len();
-        let plot = self.scenario_writer.scenario(&mut self.rng, number, self.limits.tool_iterations_max);
-        let known = self.sent.iter().filter(|sent| sent.agent == life).map(|sent| sent.request_id.clone());
-        let known: Vec<_> = known.collect();
-        let sends: Vec<_> = (0..number).filter(|place| self.sent[*place].agent == life).collect();
+        let scenario = self.scenario_writer.scenario(&mut self.rng, number, self.limits.tool_iterations_max);
+        let request_ids =
+            self.sent.iter().filter(|sent| sent.agent == index).map(|sent| sent.request_id.clone());
+        let request_ids: Vec<_> = request_ids.collect();
+        let sends: Vec<_> = (0..number).filter(|position| self.sent[*position].agent == index).collect();
         if let [_, ..] = sends.as_slice()
             && self.rng.percent(12)
         {
-            let again = &self.sent[*self.rng.pick(&sends)];
-            let (request_id, plot) = (again.request_id.clone(), again.scenario.clone());
-            return self.send(life, request_id, plot);
+            let earlier = &self.sent[*self.rng.pick(&sends)];
+            let (request_id, scenario) = (earlier.request_id.clone(), earlier.scenario.clone());
+            return self.send(index, request_id, scenario);
         }
-        let request_id = match known.as_slice() {
-            [_, ..] if self.rng.percent(5) => self.rng.pick(&known).clone(),
+        let request_id = match request_ids.as_slice() {
+            [_, ..] if self.rng.percent(5) => self.rng.pick(&request_ids).clone(),
             _ if self.rng.percent(50) => RequestId::Text(number.to_string()),
             _ => RequestId::Number(i64::try_from(number).expect("a small number")),
         };
-        self.send(life, request_id, plot);
+        self.send(index, request_id, scenario);
     }
 
     async fn cancel_random(&mut self) {
         if self.agents.is_empty() {
             return;
         }
-        let open = |place: &usize| matches!(self.sent[*place].outcome, SendOutcome::Pending(_));
-        let open: Vec<_> = (0..self.sent.len()).filter(open).collect();
-        let target = match (self.sent.len(), open.as_slice()) {
+        let is_pending = |position: &usize| matches!(self.sent[*position].outcome, SendOutcome::Pending(_));
+        let pending: Vec<_> = (0..self.sent.len()).filter(is_pending).collect();
+        let target = match (self.sent.len(), pending.as_slice()) {
             (0, _) => None,
-            (_, [_, ..]) if self.rng.percent(70) => Some(*self.rng.pick(&open)),
-            (some, _) => Some(self.rng.below(some)).filter(|_| self.rng.percent(90)),
+            (_, [_, ..]) if self.rng.percent(70) => Some(*self.rng.pick(&pending)),
+            (count, _) => Some(self.rng.below(count)).filter(|_| self.rng.percent(90)),
         };
-        let (life, name) = match target {
+        let (index, request_id) = match target {
             Some(target) => (self.sent[target].agent, self.sent[target].request_id.clone()),
-            None => (self.rng.below(self.agents.len()), RequestId::Text("nobody's".to_owned())),
+            None => (self.rng.below(self.agents.len()), RequestId::Text("unknown".to_owned())),
         };
-        let same: Vec<_> = self.sends_with_request_id(life, &name);
-        same.iter().for_each(|place| self.sent[*place].cancel_requested = true);
-        let handle = self.agents[life].handle.clone();
-        let cancelled = without_waiting(handle.cancel(name.clone())).await;
-        self.log.note(format!("cancel {name} of life {life}: {cancelled}"));
-        // With two sends of one name nobody knows which of them was meant.
-        let [only] = *same.as_slice() else { return };
+        let matching: Vec<_> = self.sends_with_request_id(index, &request_id);
+        matching.iter().for_each(|position| self.sent[*position].cancel_requested = true);
+        let handle = self.agents[index].handle.clone();
+        let cancelled = without_waiting(handle.cancel(request_id.clone())).await;
+        self.log.note(format!("cancel {request_id} of agent #{index}: {cancelled}"));
+        // With two sends of one request id it is unknown which one was cancelled.
+        let [position] = *matching.as_slice() else { return };
         if cancelled {
-            assert!(self.sent[only].was_accepted(), "a send that never was has been cancelled");
-            self.sent[only].cancel_confirmed = true;
-        } else if !self.agents[life].is_destroyed && !self.stopping {
-            self.collect_answers().await;
-            let is_open = matches!(self.sent[only].outcome, SendOutcome::Pending(_));
-            assert!(!is_open, "{name} is open, and cancel did not find it");
+            assert!(self.sent[position].was_accepted(), "a send that was not accepted is cancelled");
+            self.sent[position].cancel_confirmed = true;
+        } else if !self.agents[index].is_destroyed && !self.stopping {
+            self.collect_responses().await;
+            let is_pending = matches!(self.sent[position].outcome, SendOutcome::Pending(_));
+            assert!(!is_pending, "{request_id} is pending, but cancel did not find it");
         }
     }
 
-    fn sends_with_request_id(&self, life: usize, name: &RequestId) -> Vec<usize> {
-        let same = |place: &usize| self.sent[*place].agent == life && self.sent[*place].request_id == *name;
-        (0..self.sent.len()).filter(same).collect()
+    fn sends_with_request_id(&self, index: usize, request_id: &RequestId) -> Vec<usize> {
+        let is_match = |position: &usize| {
+            self.sent[*position].agent == index && self.sent[*position].request_id == *request_id
+        };
+        (0..self.sent.len()).filter(is_match).collect()
     }
 
     async fn steer_random(&mut self) {
         if self.agents.is_empty() {
             return;
         }
-        let life = self.rng.below(self.agents.len());
+        let index = self.rng.below(self.agents.len());
         let text = self.scenario_writer.steer(&mut self.rng);
-        let handle = self.agents[life].handle.clone();
-        let taken = without_waiting(handle.steer(text.clone(), MessageSource::default())).await;
-        self.log.note(format!("steer life {life} with {text}: {taken:?}"));
-        let Some(request_id) = taken else { return };
-        assert!(!self.agents[life].is_destroyed || self.stopping, "a word for an agent that is gone");
-        self.agents[life].steer_count += 1;
-        for sent in self.sent.iter_mut().filter(|sent| sent.agent == life) {
+        let handle = self.agents[index].handle.clone();
+        let accepted = without_waiting(handle.steer(text.clone(), MessageSource::default())).await;
+        self.log.note(format!("steer agent #{index} with {text}: {accepted:?}"));
+        let Some(request_id) = accepted else { return };
+        assert!(
+            !self.agents[index].is_destroyed || self.stopping,
+            "a destroyed agent accepted an instruction"
+        );
+        self.agents[index].steer_count += 1;
+        for sent in self.sent.iter_mut().filter(|sent| sent.agent == index) {
             sent.is_steered |= sent.request_id == request_id;
         }
     }
@@ -116,8 +122,8 @@ impl Driver {
         self.sync_agents().await;
         let listed: Vec<_> = self.world.list().await.into_iter().map(|agent| agent.id).collect();
         let mut existing = self.existing_agents();
-        existing.sort_by_key(|life| self.agents[*life].handle.agent_ref().serial());
-        let expected: Vec<_> = existing.iter().map(|life| self.agents[*life].name.clone()).collect();
+        existing.sort_by_key(|index| self.agents[*index].handle.agent_ref().serial());
+        let expected: Vec<_> = existing.iter().map(|index| self.agents[*index].name.clone()).collect();
         assert_eq!(listed, expected, "agents are listed in the order they were created");
         if self.agents.is_empty() {
             return;
@@ -132,12 +138,12 @@ impl Driver {
     }
 
     fn drop_random_sender(&mut self) {
-        let open = |place: &usize| matches!(self.sent[*place].outcome, SendOutcome::Pending(_));
-        let open: Vec<_> = (0..self.sent.len()).filter(open).collect();
-        if !open.is_empty() {
-            let place = *self.rng.pick(&open);
-            self.log.note(format!("the sender of {} goes away", self.sent[place].scenario.script));
-            self.sent[place].outcome = SendOutcome::SenderDropped;
+        let is_pending = |position: &usize| matches!(self.sent[*position].outcome, SendOutcome::Pending(_));
+        let pending: Vec<_> = (0..self.sent.len()).filter(is_pending).collect();
+        if !pending.is_empty() {
+            let position = *self.rng.pick(&pending);
+            self.log.note(format!("the sender of {} is dropped", self.sent[position].scenario.script));
+            self.sent[position].outcome = SendOutcome::SenderDropped;
         }
     }
 
@@ -151,9 +157,9 @@ impl Driver {
     }
 
     async fn advance_time(&mut self) {
-        let time = Duration::from_millis(*self.rng.pick(&[1, 100, 2_000, 40_000]));
-        self.log.note(format!("{time:?} pass"));
-        tokio::time::sleep(time).await;
+        let duration = Duration::from_millis(*self.rng.pick(&[1, 100, 2_000, 40_000]));
+        self.log.note(format!("{duration:?} pass"));
+        tokio::time::sleep(duration).await;
     }
 
     async fn yield_tasks(&mut self) {

@@ -1,4 +1,4 @@
-//! What agents may do: asked when they do it, and never more than those above them may grant.
+//! Permissions: checked at each effect, and never more than the ancestors may grant.
 
 use agent::permission::Resource;
 use agent::{Ending, FaultKind, Role};
@@ -10,11 +10,11 @@ use crate::world::{World, expect_end, run_until_idle, spec_named, start_send, wi
 async fn disable_tools(world: &World, agent: &AgentHandle, tools: &[&str]) {
     let tools = tools.iter().map(ToString::to_string).collect();
     let change = PermissionChange { disable_tools: Some(tools), ..PermissionChange::default() };
-    world.change_permissions(agent, &change).await.expect("less is always allowed");
+    world.change_permissions(agent, &change).await.expect("fewer permissions are always allowed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn narrowing_a_parent_denies_its_childs_next_effect() {
+async fn narrowing_a_parent_denies_the_childs_next_effect() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -27,17 +27,17 @@ async fn narrowing_a_parent_denies_its_childs_next_effect() {
     world.tools.release_all();
     assert_eq!(expect_end(sending).await.content, "so");
     let denied = |tool| format!("Permission denied: Tool '{tool}' is disabled by permission policy");
-    let told =
+    let expected =
         ["noted a".to_owned(), "took release".to_owned(), denied("step"), denied("note"), denied("note")];
-    assert_eq!(tool_texts(&child), told);
+    assert_eq!(tool_texts(&child), expected);
     assert_eq!(messages(&child)[4].ending, Some(Ending::Denied));
     disable_tools(&world, &parent, &[]).await;
     expect_end(start_send(&child, 2, "#2 call note d; done | say so; done")).await;
-    assert_eq!(tool_texts(&child)[5], "noted d", "what is given back counts at once");
+    assert_eq!(tool_texts(&child)[5], "noted d", "restored permissions apply at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn narrowing_an_agent_denies_its_own_next_effect() {
+async fn narrowing_an_agent_denies_its_next_effect() {
     let world = World::new().await;
     let agent = world.create_handle(with_preset(spec_named("a"), "trusted")).await;
     let sending = start_send(&agent, 1, "call write x; call step release; call write y; done | say so; done");
@@ -46,13 +46,13 @@ async fn narrowing_an_agent_denies_its_own_next_effect() {
     world.change_permissions(&agent, &change).await.expect("within its preset");
     world.tools.release_all();
     expect_end(sending).await;
-    let told = tool_texts(&agent);
-    assert_eq!(told[0], "x beneath /work");
-    assert!(told[2].starts_with("Permission denied: cannot write '/work/y'"), "{}", told[2]);
+    let results = tool_texts(&agent);
+    assert_eq!(results[0], "x beneath /work");
+    assert!(results[2].starts_with("Permission denied: cannot write '/work/y'"), "{}", results[2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_is_shown_the_tools_it_may_use_now() {
+async fn request_lists_the_currently_allowed_tools() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -61,16 +61,16 @@ async fn a_model_is_shown_the_tools_it_may_use_now() {
     disable_tools(&world, &parent, &["note"]).await;
     world.tools.release_all();
     expect_end(sending).await;
-    let seen = world.model.observations();
-    let shown = |question: usize| -> Vec<_> {
-        seen.requests[question].tools.iter().map(|tool| tool.name.to_string()).collect()
+    let observations = world.model.observations();
+    let tool_names = |call: usize| -> Vec<_> {
+        observations.requests[call].tools.iter().map(|tool| tool.name.to_string()).collect()
     };
-    assert!(shown(0).contains(&"note".to_owned()) && !shown(1).contains(&"note".to_owned()));
-    assert!(!shown(0).contains(&"agent_create".to_owned()), "it is sandboxed");
+    assert!(tool_names(0).contains(&"note".to_owned()) && !tool_names(1).contains(&"note".to_owned()));
+    assert!(!tool_names(0).contains(&"agent_create".to_owned()), "not in a sandbox");
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_are_opened_beneath_a_folder_that_allows_them() {
+async fn files_are_opened_beneath_an_allowed_directory() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let spec = AgentSpec { cwd: Some("a".to_owned()), ..with_parent(spec_named("c"), &parent) };
@@ -86,16 +86,16 @@ async fn files_are_opened_beneath_a_folder_that_allows_them() {
     let script = "call read x; call read ../b/x; call write deep/y; call write y; call write deep/../y; done \
                   | say so; done";
     expect_end(start_send(&child, 1, script)).await;
-    let told = tool_texts(&child);
-    assert_eq!(told[0], "x beneath /work/a");
-    assert!(told[1].starts_with("Permission denied: cannot read '/work/b/x'"), "{}", told[1]);
-    assert_eq!(told[2], "y beneath /work/a/deep");
-    assert!(told[3].starts_with("Permission denied: cannot write '/work/a/y'"), "{}", told[3]);
-    assert_eq!(told[4], "Did not execute: halted due to error in previous tool");
+    let results = tool_texts(&child);
+    assert_eq!(results[0], "x beneath /work/a");
+    assert!(results[1].starts_with("Permission denied: cannot read '/work/b/x'"), "{}", results[1]);
+    assert_eq!(results[2], "y beneath /work/a/deep");
+    assert!(results[3].starts_with("Permission denied: cannot write '/work/a/y'"), "{}", results[3]);
+    assert_eq!(results[4], "Did not execute: halted due to error in previous tool");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_is_too_much_changes_nothing() {
+async fn rejected_permission_change_changes_nothing() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -122,7 +122,7 @@ async fn a_change_that_is_too_much_changes_nothing() {
         ),
     ];
     for (kind, change) in changes {
-        let fault = world.change_permissions(&child, &change).await.expect_err("it is too much");
+        let fault = world.change_permissions(&child, &change).await.expect_err("the change is rejected");
         assert_eq!(fault.kind, kind, "{fault}");
     }
     let after = world.pool.permissions(&child);
@@ -130,7 +130,7 @@ async fn a_change_that_is_too_much_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_one_limit_that_is_too_much_changes_no_other() {
+async fn rejected_limit_leaves_other_limits_unchanged() {
     let world = World::new().await;
     let limited = |turns, calls| {
         let budget = agent::permission::Budget::unlimited();
@@ -144,8 +144,9 @@ async fn a_change_of_one_limit_that_is_too_much_changes_no_other() {
     let parent = world.create_handle(AgentSpec { permissions, ..spec_named("p") }).await;
     let permissions = PermissionSpec { budget: limited(2, 2), ..PermissionSpec::default() };
     let child = world.create_handle(AgentSpec { permissions, ..with_parent(spec_named("c"), &parent) }).await;
-    let reserved =
-        || world.pool.permissions(&parent).resource_usage.iter().map(|one| one.reserved).collect::<Vec<_>>();
+    let reserved = || {
+        world.pool.permissions(&parent).resource_usage.iter().map(|usage| usage.reserved).collect::<Vec<_>>()
+    };
     let before = reserved();
     let budget = vec![(Resource::Turns, Some(9)), (Resource::ToolCalls, Some(11))];
     let change = PermissionChange { budget, ..PermissionChange::default() };
@@ -158,7 +159,7 @@ async fn a_change_of_one_limit_that_is_too_much_changes_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_call_is_a_result_and_the_turn_goes_on() {
+async fn denied_call_is_a_result_and_the_turn_continues() {
     let world = World::new().await;
     let agent = world.create_handle(with_preset(spec_named("a"), "worker")).await;
     let script = "call write x; call agent_send {to=b say x; done}; call note y; done | say so; done";
@@ -170,14 +171,17 @@ async fn a_denied_call_is_a_result_and_the_turn_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_begins_is_allowed_in_that_very_moment() {
+async fn permission_is_checked_when_the_call_starts() {
     let world = World::new().await;
     world.tools.enable_permission_checks(&world.pool);
     let agent = world.agent("a").await;
-    for place in 0..300 {
-        // However long the answer is, somewhere in it the agent's task gives way to others.
-        let sending =
-            start_send(&agent, place, &format!("#{place} flood {place}; call note x; done | say so; done"));
+    for number in 0..300 {
+        // Longer responses make the agent's task yield at different points.
+        let sending = start_send(
+            &agent,
+            number,
+            &format!("#{number} flood {number}; call note x; done | say so; done"),
+        );
         let mut disabled = false;
         while !sending.is_finished() {
             disabled = !disabled;

@@ -1,4 +1,4 @@
-//! What is done to a daemon over its lives, one throw of the dice at a time.
+//! Random operations on a daemon across its restarts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::restart_invariants::is_final;
 use crate::restart_simulation::{KnownAgent, RestartSimulation, SentMessage};
 use crate::world::{World, agent_id, run_until_idle};
 
-/// Scripts, and what they say when nobody interferes. `N` is a number that no other script has.
+/// Scripts, and their content without interference. `N` is replaced by a unique number.
 const SCRIPTS: &[(&str, &str)] = &[
     ("#N say a; yield; say b; done", "ab"),
     ("#N report 2; call note x; call once N; done | say u; done", "u"),
@@ -46,7 +46,7 @@ impl RestartSimulation {
             94..96 => self.stop_and_start().await,
             _ => self.yield_tasks().await,
         }
-        self.collect_answers().await;
+        self.collect_responses().await;
     }
 
     pub(crate) async fn create(&mut self) {
@@ -56,27 +56,31 @@ impl RestartSimulation {
             1 => NameSpec::Generated,
             _ => NameSpec::Given(agent_id(&format!("n{}", self.agents.len()))),
         };
-        let share = self.rng.percent(30).then(|| self.rng.below(5) as u64);
-        let marks = self.rng.percent(25);
+        let children_max = self.rng.percent(30).then(|| self.rng.below(5) as u64);
+        let marks_interrupted = self.rng.percent(25);
         let spec = AgentSpec {
             name,
-            parent: parent.map(|place| self.agents[place].agent_ref.id().clone()),
+            parent: parent.map(|index| self.agents[index].agent_ref.id().clone()),
             permissions: PermissionSpec {
                 preset: Some("yolo".to_owned()),
-                budget: Budget::unlimited().with_limit(Resource::Children, share.map(|share| share + 2)),
+                budget: Budget::unlimited()
+                    .with_limit(Resource::Children, children_max.map(|children_max| children_max + 2)),
                 ..PermissionSpec::default()
             },
-            on_restart: Some(if marks { RestartPolicy::Mark } else { RestartPolicy::Resume }),
+            on_restart: Some(if marks_interrupted { RestartPolicy::Mark } else { RestartPolicy::Resume }),
             ..AgentSpec::default()
         };
         match self.world().create(spec).await {
             Ok(created) => {
-                self.log.note(format!("create {} below {parent:?}, marks: {marks}", created.handle.id()));
+                self.log.note(format!(
+                    "create {} below {parent:?}, marks: {marks_interrupted}",
+                    created.handle.id()
+                ));
                 self.agents.push(KnownAgent {
                     agent_ref: created.handle.agent_ref(),
-                    parent: parent.map(|place| self.agents[place].agent_ref.serial()),
+                    parent: parent.map(|index| self.agents[index].agent_ref.serial()),
                     capability: created.capability,
-                    marks_interrupted: marks,
+                    marks_interrupted,
                     is_destroyed: false,
                     steers: Vec::new(),
                     is_rolled_back: false,
@@ -89,7 +93,7 @@ impl RestartSimulation {
     fn new_send(&mut self, serial: Serial) -> usize {
         self.script_count += 1;
         let number = self.script_count;
-        let (script, says) = *self.rng.pick(SCRIPTS);
+        let (script, expected_text) = *self.rng.pick(SCRIPTS);
         let request_id = match self.rng.percent(50) {
             true => RequestId::Text(number.to_string()),
             false => RequestId::Number(i64::try_from(number).expect("small")),
@@ -98,9 +102,9 @@ impl RestartSimulation {
             serial,
             request_id,
             script: script.replace('N', &number.to_string()),
-            expected_text: says,
+            expected_text,
             pending: Vec::new(),
-            answers: Vec::new(),
+            responses: Vec::new(),
             is_acknowledged: false,
             cancel_requested: false,
             is_cancelled: false,
@@ -109,16 +113,16 @@ impl RestartSimulation {
         self.sent.len() - 1
     }
 
-    fn message(&self, place: usize) -> NewMessage {
-        let sent = &self.sent[place];
+    fn message(&self, index: usize) -> NewMessage {
+        let sent = &self.sent[index];
         let (text, request_id) = (sent.script.clone(), sent.request_id.clone());
         NewMessage { text, images: Vec::new(), request_id, source: MessageSource::default() }
     }
 
     async fn send(&mut self) {
-        let Some(place) = self.random_agent() else { return };
-        let Some(agent) = self.handle(place).await else { return };
-        let sent = self.new_send(self.agents[place].agent_ref.serial());
+        let Some(index) = self.random_agent() else { return };
+        let Some(agent) = self.handle(index).await else { return };
+        let sent = self.new_send(self.agents[index].agent_ref.serial());
         self.submit(agent, sent);
     }
 
@@ -128,74 +132,75 @@ impl RestartSimulation {
         self.sent[sent].pending.push(tokio::spawn(async move { agent.send(message).await }));
     }
 
-    /// A send of an agent that is there.
+    /// A random send to an agent that exists.
     fn random_send(&mut self) -> Option<(usize, usize)> {
-        let there: Vec<_> = (0..self.sent.len())
+        let candidates: Vec<_> = (0..self.sent.len())
             .filter_map(|sent| Some((sent, self.agent_index(self.sent[sent].serial)?)))
-            .filter(|(_, place)| !self.agents[*place].is_destroyed)
+            .filter(|(_, index)| !self.agents[*index].is_destroyed)
             .collect();
-        (!there.is_empty()).then(|| *self.rng.pick(&there))
+        (!candidates.is_empty()).then(|| *self.rng.pick(&candidates))
     }
 
     async fn repeat_send(&mut self) {
-        let Some((sent, place)) = self.random_send() else { return };
-        let Some(agent) = self.handle(place).await else { return };
-        self.log.note("repeat".to_owned());
+        let Some((sent, index)) = self.random_send() else { return };
+        let Some(agent) = self.handle(index).await else { return };
+        self.log.note("duplicate send".to_owned());
         self.submit(agent, sent);
     }
 
-    /// The same name with another text.
+    /// Sends other content with a known request id.
     async fn reuse_request_id(&mut self) {
-        let Some((sent, place)) = self.random_send() else { return };
+        let Some((sent, index)) = self.random_send() else { return };
         let is_known = self.sent[sent].is_acknowledged;
-        let Some(agent) = self.handle(place).await.filter(|_| is_known) else { return };
+        let Some(agent) = self.handle(index).await.filter(|_| is_known) else { return };
         let message = NewMessage { text: "#x say other; done".to_owned(), ..self.message(sent) };
-        let asking = tokio::spawn(async move { agent.send(message).await });
-        // It may have to wait for its turn to be refused.
+        let sending = tokio::spawn(async move { agent.send(message).await });
+        // It may be queued before it is rejected.
         for _ in 0..200 {
             tokio::task::yield_now().await;
         }
-        if asking.is_finished() {
-            let answer = asking.await.expect("a send does not panic");
-            self.log.note(format!("other content: {answer:?}"));
-            assert!(answer.is_err(), "{} was answered for other content", self.sent[sent].script);
+        if sending.is_finished() {
+            let response = sending.await.expect("a send does not panic");
+            self.log.note(format!("other content: {response:?}"));
+            assert!(response.is_err(), "{} succeeded with other content", self.sent[sent].script);
         } else {
             self.release_all();
-            asking.abort();
+            sending.abort();
         }
     }
 
     async fn send_detached(&mut self) {
-        let Some(place) = self.random_agent() else { return };
-        let Some(agent) = self.handle(place).await else { return };
-        let sent = self.new_send(self.agents[place].agent_ref.serial());
-        let left = agent.submit_committed(self.message(sent)).await.map(drop);
-        self.log.note(format!("leave {} at {}: {left:?}", self.sent[sent].script, agent.id()));
-        self.sent[sent].is_acknowledged |= left.is_ok();
+        let Some(index) = self.random_agent() else { return };
+        let Some(agent) = self.handle(index).await else { return };
+        let sent = self.new_send(self.agents[index].agent_ref.serial());
+        let submitted = agent.submit_committed(self.message(sent)).await.map(drop);
+        self.log.note(format!("submit {} to {}: {submitted:?}", self.sent[sent].script, agent.id()));
+        self.sent[sent].is_acknowledged |= submitted.is_ok();
     }
 
     async fn cancel(&mut self) {
-        let Some((sent, place)) = self.random_send() else { return };
-        let Some(agent) = self.handle(place).await else { return };
+        let Some((sent, index)) = self.random_send() else { return };
+        let Some(agent) = self.handle(index).await else { return };
         self.sent[sent].cancel_requested = true;
         let is_cancelled = agent.cancel(self.sent[sent].request_id.clone()).await;
         self.log.note(format!("cancel {}: cancelled: {is_cancelled}", self.sent[sent].script));
-        // One that was never kept is not known when it is sent again.
+        // A send that was never committed is unknown when it is repeated.
         self.sent[sent].is_cancelled |= is_cancelled && self.sent[sent].is_acknowledged;
     }
 
     async fn steer(&mut self) {
-        let Some(place) = self.random_agent() else { return };
-        let Some(agent) = self.handle(place).await else { return };
+        let Some(index) = self.random_agent() else { return };
+        let Some(agent) = self.handle(index).await else { return };
         self.script_count += 1;
         let text = format!("#s{} say steered; done", self.script_count);
-        // A word that could not be kept is not acknowledged, and may be heard all the same.
-        let serial = self.agents[place].agent_ref.serial();
-        let may_hear = |sent: &&mut SentMessage| sent.serial == serial && !sent.answers.iter().any(is_final);
-        self.sent.iter_mut().filter(may_hear).for_each(|sent| sent.is_steered = true);
+        // The turn may read an instruction that could not be committed and so is not acknowledged.
+        let serial = self.agents[index].agent_ref.serial();
+        let may_be_steered =
+            |sent: &&mut SentMessage| sent.serial == serial && !sent.responses.iter().any(is_final);
+        self.sent.iter_mut().filter(may_be_steered).for_each(|sent| sent.is_steered = true);
         if agent.steer(text.clone(), MessageSource::default()).await.is_some() {
-            self.log.note(format!("word taken by {}: {text}", agent.id()));
-            self.agents[place].steers.push(text);
+            self.log.note(format!("instruction accepted by {}: {text}", agent.id()));
+            self.agents[index].steers.push(text);
         }
     }
 
@@ -213,18 +218,18 @@ impl RestartSimulation {
     }
 
     async fn advance_time(&mut self) {
-        let time = Duration::from_millis(*self.rng.pick(&[1, 100, 2_000, 70_000]));
-        tokio::time::sleep(time).await;
+        let duration = Duration::from_millis(*self.rng.pick(&[1, 100, 2_000, 70_000]));
+        tokio::time::sleep(duration).await;
         let live = self.world().live_names().await;
         let asleep = self.world().names().await.into_iter().filter(|name| !live.contains(name));
         let asleep: Vec<_> = asleep.collect();
-        self.log.note(format!("{time:?} pass, asleep: {asleep:?}"));
+        self.log.note(format!("{duration:?} pass, asleep: {asleep:?}"));
     }
 
     async fn destroy(&mut self) {
-        let Some(place) = self.random_agent() else { return };
+        let Some(index) = self.random_agent() else { return };
         let children = if self.rng.percent(50) { ChildPolicy::Cascade } else { ChildPolicy::Orphan };
-        let target = self.agents[place].agent_ref.clone();
+        let target = self.agents[index].agent_ref.clone();
         let destroyed = self.world().pool.destroy(&target, children, Initiator::Admin).await;
         self.log.note(format!("destroy {}, {children:?}: {destroyed:?}", target.id()));
         if destroyed.is_ok() {
@@ -243,41 +248,41 @@ impl RestartSimulation {
             }
         };
         for known in &mut self.agents {
-            let own = known.agent_ref.serial();
+            let candidate = known.agent_ref.serial();
             known.is_destroyed |=
-                own == serial || (children == ChildPolicy::Cascade && is_below(own, serial));
+                candidate == serial || (children == ChildPolicy::Cascade && is_below(candidate, serial));
         }
     }
 
     async fn rename(&mut self) {
-        let Some(place) = self.random_agent() else { return };
+        let Some(index) = self.random_agent() else { return };
         self.script_count += 1;
-        let temporary = self.agents[place].agent_ref.id().is_temporary();
+        let temporary = self.agents[index].agent_ref.id().is_temporary();
         let name = format!("{}r{}", if temporary { "." } else { "" }, self.script_count);
         let renamed =
-            self.world().pool.rename(&self.agents[place].agent_ref, agent_id(&name), Initiator::Admin).await;
+            self.world().pool.rename(&self.agents[index].agent_ref, agent_id(&name), Initiator::Admin).await;
         if let Ok(renamed) = renamed {
-            self.log.note(format!("{} is renamed to {name}", self.agents[place].agent_ref.id()));
-            self.agents[place].agent_ref = renamed;
+            self.log.note(format!("{} is renamed to {name}", self.agents[index].agent_ref.id()));
+            self.agents[index].agent_ref = renamed;
         }
     }
 
     async fn roll_back(&mut self) {
-        let Some(place) = self.random_agent() else { return };
-        let Some(agent) = self.handle(place).await else { return };
+        let Some(index) = self.random_agent() else { return };
+        let Some(agent) = self.handle(index).await else { return };
         let history = messages(&agent);
-        // One may go back to a question too; what comes behind it is then a second question in a row.
+        // Only to the end of a turn: after a rollback to a user message, the next send would be a second one in a row.
         let ends = (0..=history.len()).filter(|end| idle_history_violation(&history[..*end]).is_none());
         let messages = *self.rng.pick(&ends.collect::<Vec<_>>());
         if let Ok(removed) = agent.rollback(messages, Initiator::Admin).await {
             self.log.note(format!("{} is rolled back to {messages}: {removed}", agent.id()));
-            self.agents[place].is_rolled_back |= removed > 0;
+            self.agents[index].is_rolled_back |= removed > 0;
         }
     }
 
     fn inject_full_faults(&mut self) {
         let times = self.rng.between(1, 4);
-        self.log.note(format!("{times} calls find no room"));
+        self.log.note(format!("the next {times} appends fail: disk full"));
         self.world().store.inject_fault(times, StoreFault::Full("no space".to_owned()));
     }
 
@@ -287,11 +292,11 @@ impl RestartSimulation {
         }
     }
 
-    /// Whoever waited for the old daemon is cut off.
+    /// Drops the senders that wait for the old daemon.
     async fn abort_waiters(&mut self) {
         for sent in &mut self.sent {
-            for open in sent.pending.drain(..) {
-                open.abort();
+            for sender in sent.pending.drain(..) {
+                sender.abort();
             }
         }
         self.agents.iter_mut().for_each(|known| known.is_destroyed |= known.agent_ref.id().is_temporary());
@@ -304,16 +309,16 @@ impl RestartSimulation {
         self.restart().await;
     }
 
-    /// The daemon keeps some calls more, and nothing behind them.
+    /// Kills the daemon after some more appends.
     async fn kill_after_appends(&mut self) {
-        let calls = self.rng.between(1, 6);
-        self.log.note(format!("killed in the middle, {calls} calls later"));
-        self.world().store.die_after(calls);
+        let appends = self.rng.between(1, 6);
+        self.log.note(format!("killed in the middle, {appends} appends later"));
+        self.world().store.die_after(appends);
         if self.rng.percent(50) {
             self.release_all();
         }
         tokio::time::sleep(Duration::from_millis(40)).await;
-        self.collect_answers().await;
+        self.collect_responses().await;
         self.restart().await;
     }
 
@@ -328,14 +333,14 @@ impl RestartSimulation {
 
     async fn stop_and_start(&mut self) {
         self.world().store.clear_faults();
-        let plan = self.world().restart_options();
-        let stopping = self.world().pool.stop(Duration::from_secs(1));
-        stopping.await;
-        self.collect_answers().await;
+        let options = self.world().restart_options();
+        let stop = self.world().pool.stop(Duration::from_secs(1));
+        stop.await;
+        self.collect_responses().await;
         self.abort_waiters().await;
         drop(self.world.take());
         run_until_idle().await;
-        self.world = Some(World::open(plan).await);
+        self.world = Some(World::open(options).await);
         self.log.note("stopped and started".to_owned());
     }
 }

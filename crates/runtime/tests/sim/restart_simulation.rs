@@ -1,7 +1,6 @@
-//! Seeded runs over several lives of a daemon: sends that are repeated, agents that sleep, a store that has no room, and
-//! kills and stops in between. What is done is in [`lives_acts`](crate::lives_acts), and what must hold in
-//! [`lives_checks`](crate::lives_checks). `SIM_SEED=n` repeats a run,
-//! `SIM_SEEDS=n` runs more of them.
+//! Seeded runs over several restarts of a daemon: duplicate sends, sleeping agents, a full disk, kills and stops.
+//! [`restart_operations`](crate::restart_operations) has the operations and
+//! [`restart_invariants`](crate::restart_invariants) the checks. `SIM_SEED=n` repeats a run, `SIM_SEEDS=n` runs more.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -20,42 +19,42 @@ use crate::world::{World, WorldOptions};
 const SEED_COUNT: u64 = 150;
 
 #[test]
-fn every_seed_keeps_what_it_acknowledged() {
+fn every_seed_retains_acknowledged_data() {
     let seeds = match (env_number("SIM_SEED"), env_number("SIM_SEEDS")) {
         (Some(seed), _) => seed..seed + 1,
-        (None, more) => 0..more.unwrap_or(SEED_COUNT),
+        (None, count) => 0..count.unwrap_or(SEED_COUNT),
     };
     for seed in seeds {
-        let kept = std::panic::catch_unwind(AssertUnwindSafe(|| run_seed(seed)));
-        assert!(kept.is_ok(), "seed {seed} lost or doubled something; SIM_SEED={seed} repeats it");
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run_seed(seed)));
+        assert!(result.is_ok(), "seed {seed} lost or duplicated data; repeat with SIM_SEED={seed}");
     }
 }
 
 #[test]
-fn a_seed_repeats_its_lives() {
+fn same_seed_repeats_the_restarts() {
     for seed in [1, 2, 3] {
         assert_eq!(run_seed(seed), run_seed(seed), "seed {seed}");
     }
 }
 
-/// What has to happen somewhere in the seeds.
+/// Phrases that must occur in the log of some seed.
 const REQUIRED_LOG_PHRASES: &[&str] = &[
     "Outcome unknown",
     "interrupted: the daemon stopped",
     "storage full",
     "other content",
-    "repeat",
+    "duplicate send",
     "killed in the middle",
     "stopped and started",
     "asleep: [",
     "renamed",
-    "word taken",
+    "instruction accepted",
     "cancelled: true",
     "rolled back",
 ];
 
 #[test]
-fn the_lives_get_everywhere() {
+fn restart_seeds_cover_required_behaviour() {
     let mut missing = REQUIRED_LOG_PHRASES.to_vec();
     for seed in 0..SEED_COUNT {
         let lines = run_seed(seed);
@@ -64,7 +63,7 @@ fn the_lives_get_everywhere() {
             return;
         }
     }
-    assert_eq!(missing, Vec::<&str>::new(), "no seed gets there");
+    assert_eq!(missing, Vec::<&str>::new(), "phrases that no seed logs");
 }
 
 fn run_seed(seed: u64) -> Vec<String> {
@@ -72,66 +71,66 @@ fn run_seed(seed: u64) -> Vec<String> {
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime can be made");
+        .expect("a runtime can be created");
     runtime.block_on(async {
-        let mut lives = RestartSimulation::new(seed).await;
-        for _ in 0..lives.rng.between(2, 5) {
-            for _ in 0..lives.rng.between(5, 40) {
-                lives.run_random_operation().await;
+        let mut simulation = RestartSimulation::new(seed).await;
+        for _ in 0..simulation.rng.between(2, 5) {
+            for _ in 0..simulation.rng.between(5, 40) {
+                simulation.run_random_operation().await;
             }
-            lives.run_to_completion().await;
-            lives.check_invariants().await;
+            simulation.run_to_completion().await;
+            simulation.check_invariants().await;
         }
-        lives.finish().await
+        simulation.finish().await
     })
 }
 
-/// What was said by whom to the daemon, over all its lives.
+/// All requests to the daemon across its restarts.
 pub(crate) struct RestartSimulation {
     pub(crate) rng: TestRng,
     pub(crate) world: Option<World>,
     pub(crate) agents: Vec<KnownAgent>,
     pub(crate) sent: Vec<SentMessage>,
     pub(crate) log: Log,
-    /// Scripts that were written.
+    /// Number of generated scripts.
     pub(crate) script_count: usize,
 }
 
-/// An agent that was made.
+/// An agent that was created.
 pub(crate) struct KnownAgent {
     pub(crate) agent_ref: AgentRef,
     pub(crate) parent: Option<Serial>,
     pub(crate) capability: Capability,
     pub(crate) marks_interrupted: bool,
-    /// It was destroyed, or was temporary and the daemon is another.
+    /// It was destroyed, or was temporary and the daemon has restarted.
     pub(crate) is_destroyed: bool,
-    /// Words that were acknowledged.
+    /// Accepted steering instructions.
     pub(crate) steers: Vec<String>,
-    /// Somebody took messages back.
+    /// Messages were rolled back.
     pub(crate) is_rolled_back: bool,
 }
 
-/// One send, from its first time on.
+/// One message, with all its sends.
 pub(crate) struct SentMessage {
     pub(crate) serial: Serial,
     pub(crate) request_id: RequestId,
     pub(crate) script: String,
     pub(crate) expected_text: &'static str,
     pub(crate) pending: Vec<JoinHandle<Result<TurnEnd, Fault>>>,
-    pub(crate) answers: Vec<Result<TurnEnd, Fault>>,
-    /// Somebody was told that it is kept.
+    pub(crate) responses: Vec<Result<TurnEnd, Fault>>,
+    /// A client knows that it is committed.
     pub(crate) is_acknowledged: bool,
     pub(crate) cancel_requested: bool,
-    /// Somebody was told that it is cancelled.
+    /// A client knows that it is cancelled.
     pub(crate) is_cancelled: bool,
     pub(crate) is_steered: bool,
 }
 
-fn random_limits(dice: &mut TestRng) -> Limits {
+fn random_limits(rng: &mut TestRng) -> Limits {
     Limits {
-        turns_running_max: dice.between(1, 4),
-        live_agents_max: *dice.pick(&[2, 4, 100]),
-        idle_before_sleep: Duration::from_secs(*dice.pick(&[1, 30, 100_000])),
+        turns_running_max: rng.between(1, 4),
+        live_agents_max: *rng.pick(&[2, 4, 100]),
+        idle_before_sleep: Duration::from_secs(*rng.pick(&[1, 30, 100_000])),
         model_idle_timeout: Duration::from_secs(1_000_000),
         ..Limits::default()
     }
@@ -139,17 +138,17 @@ fn random_limits(dice: &mut TestRng) -> Limits {
 
 impl RestartSimulation {
     async fn new(seed: u64) -> Self {
-        let mut dice = TestRng::new(seed);
-        let limits = random_limits(&mut dice);
+        let mut rng = TestRng::new(seed);
+        let limits = random_limits(&mut rng);
         let world = World::open(WorldOptions::default().with_limits(limits)).await;
-        world.store.set_commit_yields(*dice.pick(&[0, 1, 4]));
+        world.store.set_commit_yields(*rng.pick(&[0, 1, 4]));
         let (agents, sent) = (Vec::new(), Vec::new());
-        let mut lives =
-            Self { rng: dice, world: Some(world), agents, sent, log: Log::default(), script_count: 0 };
+        let mut simulation =
+            Self { rng, world: Some(world), agents, sent, log: Log::default(), script_count: 0 };
         for _ in 0..3 {
-            lives.create().await;
+            simulation.create().await;
         }
-        lives
+        simulation
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -157,7 +156,7 @@ impl RestartSimulation {
     }
 
     pub(crate) fn existing_agents(&self) -> Vec<usize> {
-        (0..self.agents.len()).filter(|place| !self.agents[*place].is_destroyed).collect()
+        (0..self.agents.len()).filter(|index| !self.agents[*index].is_destroyed).collect()
     }
 
     pub(crate) fn agent_index(&self, serial: Serial) -> Option<usize> {
@@ -169,9 +168,9 @@ impl RestartSimulation {
         (!existing.is_empty()).then(|| *self.rng.pick(&existing))
     }
 
-    /// The agent, if the daemon lets it live now.
-    pub(crate) async fn handle(&self, place: usize) -> Option<AgentHandle> {
-        match self.world().pool.wake(&self.agents[place].agent_ref).await {
+    /// The agent, woken; none if the daemon is busy.
+    pub(crate) async fn handle(&self, index: usize) -> Option<AgentHandle> {
+        match self.world().pool.wake(&self.agents[index].agent_ref).await {
             Ok(handle) => Some(handle),
             Err(fault) => {
                 assert!(crate::world::is_busy(&fault), "{fault:?}");
@@ -180,39 +179,44 @@ impl RestartSimulation {
         }
     }
 
-    /// Takes the answers that are there.
-    pub(crate) async fn collect_answers(&mut self) {
-        for place in 0..self.sent.len() {
-            let (done, open) = self.sent[place].pending.drain(..).partition(JoinHandle::is_finished);
-            let (done, open): (Vec<_>, Vec<_>) = (done, open);
-            self.sent[place].pending = open;
-            for answer in done {
-                let answer = answer.await.expect("a send does not panic");
-                self.log.note(format!("answered {}: {answer:?}", self.sent[place].script));
-                self.check_answer(place, &answer);
-                self.sent[place].answers.push(answer);
+    /// Collects the responses that are ready.
+    pub(crate) async fn collect_responses(&mut self) {
+        for index in 0..self.sent.len() {
+            let (done, pending) = self.sent[index].pending.drain(..).partition(JoinHandle::is_finished);
+            let (done, pending): (Vec<_>, Vec<_>) = (done, pending);
+            self.sent[index].pending = pending;
+            for response in done {
+                let response = response.await.expect("a send does not panic");
+                self.log.note(format!("response to {}: {response:?}", self.sent[index].script));
+                self.check_response(index, &response);
+                self.sent[index].responses.push(response);
             }
         }
     }
 
-    /// Lets everything end by itself.
+    /// Waits until all turns end without further requests.
     async fn run_to_completion(&mut self) {
-        self.log.note("come to rest".to_owned());
+        self.log.note("wait for all turns".to_owned());
         self.world().store.clear_faults();
         for _ in 0..2_000 {
             self.release_all();
             tokio::time::sleep(Duration::from_millis(500)).await;
-            self.collect_answers().await;
-            let is_open = self.sent.iter().any(|sent| !sent.pending.is_empty());
-            let unsettled =
-                self.world().store.memory().agents_with_open_turns().await.expect("memory can be read");
-            if !is_open && self.world().pool.open_turns() == 0 && unsettled.is_empty() {
+            self.collect_responses().await;
+            let is_pending = self.sent.iter().any(|sent| !sent.pending.is_empty());
+            let open_turns = self
+                .world()
+                .store
+                .memory()
+                .agents_with_open_turns()
+                .await
+                .expect("the memory store is readable");
+            if !is_pending && self.world().pool.open_turns() == 0 && open_turns.is_empty() {
                 return;
             }
         }
-        let open: Vec<_> =
+        let pending: Vec<_> =
             self.sent.iter().filter(|sent| !sent.pending.is_empty()).map(|sent| &sent.script).collect();
-        panic!("{} turns never end, and nobody answers {open:?}", self.world().pool.open_turns());
+        panic!("{} turns never end; no response to {pending:?}", self.world().pool.open_turns());
     }
 
     async fn finish(mut self) -> Vec<String> {
@@ -220,8 +224,8 @@ impl RestartSimulation {
         self.run_to_completion().await;
         self.check_invariants().await;
         let mut lines = std::mem::take(&mut self.log.lines);
-        for place in self.existing_agents() {
-            let agent = self.handle(place).await.expect("nobody is at work");
+        for index in self.existing_agents() {
+            let agent = self.handle(index).await.expect("no agent is busy");
             lines.extend(crate::history::texts(&agent));
         }
         self.world().pool.stop(Duration::ZERO).await;

@@ -1,6 +1,6 @@
-//! Chance that can be repeated: SplitMix64 from a seed.
+//! Deterministic random numbers: SplitMix64 from a seed.
 
-/// Dice that fall the same way for the same seed.
+/// A random number generator that yields the same numbers for the same seed.
 pub(crate) struct TestRng {
     state: u64,
 }
@@ -20,7 +20,7 @@ impl TestRng {
 
     /// A number below `bound`, which is not zero.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next_u64() % bound as u64).expect("it is below a usize")
+        usize::try_from(self.next_u64() % bound as u64).expect("the bound is a usize")
     }
 
     /// A number from `low` to `high`, both included.
@@ -32,8 +32,8 @@ impl TestRng {
         &items[self.below(items.len())]
     }
 
-    /// True in so many cases of a hundred.
-    pub(crate) fn percent(&mut self, chance: usize) -> bool {
-        self.below(100) < chance
+    /// True with this probability in percent.
+    pub(crate) fn percent(&mut self, probability: usize) -> bool {
+        self.below(100) < probability
     }
 }

@@ -1,19 +1,19 @@
-//! The scripts of the simulation, and how each ends when nobody interferes. In a template `@` stands for the name of
-//! some agent and `$` for the script of a message to it.
+//! The scripts of the simulation and their expected ends. In a template `@` is replaced by an agent's name and `$` by
+//! the script of a message to it.
 
 use agent::FaultKind;
 
 use crate::rng::TestRng;
 
-/// The fewer of them a run uses, the more its agents have to do with each other.
+/// Agent names. The fewer a run uses, the more its agents interact.
 const NAMES: &[&str] = &["a", "b", "c", ".t", "e"];
 
-/// A script and how it ends when nobody interferes.
+/// A script, and how it ends without interference.
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) script: String,
     pub(crate) expected_end: ExpectedEnd,
-    /// It waits for a release and may so time out.
+    /// Whether it waits for a release, and so may time out.
     pub(crate) may_time_out: bool,
 }
 
@@ -92,13 +92,13 @@ const AGENT_SCRIPTS: &[(&str, ExpectedEnd)] = &[
         Completes,
     ),
     ("call agent_destroy to=@; call agent_send {to=@ wait=yes $}; done | say u; done", Completes),
-    ("call agent_cancel {to=@ request=nobodys}; call agent_send {to=@ $}; done | say u; done", Completes),
+    ("call agent_cancel {to=@ request=unknown}; call agent_send {to=@ $}; done | say u; done", Completes),
 ];
 
 const STEER_SCRIPTS: &[&str] =
     &["say steered; done", "call note; done | say steered; done", "call slow 20; yield; done | done"];
 
-/// Makes scripts of which no two are the same.
+/// Generates scripts, each with a unique label.
 pub(crate) struct ScenarioWriter {
     script_count: usize,
     conversation_percent: usize,
@@ -106,53 +106,53 @@ pub(crate) struct ScenarioWriter {
 }
 
 impl ScenarioWriter {
-    pub(crate) fn new(talkative: usize, names: usize) -> Self {
-        Self { script_count: 0, conversation_percent: talkative, names: &NAMES[..names] }
+    pub(crate) fn new(conversation_percent: usize, name_count: usize) -> Self {
+        Self { script_count: 0, conversation_percent, names: &NAMES[..name_count] }
     }
 
-    fn random_scripts(&self, dice: &mut TestRng) -> &'static [(&'static str, ExpectedEnd)] {
-        match dice.percent(self.conversation_percent) {
+    fn random_scripts(&self, rng: &mut TestRng) -> &'static [(&'static str, ExpectedEnd)] {
+        match rng.percent(self.conversation_percent) {
             true => AGENT_SCRIPTS,
-            false if dice.percent(60) => PLAIN_SCRIPTS,
+            false if rng.percent(60) => PLAIN_SCRIPTS,
             false => TOOL_SCRIPTS,
         }
     }
 
-    /// A script for a send of the simulation's own.
-    pub(crate) fn scenario(&mut self, dice: &mut TestRng, number: usize, rounds_max: u64) -> Scenario {
-        let plots = self.random_scripts(dice);
-        let (template, ending) = *dice.pick(plots);
+    /// A script for a send of the simulation.
+    pub(crate) fn scenario(&mut self, rng: &mut TestRng, number: usize, rounds_max: u64) -> Scenario {
+        let scripts = self.random_scripts(rng);
+        let (template, expected_end) = *rng.pick(scripts);
         // A script with panics in its later rounds completes only when the rounds run out before.
-        let ending = match ending {
+        let expected_end = match expected_end {
             Completes if template.ends_with("panic") && rounds_max > 1 => Fails(FaultKind::Internal),
             other => other,
         };
-        let script = format!("#{number} {}", self.fill_template(template, dice, 0));
-        Scenario { may_time_out: script.contains("wait"), script, expected_end: ending }
+        let script = format!("#{number} {}", self.fill_template(template, rng, 0));
+        Scenario { may_time_out: script.contains("wait"), script, expected_end }
     }
 
-    /// A first message, or one to another agent.
-    pub(crate) fn message(&mut self, dice: &mut TestRng, depth: usize) -> String {
-        let plots = if depth >= 3 { PLAIN_SCRIPTS } else { self.random_scripts(dice) };
+    /// A script for a first message, or for a message to another agent.
+    pub(crate) fn message(&mut self, rng: &mut TestRng, depth: usize) -> String {
+        let scripts = if depth >= 3 { PLAIN_SCRIPTS } else { self.random_scripts(rng) };
         self.script_count += 1;
         let label = self.script_count;
-        let (template, _) = *dice.pick(plots);
-        format!("#n{label} {}", self.fill_template(template, dice, depth + 1))
+        let (template, _) = *rng.pick(scripts);
+        format!("#n{label} {}", self.fill_template(template, rng, depth + 1))
     }
 
-    /// A word to add to a turn.
-    pub(crate) fn steer(&mut self, dice: &mut TestRng) -> String {
+    /// A script for a steering instruction.
+    pub(crate) fn steer(&mut self, rng: &mut TestRng) -> String {
         self.script_count += 1;
-        format!("{}{} {}", crate::history::STEER_PREFIX, self.script_count, dice.pick(STEER_SCRIPTS))
+        format!("{}{} {}", crate::history::STEER_PREFIX, self.script_count, rng.pick(STEER_SCRIPTS))
     }
 
-    fn fill_template(&mut self, template: &str, dice: &mut TestRng, depth: usize) -> String {
+    fn fill_template(&mut self, template: &str, rng: &mut TestRng, depth: usize) -> String {
         let mut script = String::new();
-        for letter in template.chars() {
-            match letter {
-                '@' => script.push_str(dice.pick::<&str>(self.names)),
-                '$' => script.push_str(&self.message(dice, depth)),
-                letter => script.push(letter),
+        for character in template.chars() {
+            match character {
+                '@' => script.push_str(rng.pick::<&str>(self.names)),
+                '$' => script.push_str(&self.message(rng, depth)),
+                character => script.push(character),
             }
         }
         script
@@ -176,7 +176,7 @@ impl Scenario {
     }
 
     pub(crate) fn accepts_fault(&self, kind: FaultKind) -> bool {
-        let plotted = matches!(self.expected_end, Fails(fails) if fails == kind);
-        plotted || (self.may_time_out && kind == FaultKind::Model)
+        let is_scripted = matches!(self.expected_end, Fails(fails) if fails == kind);
+        is_scripted || (self.may_time_out && kind == FaultKind::Model)
     }
 }

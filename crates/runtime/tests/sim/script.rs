@@ -1,43 +1,43 @@
-//! What the scripted model is told to do. A message is its own script: `#7 say hel; wait; say lo; done | say more`.
-//! Rounds stand between bars; the last one is repeated for as long as it is asked for. Arguments of a call may stand in
-//! braces, and hold a script for another agent.
+//! The script language of the simulated model. Each user message is a script:
+//! `#7 say hel; wait; say lo; done | say more`. `;` separates steps and `|` separates rounds (model calls of a turn);
+//! the last round repeats. The arguments of a call may stand in braces, and may contain a script for another agent.
 
 use std::time::Duration;
 
-/// One thing the model does.
+/// One step of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// `say TEXT`
+    /// `say TEXT`: stream text.
     Say(String),
-    /// `think TEXT`
+    /// `think TEXT`: stream reasoning.
     Think(String),
-    /// `call NAME ARGUMENTS`: a tool call.
+    /// `call NAME ARGUMENTS`: call a tool.
     Call(String, String),
-    /// `report N`: used N tokens, and one for the answer.
+    /// `report N`: report a usage of N input tokens and one output token.
     Report(u64),
-    /// `yield`: lets others go first.
+    /// `yield`: yield to other tasks.
     Yield,
-    /// `pass MS`: takes its time.
+    /// `pass MS`: sleep.
     Sleep(Duration),
-    /// `wait`: until it is released.
+    /// `wait`: wait until the test releases it.
     Wait,
-    /// `queue`: says that the question waits.
+    /// `queue`: report that the request waits in the provider's queue.
     ReportQueued,
-    /// `live`: says that it is at it.
+    /// `live`: send a heartbeat.
     Heartbeat,
-    /// `flood N`: says N letters without ever letting others go first.
+    /// `flood N`: stream N letters without yielding.
     Flood(usize),
-    /// `cut`: says that the answer is as long as it may be.
+    /// `cut`: stop because the output token limit is reached.
     StopAtLength,
-    /// `fail`
+    /// `fail`: fail with a model error.
     Fail,
-    /// `panic`
+    /// `panic`: panic in the stream.
     Panic,
-    /// `done`
+    /// `done`: end the response.
     Done,
-    /// `panic-at-ask`: before there is a stream.
+    /// `panic-at-ask`: panic in the call, before there is a stream.
     PanicAtCall,
-    /// `panic-at-drop`: when the stream is dropped.
+    /// `panic-at-drop`: panic when the stream is dropped.
     PanicAtDrop,
 }
 
@@ -52,32 +52,32 @@ pub(crate) fn round_steps(script: &str, number: usize) -> Vec<Step> {
     split_outside_braces(round, ';')
         .into_iter()
         .map(str::trim)
-        .filter(|word| !word.is_empty())
+        .filter(|step| !step.is_empty())
         .map(parse_step)
         .collect()
 }
 
-/// Splits where no brace is open.
+/// Splits a text at separators outside of braces.
 fn split_outside_braces(text: &str, separator: char) -> Vec<&str> {
-    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
-    for (place, letter) in text.char_indices() {
-        match letter {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    for (index, character) in text.char_indices() {
+        match character {
             '{' => depth += 1,
-            '}' => depth = depth.checked_sub(1).expect("a brace is closed that was never opened"),
-            letter if letter == separator && depth == 0 => {
-                parts.push(&text[begin..place]);
-                begin = place + 1;
+            '}' => depth = depth.checked_sub(1).expect("unbalanced closing brace"),
+            character if character == separator && depth == 0 => {
+                parts.push(&text[start..index]);
+                start = index + 1;
             }
             _ => {}
         }
     }
-    parts.push(&text[begin..]);
+    parts.push(&text[start..]);
     parts
 }
 
-fn parse_step(word: &str) -> Step {
-    let (verb, object) = word.split_once(' ').unwrap_or((word, ""));
-    let number = || object.parse::<u64>().expect("a number");
+fn parse_step(step: &str) -> Step {
+    let (verb, object) = step.split_once(' ').unwrap_or((step, ""));
+    let number = || object.parse::<u64>().expect("a step with a number");
     match verb {
         "say" => Step::Say(object.to_owned()),
         "think" => Step::Think(object.to_owned()),
@@ -88,7 +88,7 @@ fn parse_step(word: &str) -> Step {
         "wait" => Step::Wait,
         "queue" => Step::ReportQueued,
         "live" => Step::Heartbeat,
-        "flood" => Step::Flood(object.parse().expect("a number")),
+        "flood" => Step::Flood(object.parse().expect("a step with a number")),
         "cut" => Step::StopAtLength,
         "fail" => Step::Fail,
         "panic" => Step::Panic,

@@ -1,4 +1,4 @@
-//! Stopping: who asks for it, the grace turns get, and that nothing is left behind, whoever comes in meanwhile.
+//! Stopping: stop requests, the grace period for turns, and that nothing is left running.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -21,27 +21,31 @@ fn is_stop_requested(pool: &PoolHandle) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_is_wanted_when_the_last_agent_is_finished() {
+async fn stop_is_requested_when_all_agents_are_finished() {
     let world = World::new().await;
     let (first, second) = (world.agent("first").await, world.agent("second").await);
     world.finish(&first).await;
     world.finish(&first).await;
-    assert!(!is_stop_requested(&world.pool), "one of two is finished");
+    assert!(!is_stop_requested(&world.pool), "only one of two is finished");
     assert!(world.summary(&first).should_shutdown && !world.summary(&second).should_shutdown);
     assert_eq!(
         expect_end(start_send(&first, 1, "say a; done")).await.content,
         "a",
-        "a finished agent still answers"
+        "a finished agent still responds"
     );
     world.finish(&second).await;
     assert!(is_stop_requested(&world.pool));
     let fault = world.expect_create_refused(spec_named("third")).await;
     assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
-    assert_eq!(expect_end(start_send(&first, 2, "say b; done")).await.content, "b", "until it is stopped");
+    assert_eq!(
+        expect_end(start_send(&first, 2, "say b; done")).await.content,
+        "b",
+        "until the pool is stopped"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_is_wanted_when_the_last_unfinished_agent_is_destroyed() {
+async fn destroying_the_last_unfinished_agent_requests_stop() {
     let world = World::new().await;
     let finished = world.agent("finished").await;
     world.agent("unfinished").await;
@@ -51,48 +55,49 @@ async fn a_stop_is_wanted_when_the_last_unfinished_agent_is_destroyed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_pool_goes_on() {
+async fn empty_pool_requests_no_stop() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     assert!(world.destroy(&agent).await);
     assert!(!is_stop_requested(&world.pool), "its last agent was destroyed");
-    let fault = world.pool.mark_agent_finished(&agent, Initiator::Admin).await.expect_err("it is gone");
+    let fault =
+        world.pool.mark_agent_finished(&agent, Initiator::Admin).await.expect_err("the agent is destroyed");
     assert_eq!(fault.kind, FaultKind::NotFound);
-    assert!(!is_stop_requested(&world.pool), "an agent that is gone decides nothing");
+    assert!(!is_stop_requested(&world.pool), "a destroyed agent does not count");
     world.agent("b").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_waits_for_turns_that_end_in_time() {
+async fn stop_waits_for_turns_within_the_grace_period() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sendings =
         [start_send(&agent, 1, "say a; pass 4000; done"), start_send(&agent, 2, "say b; pass 4000; done")];
     run_until_idle().await;
-    let before = Instant::now();
+    let started_at = Instant::now();
     assert_eq!(world.pool.stop(GRACE).await, 0);
-    assert!(Instant::now() - before < GRACE);
-    for (sending, said) in sendings.into_iter().zip(["a", "b"]) {
+    assert!(Instant::now() - started_at < GRACE);
+    for (sending, content) in sendings.into_iter().zip(["a", "b"]) {
         let end = expect_end(sending).await;
-        assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Completed, said));
+        assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Completed, content));
     }
     assert_eq!(
         (world.pool.agent_count(), world.pool.open_turns(), alive_task_count()),
         (1, 0, 0),
-        "agents outlive a stop"
+        "agents survive a stop"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_cancels_what_does_not_end_in_time() {
+async fn stop_cancels_turns_after_the_grace_period() {
     let world = World::with_limits(Limits { turns_running_max: 2, ..Limits::default() }).await;
     let agents = world.agents(["a", "b", "c"]).await;
     let in_time = start_send(&agents[0], 1, "say done; pass 3000; done");
     let late: Vec<_> = agents.iter().map(|agent| start_send(agent, 2, "say hel; wait")).collect();
     run_until_idle().await;
-    let before = Instant::now();
+    let started_at = Instant::now();
     assert_eq!(world.pool.stop(GRACE).await, 3);
-    assert_eq!(Instant::now() - before, GRACE);
+    assert_eq!(Instant::now() - started_at, GRACE);
     assert_eq!(expect_end(in_time).await.outcome, TurnOutcome::Completed);
     for sending in late {
         assert_eq!(expect_end(sending).await.outcome, TurnOutcome::Cancelled);
@@ -102,80 +107,80 @@ async fn a_stop_cancels_what_does_not_end_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_is_left_to_the_next_start_takes_nobody_with_it() {
+async fn detached_turn_does_not_affect_other_sends_at_stop() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let left = start_send(&agent, 1, "#1 panic-at-drop; say hel; wait");
+    let detached = start_send(&agent, 1, "#1 panic-at-drop; say hel; wait");
     run_until_idle().await;
-    let waiting = start_send(&agent, 2, "#2 say b; done");
+    let queued = start_send(&agent, 2, "#2 say b; done");
     run_until_idle().await;
-    left.abort();
+    detached.abort();
     run_until_idle().await;
     assert_eq!(world.pool.stop(Duration::ZERO).await, 2);
-    assert_eq!(expect_end(waiting).await.outcome, TurnOutcome::Cancelled, "whoever waits is answered");
+    assert_eq!(expect_end(queued).await.outcome, TurnOutcome::Cancelled, "a waiting sender gets a response");
     assert_eq!((world.model.observations().live_total, alive_task_count()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_cuts_the_grace_short() {
+async fn abort_ends_the_grace_period() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sendings = [start_send(&agent, 1, "say hel; wait"), start_send(&agent, 2, "wait")];
     run_until_idle().await;
-    let mut stopping = Box::pin(world.pool.stop(GRACE));
-    assert!((&mut stopping).now_or_never().is_none());
+    let mut stop = Box::pin(world.pool.stop(GRACE));
+    assert!((&mut stop).now_or_never().is_none());
     world.pool.abort_turns();
-    assert_eq!(without_waiting(stopping).await, 0, "they were cancelled before the grace was over");
-    for (sending, said) in sendings.into_iter().zip(["hel", ""]) {
+    assert_eq!(without_waiting(stop).await, 0, "cancelled before the grace period ended");
+    for (sending, content) in sendings.into_iter().zip(["hel", ""]) {
         let end = expect_end(sending).await;
-        assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Cancelled, said));
+        assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Cancelled, content));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_gets_in_once_a_stop_has_begun() {
+async fn nothing_is_accepted_during_a_stop() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "wait; say a; done");
     run_until_idle().await;
-    let mut stopping = Box::pin(world.pool.stop(GRACE));
-    assert!((&mut stopping).now_or_never().is_none());
+    let mut stop = Box::pin(world.pool.stop(GRACE));
+    assert!((&mut stop).now_or_never().is_none());
     assert!(is_stop_requested(&world.pool));
-    let refused = [
+    let faults = [
         expect_fault(start_send(&agent, 2, "say b; done")).await,
         world.expect_create_refused(AgentSpec::default()).await,
         world.pool.main_agent().await.err().expect("not even main"),
     ];
-    for fault in refused {
+    for fault in faults {
         assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
     }
     world.model.release_all();
-    assert_eq!(stopping.await, 0);
+    assert_eq!(stop.await, 0);
     assert_eq!(expect_end(sending).await.content, "a");
     assert!(is_busy(&expect_fault(start_send(&agent, 3, "say c; done")).await), "also afterwards");
-    assert_eq!(without_waiting(world.pool.stop(GRACE)).await, 0, "a second stop has nothing to do");
+    assert_eq!(without_waiting(world.pool.stop(GRACE)).await, 0, "a second stop cancels nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_pool_stops_at_once() {
+async fn idle_pool_stops_at_once() {
     assert_eq!(without_waiting(World::new().await.pool.stop(GRACE)).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_that_is_given_up_can_be_made_again() {
+async fn dropped_stop_can_be_repeated() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "wait");
     run_until_idle().await;
-    let mut stopping = Box::pin(world.pool.stop(GRACE));
-    assert!((&mut stopping).now_or_never().is_none());
-    drop(stopping);
+    let mut stop = Box::pin(world.pool.stop(GRACE));
+    assert!((&mut stop).now_or_never().is_none());
+    drop(stop);
     assert_eq!(world.pool.stop(Duration::ZERO).await, 1);
     assert_eq!(expect_end(sending).await.outcome, TurnOutcome::Cancelled);
     assert_eq!(alive_task_count(), 0);
 }
 
-/// A clock that can be held up: says when it was asked, and waits for a word.
+/// A clock that can be blocked: it signals the call, then waits for permission to return.
 #[derive(Default)]
 struct BlockingClock {
     hold: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
@@ -183,39 +188,38 @@ struct BlockingClock {
 
 impl Clock for BlockingClock {
     fn now(&self) -> Timestamp {
-        if let Some((asked, go_on)) = self.hold.lock().ok().and_then(|mut hold| hold.take()) {
-            let _ = asked.send(());
-            let _ = go_on.recv();
+        if let Some((called, resume)) = self.hold.lock().ok().and_then(|mut hold| hold.take()) {
+            let _ = called.send(());
+            let _ = resume.recv();
         }
         NOW
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_that_is_being_created_does_not_slip_in_behind_a_stop() {
+async fn create_does_not_complete_after_a_stop() {
     let clock = Arc::new(BlockingClock::default());
     let world = World::with_clock(Arc::<BlockingClock>::clone(&clock), Limits::default()).await;
-    let (asked, was_asked) = mpsc::channel();
-    let (go_on, goes_on) = mpsc::channel();
-    *clock.hold.lock().expect("nobody panicked") = Some((asked, goes_on));
+    let (called, was_called) = mpsc::channel();
+    let (resume, resumed) = mpsc::channel();
+    *clock.hold.lock().expect("no panic") = Some((called, resumed));
     let pool = world.pool.clone();
     let creating = tokio::spawn(async move {
         let created = pool.create(spec_named("late"), Initiator::Admin).await;
         created.map(|created| created.handle.id().clone())
     });
-    tokio::task::spawn_blocking(move || was_asked.recv().expect("the clock was asked"))
+    tokio::task::spawn_blocking(move || was_called.recv().expect("the clock was called"))
         .await
-        .expect("it was");
+        .expect("no panic");
     let pool = world.pool.clone();
-    let stopping = tokio::spawn(async move { pool.stop(GRACE).await });
+    let stop = tokio::spawn(async move { pool.stop(GRACE).await });
     world.pool.stop_requested().await;
-    go_on.send(()).expect("the clock waits");
+    resume.send(()).expect("the clock waits");
     let created = creating.await.expect("create does not panic");
-    let stopped =
-        tokio::time::timeout(GRACE, stopping).await.expect("a stop waits for nobody but those at work");
+    let stopped = tokio::time::timeout(GRACE, stop).await.expect("the stop waits only for running work");
     assert_eq!(stopped.expect("a stop does not panic"), 0);
     match created {
-        Ok(id) => assert_eq!(world.names().await, [id.to_string()], "what was said to be kept is kept"),
+        Ok(id) => assert_eq!(world.names().await, [id.to_string()], "an acknowledged create is committed"),
         Err(fault) => {
             assert!(is_busy(&fault), "{fault:?} after the stop");
             assert_eq!(world.pool.agent_count(), 0);
@@ -224,20 +228,20 @@ async fn an_agent_that_is_being_created_does_not_slip_in_behind_a_stop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sends_that_race_with_a_destroy_are_always_answered() {
+async fn sends_that_race_with_a_destroy_get_a_response() {
     let world = World::new().await;
     for _ in 0..300 {
         let agent = world.agent("a").await;
-        let sendings: Vec<_> = (0..4).map(|place| start_send(&agent, place, "wait")).collect();
+        let sendings: Vec<_> = (0..4).map(|number| start_send(&agent, number, "wait")).collect();
         let (pool, target) = (world.pool.clone(), agent.agent_ref());
         let destroying =
             tokio::spawn(async move { pool.destroy(&target, ChildPolicy::Cascade, Initiator::Admin).await });
         assert_eq!(destroying.await.expect("destroy does not panic"), Ok(true));
         for sending in sendings {
-            let answer = tokio::time::timeout(Duration::from_secs(30), sending).await;
-            let answer = answer.expect("a send was lost").expect("a send does not panic");
-            let gone = |fault: agent::Fault| fault.kind == FaultKind::NotFound;
-            assert!(answer.map_or_else(gone, |end| end.outcome == TurnOutcome::Cancelled));
+            let response = tokio::time::timeout(Duration::from_secs(30), sending).await;
+            let response = response.expect("a send was lost").expect("a send does not panic");
+            let is_not_found = |fault: agent::Fault| fault.kind == FaultKind::NotFound;
+            assert!(response.map_or_else(is_not_found, |end| end.outcome == TurnOutcome::Cancelled));
         }
     }
     assert_eq!(world.pool.stop(GRACE).await, 0);

@@ -1,5 +1,5 @@
-//! Seeded runs: random calls against a pool whose model does everything a model can do wrong, then every promise is
-//! checked. A failed run names its seed: `SIM_SEED=n` repeats it, `SIM_SEEDS=n` runs more of them.
+//! Seeded runs: random operations on a pool whose model fails in every way, then a check of every guarantee.
+//! A failed run prints its seed: `SIM_SEED=n` repeats it, `SIM_SEEDS=n` runs more seeds.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::world::{alive_task_count, run_until_idle};
 const SEED_COUNT: u64 = 200;
 
 #[test]
-fn every_seed_keeps_every_promise() {
+fn every_seed_satisfies_all_invariants() {
     let seeds = match (env_number("SIM_SEED"), env_number("SIM_SEEDS")) {
         (Some(seed), _) => seed..seed + 1,
-        (None, more) => 0..more.unwrap_or(SEED_COUNT),
+        (None, count) => 0..count.unwrap_or(SEED_COUNT),
     };
     for seed in seeds {
-        let kept = std::panic::catch_unwind(AssertUnwindSafe(|| run_seed(seed)));
-        assert!(kept.is_ok(), "seed {seed} broke a promise; SIM_SEED={seed} repeats it");
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run_seed(seed)));
+        assert!(result.is_ok(), "seed {seed} violated an invariant; repeat with SIM_SEED={seed}");
     }
 }
 
 #[test]
-fn a_seed_repeats_its_run() {
+fn same_seed_repeats_the_run() {
     for seed in [1, 2, 3] {
         assert_eq!(run_seed(seed), run_seed(seed), "seed {seed}");
     }
 }
 
-/// What has to happen somewhere in the seeds: a simulation that never gets there proves nothing about it.
+/// Phrases that must occur in the log of some seed: otherwise the simulation does not cover that behaviour.
 const REQUIRED_LOG_PHRASES: &[&str] = &[
     "deadlock",
     "Permission denied: Tool",
@@ -56,18 +56,18 @@ const REQUIRED_LOG_PHRASES: &[&str] = &[
     "tool execution was interrupted",
     "truncated",
     "steered",
-    "has it",
-    "said '",
+    "queued",
+    "replied '",
     "was cancelled after",
     "created by an agent",
     "destroyed by an agent",
     "destroyed: true",
-    ", which said",
+    ", which replied",
     "beneath /work",
 ];
 
 #[test]
-fn the_seeds_get_everywhere() {
+fn seeds_cover_all_required_behaviour() {
     let mut missing = REQUIRED_LOG_PHRASES.to_vec();
     for seed in 0..SEED_COUNT {
         let lines = run_seed(seed);
@@ -76,21 +76,21 @@ fn the_seeds_get_everywhere() {
             return;
         }
     }
-    assert_eq!(missing, Vec::<&str>::new(), "no seed gets there");
+    assert_eq!(missing, Vec::<&str>::new(), "phrases that no seed logs");
 }
 
-#[expect(clippy::disallowed_methods, reason = "whoever runs the tests chooses the seeds")]
+#[expect(clippy::disallowed_methods, reason = "the environment selects the seeds")]
 pub(crate) fn env_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("seeds are numbers"))
 }
 
-/// Runs one seed; gives what was done.
+/// Runs one seed and returns its log.
 fn run_seed(seed: u64) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime can be made");
+        .expect("a runtime can be created");
     runtime.block_on(async {
         let mut driver = Driver::new(seed).await;
         for _ in 0..driver.rng.between(0, 8) {
@@ -111,108 +111,114 @@ fn run_seed(seed: u64) -> Vec<String> {
 }
 
 impl Driver {
-    /// Lets all turns end by themselves.
+    /// Waits until all turns end without further requests.
     async fn run_to_completion(&mut self) {
-        self.log.note("come to rest".to_owned());
+        self.log.note("wait for all turns".to_owned());
         for _ in 0..10_000 {
             self.world.model.release_all();
             self.world.tools.release_all();
             tokio::time::sleep(Duration::from_millis(500)).await;
-            self.collect_answers().await;
+            self.collect_responses().await;
             if self.world.pool.open_turns() == 0 {
                 break;
             }
         }
-        let open: Vec<_> = (0..self.agents.len()).flat_map(|life| self.pending_scripts(life)).collect();
-        assert_eq!(open, Vec::<&str>::new(), "every accepted send is answered");
-        assert_eq!(self.world.pool.open_turns(), 0, "every place is given back");
-        assert_eq!(self.world.tools.observations().live, 0, "every tool has ended");
+        let pending: Vec<_> = (0..self.agents.len()).flat_map(|index| self.pending_scripts(index)).collect();
+        assert_eq!(pending, Vec::<&str>::new(), "every accepted send gets a response");
+        assert_eq!(self.world.pool.open_turns(), 0, "every permit is released");
+        assert_eq!(self.world.tools.observations().live, 0, "no tool runs");
         self.check_always();
         self.check_histories();
     }
 
-    /// Whatever went wrong before, an agent answers the next send.
+    /// Checks that every agent responds to a send, whatever happened before.
     async fn send_to_all(&mut self) {
-        for life in self.existing_agents() {
+        for index in self.existing_agents() {
             let script = format!("#{} say still here; done", self.sent.len());
             let request_id = agent::RequestId::Text(format!("{script}?"));
             self.send(
-                life,
+                index,
                 request_id,
                 Scenario { script, expected_end: ExpectedEnd::Replies("still here"), may_time_out: false },
             );
             run_until_idle().await;
-            self.collect_answers().await;
-            assert_eq!(self.pending_scripts(life), Vec::<&str>::new(), "life {life} answers");
+            self.collect_responses().await;
+            assert_eq!(self.pending_scripts(index), Vec::<&str>::new(), "agent #{index} responds");
             let last = self.sent.last().map(|sent| &sent.outcome);
-            assert!(matches!(last, Some(SendOutcome::Answered(Ok(_)))), "life {life} answers well");
+            assert!(
+                matches!(last, Some(SendOutcome::Responded(Ok(_)))),
+                "agent #{index} responds with success"
+            );
         }
     }
 
-    /// Stops the pool, with calls that still come in meanwhile.
+    /// Stops the pool while further calls arrive.
     async fn stop(mut self) -> Vec<String> {
         let pool = self.world.pool.clone();
         let grace = Duration::from_millis(*self.rng.pick(&[0, 10, 5_000, 1_000_000]));
-        let before = tokio::time::Instant::now();
+        let started_at = tokio::time::Instant::now();
         self.log.note(format!("stop with {grace:?}"));
         (self.stop_requested, self.stopping) = (true, true);
         let stopped_pool = pool.clone();
-        let mut stopping = Box::pin(async move { stopped_pool.stop(grace).await });
-        let mut stopped = tokio::task::unconstrained(&mut stopping).now_or_never();
+        let mut stop = Box::pin(async move { stopped_pool.stop(grace).await });
+        let mut stopped = tokio::task::unconstrained(&mut stop).now_or_never();
         for _ in 0..self.rng.between(0, 5) {
             self.send_random();
             self.create_after_stop().await;
             self.release_random();
-            self.collect_answers().await;
+            self.collect_responses().await;
         }
         if self.rng.percent(20) {
             pool.abort_turns();
         }
         if stopped.is_none() {
-            stopped = Some(stopping.await);
+            stopped = Some(stop.await);
         }
-        let took = tokio::time::Instant::now() - before;
-        assert!(took <= grace + Duration::from_millis(1), "a stop with {grace:?} took {took:?}");
+        let elapsed = tokio::time::Instant::now() - started_at;
+        assert!(elapsed <= grace + Duration::from_millis(1), "a stop with {grace:?} took {elapsed:?}");
         self.log.note(format!("stopped, {stopped:?} cancelled"));
         self.read_random().await;
-        assert_eq!(pool.stop(grace).await, 0, "a second stop finds nothing to do");
+        assert_eq!(pool.stop(grace).await, 0, "a second stop cancels nothing");
         drop(pool);
         self.check_all().await
     }
 
     async fn create_after_stop(&mut self) {
-        let lives = self.agents.len();
-        // After a stop has emptied the directory, the driver's own list is ahead of it.
+        let count = self.agents.len();
+        // A stop may have cleared the pool's directory already; the driver's list is not changed.
         let fault =
             self.world.pool.create(runtime::AgentSpec::default(), runtime::Initiator::Admin).await.err();
-        assert!(fault.is_some_and(|fault| crate::world::is_busy(&fault)), "no agent is made in a stop");
-        assert_eq!(self.agents.len(), lives);
+        assert!(
+            fault.is_some_and(|fault| crate::world::is_busy(&fault)),
+            "no agent is created during a stop"
+        );
+        assert_eq!(self.agents.len(), count);
     }
 
-    /// Nobody stops the pool: everybody who knew of it goes away.
+    /// Drops all handles without stopping the pool.
     async fn drop_all_handles(mut self) -> Vec<String> {
-        self.log.note("walk away".to_owned());
+        self.log.note("drop all handles".to_owned());
         let (model, tools) = (Arc::clone(&self.world.model), Arc::clone(&self.world.tools));
         let lines = std::mem::take(&mut self.log.lines);
         drop(self);
         run_until_idle().await;
-        assert_eq!(alive_task_count(), 0, "no task is left behind");
-        assert_eq!(model.observations().live_total, 0, "no stream is left behind");
-        assert_eq!(tools.observations().live, 0, "no tool is left behind");
-        assert_eq!(
-            (Arc::strong_count(&model), Arc::strong_count(&tools)),
-            (1, 1),
-            "nobody holds the world any more"
-        );
+        assert_eq!(alive_task_count(), 0, "no task is left");
+        assert_eq!(model.observations().live_total, 0, "no stream is left");
+        assert_eq!(tools.observations().live, 0, "no tool is left");
+        assert_eq!((Arc::strong_count(&model), Arc::strong_count(&tools)), (1, 1), "no reference is left");
         lines
     }
 
     async fn check_all(mut self) -> Vec<String> {
-        self.collect_answers().await;
-        for life in 0..self.agents.len() {
-            assert_eq!(self.pending_scripts(life), Vec::<&str>::new(), "every accepted send is answered");
+        self.collect_responses().await;
+        for index in 0..self.agents.len() {
+            assert_eq!(
+                self.pending_scripts(index),
+                Vec::<&str>::new(),
+                "every accepted send gets a response"
+            );
         }
-        assert_eq!(self.world.pool.open_turns(), 0, "every place is given back");
+        assert_eq!(self.world.pool.open_turns(), 0, "every permit is released");
         assert_eq!(alive_task_count(), 0, "no task is left");
         assert_eq!(self.world.tools.observations().live, 0, "no tool is left");
         self.check_always();
@@ -222,13 +228,9 @@ impl Driver {
         self.check_model();
         let (model, tools) = (Arc::clone(&self.world.model), Arc::clone(&self.world.tools));
         let mut lines = std::mem::take(&mut self.log.lines);
-        lines.extend(self.agents.iter().flat_map(|life| texts(&life.handle)));
+        lines.extend(self.agents.iter().flat_map(|agent| texts(&agent.handle)));
         drop(self);
-        assert_eq!(
-            (Arc::strong_count(&model), Arc::strong_count(&tools)),
-            (1, 1),
-            "nobody holds the world any more"
-        );
+        assert_eq!((Arc::strong_count(&model), Arc::strong_count(&tools)), (1, 1), "no reference is left");
         lines
     }
 }

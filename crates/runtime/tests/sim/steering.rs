@@ -1,4 +1,4 @@
-//! Words that are added to a turn under way.
+//! Steering: instructions sent to a running turn.
 
 use agent::{MessageSource, STEERS_MAX, TurnOutcome};
 
@@ -8,7 +8,7 @@ use crate::world::{World, expect_end, numeric_request_id, run_until_idle, start_
 const STEER_SCRIPT: &str = "#s say steered; done";
 
 #[tokio::test(start_paused = true)]
-async fn a_word_is_delivered_before_the_model_is_asked_again() {
+async fn instruction_is_in_the_next_model_call() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "call slow release; done | say never; done");
@@ -24,7 +24,7 @@ async fn a_word_is_delivered_before_the_model_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_that_comes_during_the_last_answer_gets_one_more() {
+async fn instruction_during_the_last_response_adds_a_round() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "say first; wait; done");
@@ -38,7 +38,7 @@ async fn a_word_that_comes_during_the_last_answer_gets_one_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_word_is_kept_when_the_turn_is_cancelled() {
+async fn instruction_is_committed_when_the_turn_is_cancelled() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "say first; wait; done");
@@ -50,26 +50,26 @@ async fn a_word_is_kept_when_the_turn_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_running_turn_there_is_nothing_to_add_to() {
+async fn steer_without_a_running_turn_is_rejected() {
     let world =
         World::with_limits(runtime::Limits { turns_running_max: 1, ..runtime::Limits::default() }).await;
     let (first, second) = (world.agent("a").await, world.agent("b").await);
     let steer = || without_waiting(second.steer(STEER_SCRIPT.to_owned(), MessageSource::default()));
-    assert_eq!(steer().await, None, "it rests");
+    assert_eq!(steer().await, None, "the agent is idle");
     let sendings = [start_send(&first, 1, "wait; say a; done"), start_send(&second, 1, "say b; done")];
     run_until_idle().await;
-    assert_eq!(steer().await, None, "its turn waits for a slot");
+    assert_eq!(steer().await, None, "its turn waits for a permit");
     world.model.release_all();
     for sending in sendings {
         expect_end(sending).await;
     }
     assert!(world.destroy(&second).await);
-    assert_eq!(steer().await, None, "it is gone");
+    assert_eq!(steer().await, None, "the agent is destroyed");
     assert_eq!(texts(&second), ["say b; done", "b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_takes_so_many_words_and_no_more() {
+async fn number_of_instructions_per_turn_is_limited() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "say first; wait; done");
@@ -80,5 +80,5 @@ async fn a_turn_takes_so_many_words_and_no_more() {
     assert_eq!(without_waiting(agent.steer(STEER_SCRIPT.to_owned(), MessageSource::default())).await, None);
     world.model.release_all();
     expect_end(sending).await;
-    assert_eq!(texts(&agent).len(), 2 + STEERS_MAX + 1, "all of them are kept");
+    assert_eq!(texts(&agent).len(), 2 + STEERS_MAX + 1, "all of them are committed");
 }

@@ -1,5 +1,5 @@
-//! A store that does as it is told: holds what is given to it, refuses it, or stops keeping anything at all, as a disk
-//! does when the daemon is killed. What is kept is kept in memory, and several pools may have it one after the other.
+//! An in-memory store with fault injection: it holds commits back, rejects them, or stops committing as a killed daemon
+//! does. The data outlives the store object, and several pools may open it one after the other.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use agent::outside::{
 use store::MemoryStore;
 use tokio::sync::oneshot;
 
-/// One life of a store: what it keeps outlives it.
+/// A store whose data outlives it.
 pub(crate) struct TestStore {
     memory: Arc<MemoryStore>,
     shared: Arc<SharedState>,
@@ -26,24 +26,24 @@ struct SharedState {
 
 #[derive(Default)]
 struct State {
-    /// In line, and not kept yet.
+    /// Appends that are enqueued and not committed.
     queue: VecDeque<QueuedAppend>,
-    /// Tickets given so far.
+    /// The last ticket issued.
     last_ticket: u64,
     is_held: bool,
-    /// The daemon was killed: nothing more is kept, and nobody hears of it.
+    /// The daemon was killed: nothing is committed any more, and no future resolves.
     is_dead: bool,
-    /// How many calls are kept before it is.
+    /// Number of appends to commit before the store dies.
     appends_left: Option<usize>,
-    /// How often others get to run before a call is kept.
+    /// Number of yields before each commit.
     yields: usize,
-    /// Calls that ask for nothing but their place in line; none while they are not held.
+    /// Held barriers (empty appends that only wait for earlier ones); none while barriers are not held.
     held_barriers: Option<Vec<oneshot::Sender<Result<(), StoreFault>>>>,
     injected_faults: Vec<InjectedFault>,
-    /// Everything that was put in line, with whether it was kept.
+    /// Every append since the last `take_observed`.
     observed: Vec<ObservedAppend>,
     history_reads: Vec<Serial>,
-    /// Nothing before this entry is there any more.
+    /// The first entry that was not pruned.
     first_sequence: u64,
     listener: Option<Arc<dyn CommitListener>>,
 }
@@ -54,14 +54,14 @@ struct QueuedAppend {
     done: oneshot::Sender<Result<(), StoreFault>>,
 }
 
-/// What is not to be kept.
+/// A fault for the next matching appends.
 struct InjectedFault {
     kind: Option<&'static str>,
     times: usize,
     fault: StoreFault,
 }
 
-/// One call, as it was put in line.
+/// One append that was enqueued.
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedAppend {
     pub(crate) kinds: Vec<&'static str>,
@@ -73,16 +73,16 @@ impl TestStore {
         Self::with_memory(store::memory())
     }
 
-    /// A new life of what was kept before.
-    pub(crate) fn with_memory(kept: Arc<MemoryStore>) -> Arc<Self> {
-        Arc::new(Self { memory: kept, shared: Arc::default() })
+    /// A store with the data of an earlier one.
+    pub(crate) fn with_memory(memory: Arc<MemoryStore>) -> Arc<Self> {
+        Arc::new(Self { memory, shared: Arc::default() })
     }
 
     pub(crate) fn memory(&self) -> &Arc<MemoryStore> {
         &self.memory
     }
 
-    /// Keeps nothing until it is released.
+    /// Commits nothing until `release`.
     pub(crate) fn hold(&self) {
         self.shared.state().is_held = true;
     }
@@ -90,38 +90,38 @@ impl TestStore {
     pub(crate) fn release(&self) {
         self.shared.state().is_held = false;
         self.shared.commit_queued(&self.memory, u64::MAX);
-        let places = self.shared.state().held_barriers.take();
-        places.into_iter().flatten().for_each(|place| drop(place.send(Ok(()))));
+        let barriers = self.shared.state().held_barriers.take();
+        barriers.into_iter().flatten().for_each(|barrier| drop(barrier.send(Ok(()))));
     }
 
-    /// Holds calls that ask for nothing but their place in line, until it is released.
+    /// Holds barriers until `release`.
     pub(crate) fn hold_barriers(&self) {
         self.shared.state().held_barriers = Some(Vec::new());
     }
 
-    /// Lets others run before each call is kept.
+    /// Sets the number of yields before each commit.
     pub(crate) fn set_commit_yields(&self, yields: usize) {
         self.shared.state().yields = yields;
     }
 
-    /// Keeps so many calls more, and is dead then.
-    pub(crate) fn die_after(&self, calls: usize) {
+    /// Commits this number of appends, then dies.
+    pub(crate) fn die_after(&self, appends: usize) {
         let mut state = self.shared.state();
-        state.appends_left = Some(calls);
-        state.is_dead = calls == 0;
+        state.appends_left = Some(appends);
+        state.is_dead = appends == 0;
     }
 
-    /// Loses all entries before this one.
+    /// Prunes all entries before this one.
     pub(crate) fn prune_before(&self, sequence: u64) {
         self.shared.state().first_sequence = sequence;
     }
 
-    /// Keeps nothing from now on; whoever waits waits for ever.
+    /// Stops committing; waiters wait for ever.
     pub(crate) fn die(&self) {
         self.die_after(0);
     }
 
-    /// Whether something is in line, and not kept yet.
+    /// Whether an append is enqueued and not committed.
     pub(crate) fn has_queued(&self) -> bool {
         !self.shared.state().queue.is_empty()
     }
@@ -130,45 +130,42 @@ impl TestStore {
         self.shared.state().is_dead
     }
 
-    /// Refuses the next calls.
+    /// Rejects the next appends.
     pub(crate) fn inject_fault(&self, times: usize, fault: StoreFault) {
         self.shared.state().injected_faults.push(InjectedFault { kind: None, times, fault });
     }
 
-    /// Refuses the next calls that have a record of this kind.
+    /// Rejects the next appends that contain a record of this kind.
     pub(crate) fn inject_fault_for_kind(&self, kind: &'static str, times: usize, fault: StoreFault) {
         self.shared.state().injected_faults.push(InjectedFault { kind: Some(kind), times, fault });
     }
 
-    /// Refuses nothing any more.
+    /// Removes all injected faults.
     pub(crate) fn clear_faults(&self) {
         self.shared.state().injected_faults.clear();
     }
 
-    /// Fails for good, and tells whoever watches.
-    pub(crate) fn fail_permanently(&self, why: &str) {
-        let broken = StoreFault::Failed(why.to_owned());
-        self.shared
-            .state()
-            .injected_faults
-            .insert(0, InjectedFault { kind: None, times: usize::MAX, fault: broken });
-        let watcher = self.shared.state().listener.clone();
-        watcher.expect("somebody watches").store_failed(why);
+    /// Fails permanently and notifies the listener.
+    pub(crate) fn fail_permanently(&self, reason: &str) {
+        let fault = StoreFault::Failed(reason.to_owned());
+        self.shared.state().injected_faults.insert(0, InjectedFault { kind: None, times: usize::MAX, fault });
+        let listener = self.shared.state().listener.clone();
+        listener.expect("a listener is set").store_failed(reason);
     }
 
-    /// Everything that was put in line since this was last asked.
+    /// Returns the appends observed since the last call.
     pub(crate) fn take_observed(&self) -> Vec<ObservedAppend> {
         std::mem::take(&mut self.shared.state().observed)
     }
 
-    /// How often an agent's history was read.
+    /// Number of reads of an agent's history.
     pub(crate) fn history_read_count(&self, serial: Serial) -> usize {
         self.shared.state().history_reads.iter().filter(|read| **read == serial).count()
     }
 
-    /// What is kept of an agent.
+    /// The committed records of an agent.
     pub(crate) async fn stored_records(&self, serial: Serial) -> Vec<Record> {
-        self.memory.history(serial).await.expect("memory can be read")
+        self.memory.history(serial).await.expect("the memory store is readable")
     }
 
     fn commits_immediately(&self) -> bool {
@@ -182,8 +179,8 @@ impl SharedState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what is in line, up to this ticket.
-    fn commit_queued(&self, kept: &MemoryStore, ticket: u64) {
+    /// Commits the queue up to this ticket.
+    fn commit_queued(&self, memory: &MemoryStore, ticket: u64) {
         loop {
             let mut state = self.state();
             if state.is_held || state.is_dead || state.queue.front().is_none_or(|first| first.ticket > ticket)
@@ -191,12 +188,13 @@ impl SharedState {
                 return;
             }
             let Some(QueuedAppend { ticket, appends, done }) = state.queue.pop_front() else { return };
-            let refusal = state.take_fault(&appends);
+            let injected = state.take_fault(&appends);
             drop(state);
-            // Memory keeps what it is given when it is given.
-            let result = match refusal {
+            // The memory store commits within the call.
+            let result = match injected {
                 Some(fault) => Err(fault),
-                None => futures_util::FutureExt::now_or_never(kept.append(appends)).expect("memory is quick"),
+                None => futures_util::FutureExt::now_or_never(memory.append(appends))
+                    .expect("the memory store commits at once"),
             };
             let mut state = self.state();
             if result.is_ok() {
@@ -210,20 +208,22 @@ impl SharedState {
 
 impl State {
     fn take_fault(&mut self, appends: &[Append]) -> Option<StoreFault> {
-        let has = |kind| appends.iter().flat_map(|one| &one.records).any(|record| record.kind() == kind);
-        let fits = |refusal: &&mut InjectedFault| refusal.times > 0 && refusal.kind.is_none_or(has);
-        // An empty call asks for its place in line and nothing else.
-        let is_empty = appends.iter().all(|one| one.records.is_empty() && one.ledgers.is_empty());
-        let refusal = self.injected_faults.iter_mut().find(fits).filter(|_| !is_empty)?;
-        refusal.times -= 1;
-        Some(refusal.fault.clone())
+        let contains =
+            |kind| appends.iter().flat_map(|append| &append.records).any(|record| record.kind() == kind);
+        let matches =
+            |injected: &&mut InjectedFault| injected.times > 0 && injected.kind.is_none_or(contains);
+        // An empty append is a barrier, which injected faults do not reject.
+        let is_empty = appends.iter().all(|append| append.records.is_empty() && append.ledgers.is_empty());
+        let injected = self.injected_faults.iter_mut().find(matches).filter(|_| !is_empty)?;
+        injected.times -= 1;
+        Some(injected.fault.clone())
     }
 
     fn mark_committed(&mut self, ticket: u64) {
         let first = self.last_ticket - self.observed.len() as u64;
-        let place = usize::try_from(ticket - first - 1).ok();
-        if let Some(seen) = place.and_then(|place| self.observed.get_mut(place)) {
-            seen.was_committed = true;
+        let position = usize::try_from(ticket - first - 1).ok();
+        if let Some(append) = position.and_then(|position| self.observed.get_mut(position)) {
+            append.was_committed = true;
         }
         if let Some(left) = &mut self.appends_left {
             *left = left.saturating_sub(1);
@@ -233,17 +233,17 @@ impl State {
 }
 
 fn kinds(appends: &[Append]) -> Vec<&'static str> {
-    appends.iter().flat_map(|one| &one.records).map(Record::kind).collect()
+    appends.iter().flat_map(|append| &append.records).map(Record::kind).collect()
 }
 
 impl Store for TestStore {
     fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>> {
-        let (done, is_done) = oneshot::channel();
-        if appends.iter().all(|one| one.records.is_empty())
-            && let Some(held) = &mut self.shared.state().held_barriers
+        let (done, committed) = oneshot::channel();
+        if appends.iter().all(|append| append.records.is_empty())
+            && let Some(barriers) = &mut self.shared.state().held_barriers
         {
-            held.push(done);
-            return Box::pin(async move { is_done.await.unwrap_or(Ok(())) });
+            barriers.push(done);
+            return Box::pin(async move { committed.await.unwrap_or(Ok(())) });
         }
         let (ticket, yields) = {
             let mut state = self.shared.state();
@@ -256,13 +256,13 @@ impl Store for TestStore {
         if self.commits_immediately() {
             self.shared.commit_queued(&self.memory, ticket);
         }
-        let (desk, kept) = (Arc::clone(&self.shared), Arc::clone(&self.memory));
+        let (shared, memory) = (Arc::clone(&self.shared), Arc::clone(&self.memory));
         Box::pin(async move {
             for _ in 0..yields {
                 tokio::task::yield_now().await;
             }
-            desk.commit_queued(&kept, ticket);
-            match is_done.await {
+            shared.commit_queued(&memory, ticket);
+            match committed.await {
                 Ok(result) => result,
                 Err(_) => std::future::pending().await,
             }
@@ -304,16 +304,16 @@ impl Store for TestStore {
         self.memory.turn(agent, request_id)
     }
 
-    fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
-        let begins_at = self.shared.state().first_sequence;
-        self.memory.read(EntryRange { after: span.after.max(begins_at.saturating_sub(1)), ..span })
+    fn read(&self, range: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
+        let first_sequence = self.shared.state().first_sequence;
+        self.memory.read(EntryRange { after: range.after.max(first_sequence.saturating_sub(1)), ..range })
     }
 
     fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>> {
-        let begins_at = self.shared.state().first_sequence;
+        let first_sequence = self.shared.state().first_sequence;
         Box::pin(async move {
             let bounds = self.memory.bounds().await?;
-            Ok(JournalBounds { first: bounds.first.max(begins_at), ..bounds })
+            Ok(JournalBounds { first: bounds.first.max(first_sequence), ..bounds })
         })
     }
 
@@ -321,9 +321,9 @@ impl Store for TestStore {
         self.memory.prune_turns(before)
     }
 
-    fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
-        self.shared.state().listener = Some(Arc::clone(&watcher));
-        self.memory.set_listener(watcher);
+    fn set_listener(&self, listener: Arc<dyn CommitListener>) {
+        self.shared.state().listener = Some(Arc::clone(&listener));
+        self.memory.set_listener(listener);
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

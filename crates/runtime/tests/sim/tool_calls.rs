@@ -1,4 +1,4 @@
-//! Tool calls: what runs beside what, what a tool can do wrong, and what the model is told of it.
+//! Tool calls: concurrency, tool faults, and the results that the model gets.
 
 use std::time::Duration;
 
@@ -19,51 +19,56 @@ const SECOND: Duration = Duration::from_secs(1);
 async fn parallel_calls_overlap_and_ordered_ones_do_not() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let before = Instant::now();
+    let started_at = Instant::now();
     expect_end(start_send(
         &agent,
         1,
         "#1 call slow 1000; call slow 1000; call slow 1000; done | say a; done",
     ))
     .await;
-    assert_eq!(before.elapsed(), SECOND);
-    let before = Instant::now();
+    assert_eq!(started_at.elapsed(), SECOND);
+    let started_at = Instant::now();
     expect_end(start_send(
         &agent,
         2,
         "#2 call step 1000; call step 1000; call step 1000; done | say b; done",
     ))
     .await;
-    assert_eq!(before.elapsed(), SECOND * 3);
-    let times: Vec<_> =
-        world.tools.observations().calls.iter().map(|ran| (ran.started_at - before).as_secs()).collect();
+    assert_eq!(started_at.elapsed(), SECOND * 3);
+    let times: Vec<_> = world
+        .tools
+        .observations()
+        .calls
+        .iter()
+        .map(|call| (call.started_at - started_at).as_secs())
+        .collect();
     assert_eq!(times[3..], [0, 1, 2]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ordered_call_waits_for_all_before_it_and_keeps_all_behind_it_waiting() {
+async fn ordered_call_is_a_barrier_between_parallel_calls() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let script =
         "call slow 1000; call slow 3000; call step 1000; call slow 500; call slow 500; done | say a; done";
-    let before = Instant::now();
+    let started_at = Instant::now();
     expect_end(start_send(&agent, 1, script)).await;
-    assert_eq!(before.elapsed(), Duration::from_millis(4500));
+    assert_eq!(started_at.elapsed(), Duration::from_millis(4500));
     assert_eq!(tool_texts(&agent), ["took 1000", "took 3000", "took 1000", "took 500", "took 500"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_calls_run_at_once_than_allowed() {
+async fn number_of_running_calls_is_limited() {
     let world = World::with_limits(Limits { tools_running_max: 2, ..Limits::default() }).await;
-    let before = Instant::now();
+    let started_at = Instant::now();
     let calls = "call slow 1000; ".repeat(5);
     expect_end(start_send(&world.agent("a").await, 1, &format!("{calls} done | say a; done"))).await;
-    assert_eq!(before.elapsed(), SECOND * 3);
+    assert_eq!(started_at.elapsed(), SECOND * 3);
     assert_eq!(world.tools.observations().live_max, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn results_stand_in_the_order_of_the_calls_whoever_is_done_first() {
+async fn results_are_in_the_order_of_the_calls() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "call slow 900; call note b; call slow 100; done | say a; done")).await;
@@ -72,7 +77,7 @@ async fn results_stand_in_the_order_of_the_calls_whoever_is_done_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_ordered_call_that_failed_no_ordered_one_runs() {
+async fn failed_ordered_call_skips_later_ordered_calls() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "call broken; call step 1; call note; call broken; done | say a; done"))
@@ -83,7 +88,7 @@ async fn after_an_ordered_call_that_failed_no_ordered_one_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_cannot_be_is_told_why_and_the_others_run() {
+async fn invalid_call_is_an_error_and_the_others_run() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let script = "call nonsense; call note !; call note b; done | say a; done";
@@ -94,7 +99,7 @@ async fn a_call_that_cannot_be_is_told_why_and_the_others_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_answers_without_a_usable_call_end_the_turn() {
+async fn three_responses_without_a_valid_call_end_the_turn() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let end = expect_end(start_send(&agent, 1, "call note !; done")).await;
@@ -104,76 +109,77 @@ async fn three_answers_without_a_usable_call_end_the_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panicking_tool_fails_alone() {
+async fn panicking_tool_fails_only_its_call() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    for (place, tool) in (0..).zip(["panics", "panics_at_prepare", "panics_at_effects"]) {
-        let script = format!("#{place} call note x; call {tool}; call note y; done | say fine; done");
+    for (number, tool) in (0..).zip(["panics", "panics_at_prepare", "panics_at_effects"]) {
+        let script = format!("#{number} call note x; call {tool}; call note y; done | say fine; done");
         let before = tool_texts(&agent).len();
-        assert_eq!(expect_end(start_send(&agent, place, &script)).await.content, "fine", "{tool}");
+        assert_eq!(expect_end(start_send(&agent, number, &script)).await.content, "fine", "{tool}");
         let panicked = "Internal error: the tool panicked";
         assert_eq!(tool_texts(&agent).split_off(before), ["noted x", panicked, "noted y"], "{tool}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_panics_when_it_is_dropped_takes_nobody_with_it() {
+async fn tool_panic_on_drop_does_not_affect_other_calls() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    for (place, neighbours) in
+    for (number, template) in
         (1..).zip(["panics_at_drop {}; call slow {}", "slow {}; call panics_at_drop {}"])
     {
-        let calls = neighbours.replace("{}", "release");
+        let calls = template.replace("{}", "release");
         let sending =
-            start_send(&agent, place, &format!("#{place} call {calls}; call panics_at_drop release; done"));
+            start_send(&agent, number, &format!("#{number} call {calls}; call panics_at_drop release; done"));
         run_until_idle().await;
         assert_eq!(world.tools.observations().live, 3);
-        assert!(without_waiting(agent.cancel(numeric_request_id(place))).await);
+        assert!(without_waiting(agent.cancel(numeric_request_id(number))).await);
         assert_eq!(expect_end(sending).await.outcome, TurnOutcome::Cancelled);
-        assert_eq!(world.tools.observations().live, 0, "a neighbour lives on");
+        assert_eq!(world.tools.observations().live, 0, "another call still runs");
     }
-    let before = Instant::now();
+    let started_at = Instant::now();
     let sending = start_send(&agent, 3, "#3 call panics_at_drop release; done | say c; done");
-    assert_eq!(expect_end(sending).await.content, "c", "after its time was up");
-    assert_eq!(before.elapsed(), TOOL_TIMEOUT);
+    assert_eq!(expect_end(sending).await.content, "c", "after its timeout");
+    assert_eq!(started_at.elapsed(), TOOL_TIMEOUT);
     assert_eq!(expect_end(start_send(&agent, 4, "#4 say d; done")).await.content, "d");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_is_given_up_after_its_time_and_the_turn_goes_on() {
+async fn tool_timeout_is_a_result_and_the_turn_continues() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let before = Instant::now();
+    let started_at = Instant::now();
     expect_end(start_send(&agent, 1, "call slow release; call note b; done | say a; done")).await;
-    assert_eq!(before.elapsed(), TOOL_TIMEOUT);
+    assert_eq!(started_at.elapsed(), TOOL_TIMEOUT);
     assert_eq!(tool_texts(&agent), ["Timeout after 60 seconds", "noted b"]);
     assert_eq!(world.tools.observations().live, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_result_is_cut_and_says_so() {
+async fn long_result_is_truncated_with_a_notice() {
     let world = World::with_limits(Limits { tool_result_bytes_max: 100, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "call long 100; call long 101; done | say a; done")).await;
-    let (whole, cut) = ("x".repeat(100), format!("{}\n[truncated: 100 of 101 bytes shown]", "x".repeat(100)));
-    assert_eq!(tool_texts(&agent), [whole, cut]);
+    let (complete, truncated) =
+        ("x".repeat(100), format!("{}\n[truncated: 100 of 101 bytes shown]", "x".repeat(100)));
+    assert_eq!(tool_texts(&agent), [complete, truncated]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_results_of_one_answer_are_cut_together_and_the_next_answer_has_room_again() {
+async fn results_of_one_response_share_a_byte_limit() {
     let world = World::with_limits(Limits { tool_result_bytes_max: 100, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let calls = ["call long 100"; 10].join("; ");
     expect_end(start_send(&agent, 1, &format!("{calls}; done | call long 100; done | say a; done"))).await;
-    let whole = tool_texts(&agent).into_iter().filter(|result| *result == "x".repeat(100)).count();
-    assert_eq!(whole, 9, "eight of the first answer, and one of the second");
-    let cut =
+    let complete = tool_texts(&agent).into_iter().filter(|result| *result == "x".repeat(100)).count();
+    assert_eq!(complete, 9, "eight of the first response, one of the second");
+    let truncated =
         tool_texts(&agent).iter().filter(|result| *result == "\n[truncated: 0 of 100 bytes shown]").count();
-    assert_eq!(cut, 2);
+    assert_eq!(truncated, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_of_messages_ends_after_a_length_and_is_never_empty() {
+async fn message_page_is_limited_in_bytes_but_never_empty() {
     let world = World::with_limits(Limits { tool_result_bytes_max: 20 << 20, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let calls = "call long 9000000; call long 9000000; call long 18000000";
@@ -186,7 +192,7 @@ async fn a_page_of_messages_ends_after_a_length_and_is_never_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_drops_the_tools_and_answers_at_once() {
+async fn cancel_drops_running_tools_and_returns_at_once() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "say so; call note x; call slow release; call step 5; done");
@@ -199,14 +205,14 @@ async fn a_cancel_drops_the_tools_and_answers_at_once() {
     assert_eq!(world.tools.observations().live, 0);
     let interrupted = "Cancelled by user: tool execution was interrupted";
     assert_eq!(tool_texts(&agent), ["noted x", interrupted, interrupted]);
-    let kept = [Role::User, Role::Assistant, Role::Tool, Role::Tool, Role::Tool, Role::Assistant];
-    assert_eq!(roles(&agent), kept);
+    let expected = [Role::User, Role::Assistant, Role::Tool, Role::Tool, Role::Tool, Role::Assistant];
+    assert_eq!(roles(&agent), expected);
     assert_eq!(idle_history_violation(&messages(&agent)), None);
     assert_eq!(expect_end(start_send(&agent, 2, "say next; done")).await.content, "next");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_destroyed_agent_takes_its_tools_with_it() {
+async fn destroy_drops_the_agents_running_tools() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start_send(&agent, 1, "call slow release; done");
@@ -220,7 +226,7 @@ async fn a_destroyed_agent_takes_its_tools_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_takes_longer_than_a_model_may_be_silent_does_not_end_the_turn() {
+async fn slow_tool_does_not_trigger_the_model_idle_timeout() {
     let world =
         World::with_limits(Limits { model_idle_timeout: Duration::from_secs(5), ..Limits::default() }).await;
     let agent = world.agent("a").await;

@@ -1,5 +1,5 @@
-//! Tools that do as they are told and write down what they saw: what ran, beside what, and whether it was allowed at
-//! that very moment. Those that reach other agents are in [`agents`].
+//! Test tools with scripted behaviour that record their calls: which calls ran, how many at once, and whether each one
+//! was permitted when it started. The tools that target other agents are in [`agents`].
 
 mod agents;
 
@@ -16,16 +16,16 @@ use tokio::time::Instant;
 
 use crate::model::panic_quietly;
 
-/// How long every tool here may run.
+/// Timeout of the tools.
 pub(crate) const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long those may run that wait for other agents: for ever, so that a circle would show.
+/// Timeout of the tools that wait for other agents: very long, so that a deadlock would show.
 pub(crate) const AGENT_TOOL_TIMEOUT: Duration = Duration::from_secs(1_000_000);
 
-/// What an argument is that no tool takes.
+/// Arguments that every tool rejects.
 pub(crate) const MALFORMED_ARGUMENTS: &str = "!";
 
-/// The tools, and what they saw.
+/// The test tools and their observations.
 pub(crate) struct TestTools {
     tools: Vec<Arc<dyn Tool>>,
     state: Arc<ToolState>,
@@ -33,27 +33,27 @@ pub(crate) struct TestTools {
 
 struct ToolState {
     observations: Mutex<ToolObservations>,
-    /// How many calls have begun.
+    /// Number of started calls.
     started_count: watch::Sender<usize>,
-    /// To look at rights with. Forgotten before the pool is to go.
+    /// The pool for permission checks. Dropped before the pool itself.
     pool: Mutex<Option<PoolHandle>>,
 }
 
-/// What the tools saw.
+/// Observations of the tools.
 #[derive(Default)]
 pub(crate) struct ToolObservations {
-    /// Everything that began, with the agent that called.
+    /// Every started call, with the calling agent.
     pub(crate) calls: Vec<RecordedCall>,
-    /// Calls that run now.
+    /// Running calls.
     pub(crate) live: usize,
-    /// The most that ever ran at once.
+    /// Maximum number of running calls.
     pub(crate) live_max: usize,
-    /// What ran though it was not allowed.
+    /// Calls that ran without permission.
     pub(crate) violations: Vec<String>,
     paused: VecDeque<Arc<Notify>>,
 }
 
-/// One call that began.
+/// One started call.
 pub(crate) struct RecordedCall {
     pub(crate) agent: Option<AgentHandle>,
     pub(crate) line: String,
@@ -116,57 +116,62 @@ const TOOLS: &[(&str, ToolKind, Concurrency, ToolClass)] = &[
 
 impl TestTools {
     pub(crate) fn new() -> Self {
-        let stage = Arc::new(ToolState {
+        let state = Arc::new(ToolState {
             observations: Mutex::default(),
             started_count: watch::Sender::new(0),
             pool: Mutex::default(),
         });
-        let tool = |(name, kind, pace, class): &(&str, ToolKind, Concurrency, ToolClass)| -> Arc<dyn Tool> {
-            Arc::new(TestTool { spec: spec(name, *pace, *class), kind: *kind, state: Arc::clone(&stage) })
-        };
-        Self { tools: TOOLS.iter().map(tool).collect(), state: stage }
+        let tool =
+            |(name, kind, concurrency, class): &(&str, ToolKind, Concurrency, ToolClass)| -> Arc<dyn Tool> {
+                Arc::new(TestTool {
+                    spec: spec(name, *concurrency, *class),
+                    kind: *kind,
+                    state: Arc::clone(&state),
+                })
+            };
+        Self { tools: TOOLS.iter().map(tool).collect(), state }
     }
 
     pub(crate) fn observations(&self) -> MutexGuard<'_, ToolObservations> {
         self.state.observations()
     }
 
-    /// Has every call that begins checked against the rights of its agent.
+    /// Enables the check of every started call against the permissions of its agent.
     pub(crate) fn enable_permission_checks(&self, pool: &PoolHandle) {
         *self.state.pool() = Some(pool.clone());
     }
 
-    /// Lets go of all agents and their pool.
+    /// Drops all agent and pool handles.
     pub(crate) fn release_handles(&self) {
         let pool = self.state.pool().take();
         let agents: Vec<_> =
-            self.observations().calls.iter_mut().filter_map(|ran| ran.agent.take()).collect();
+            self.observations().calls.iter_mut().filter_map(|call| call.agent.take()).collect();
         drop((pool, agents));
     }
 
-    /// Returns when so many calls have begun.
+    /// Returns after this number of calls has started.
     pub(crate) async fn wait_started(&self, times: usize) {
-        let mut begun = self.state.started_count.subscribe();
-        begun.wait_for(|count| *count >= times).await.expect("the tools are there");
+        let mut started = self.state.started_count.subscribe();
+        started.wait_for(|count| *count >= times).await.expect("the tools exist");
     }
 
-    /// What began, in order.
+    /// Every started call as text, in order.
     pub(crate) fn call_lines(&self) -> Vec<String> {
-        self.observations().calls.iter().map(|ran| ran.line.clone()).collect()
+        self.observations().calls.iter().map(|call| call.line.clone()).collect()
     }
 
-    /// Lets every call go on that waits for it.
+    /// Releases every waiting call.
     pub(crate) fn release_all(&self) {
         while self.release_one() {}
     }
 
-    /// Lets the call go on that has waited longest. False when none waits.
+    /// Releases the call that has waited longest; false if none waits.
     pub(crate) fn release_one(&self) -> bool {
-        let mut seen = self.observations();
-        while let Some(gate) = seen.paused.pop_front() {
-            // One that is held by nobody else was dropped while it waited.
-            if Arc::strong_count(&gate) > 1 {
-                gate.notify_one();
+        let mut observations = self.observations();
+        while let Some(waiter) = observations.paused.pop_front() {
+            // A waiter without another owner was dropped while it waited.
+            if Arc::strong_count(&waiter) > 1 {
+                waiter.notify_one();
                 return true;
             }
         }
@@ -194,9 +199,9 @@ impl ToolState {
     }
 
     async fn wait_released(&self) {
-        let gate = Arc::new(Notify::new());
-        self.observations().paused.push_back(Arc::clone(&gate));
-        gate.notified().await;
+        let waiter = Arc::new(Notify::new());
+        self.observations().paused.push_back(Arc::clone(&waiter));
+        waiter.notified().await;
     }
 }
 
@@ -206,17 +211,17 @@ struct TestTool {
     state: Arc<ToolState>,
 }
 
-fn spec(name: &str, pace: Concurrency, class: ToolClass) -> Arc<ToolSpec> {
-    let time = if pace == Concurrency::Waiting { AGENT_TOOL_TIMEOUT } else { TOOL_TIMEOUT };
+fn spec(name: &str, concurrency: Concurrency, class: ToolClass) -> Arc<ToolSpec> {
+    let timeout = if concurrency == Concurrency::Waiting { AGENT_TOOL_TIMEOUT } else { TOOL_TIMEOUT };
     Arc::new(ToolSpec {
         name: Arc::from(name),
         model_name: Arc::from(name),
         aliases: &[],
-        description: Arc::from("does as it is told"),
+        description: Arc::from("runs its script"),
         input_schema: Arc::from("{}"),
-        concurrency: pace,
+        concurrency,
         class,
-        time_ms_max: u64::try_from(time.as_millis()).expect("not that long"),
+        time_ms_max: u64::try_from(timeout.as_millis()).expect("a short duration"),
         tokens: 3,
     })
 }
@@ -226,23 +231,23 @@ impl Tool for TestTool {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str, scene: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
+    fn prepare(&self, arguments: &str, site: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
         if arguments == MALFORMED_ARGUMENTS {
             return Err(format!("{}: malformed arguments", self.spec.name));
         }
-        let path = || FilePath::resolve(arguments, scene.cwd).map_err(|fault| fault.to_string());
+        let path = || FilePath::resolve(arguments, site.cwd).map_err(|fault| fault.to_string());
         let effects = match self.kind {
-            ToolKind::PanicsAtPrepare => panic_quietly("the tool panicked at its arguments"),
+            ToolKind::PanicsAtPrepare => panic_quietly("the tool panicked in prepare"),
             ToolKind::Read => vec![Effect::Read(path()?)],
             ToolKind::Write => vec![Effect::Write(path()?)],
-            ToolKind::Agents(verb) => agents::effects(verb, arguments, scene)?,
+            ToolKind::Agents(operation) => agents::effects(operation, arguments, site)?,
             _ => Vec::new(),
         };
         Ok(Box::new(TestCall {
             name: Arc::clone(&self.spec.name),
             kind: self.kind,
             arguments: arguments.to_owned(),
-            agent: scene.agent.clone(),
+            agent: site.agent.clone(),
             effects,
             state: Arc::clone(&self.state),
         }))
@@ -261,21 +266,21 @@ struct TestCall {
 impl PreparedCall for TestCall {
     fn effects(&self) -> Vec<Effect> {
         if self.kind == ToolKind::PanicsAtEffects {
-            panic_quietly("the tool panicked when asked what it does");
+            panic_quietly("the tool panicked in effects");
         }
         self.effects.clone()
     }
 
-    fn run(self: Box<Self>, leave: ToolContext) -> BoxFuture<'static, ToolOutcome> {
+    fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome> {
         Box::pin(async move {
             let _live = RunningCall::start(&self).await;
-            self.execute(leave).await
+            self.execute(context).await
         })
     }
 }
 
 impl TestCall {
-    async fn execute(&self, leave: ToolContext) -> ToolOutcome {
+    async fn execute(&self, context: ToolContext) -> ToolOutcome {
         match self.kind {
             ToolKind::Note => ToolOutcome::Done(format!("noted {}", self.arguments)),
             ToolKind::Slow | ToolKind::Step | ToolKind::PanicsAtDrop => {
@@ -284,18 +289,18 @@ impl TestCall {
             }
             ToolKind::Long => ToolOutcome::Done("x".repeat(self.arguments.parse().expect("a number"))),
             ToolKind::Read | ToolKind::Write => {
-                let file = leave.permit.files.first().expect("leave names the folder");
+                let file = context.permit.files.first().expect("the permit names the directory");
                 ToolOutcome::Done(format!("{} beneath {}", file.relative, file.root))
             }
             ToolKind::Panics => panic_quietly("the tool panicked"),
             ToolKind::Broken | ToolKind::PanicsAtPrepare | ToolKind::PanicsAtEffects => {
                 ToolOutcome::Failed("broken".to_owned())
             }
-            ToolKind::Agents(verb) => agents::execute(verb, &self.arguments, &leave).await,
+            ToolKind::Agents(operation) => agents::execute(operation, &self.arguments, &context).await,
         }
     }
 
-    /// `release` waits for that, a number is so many milliseconds.
+    /// Waits: for a release with `release`, or for a number of milliseconds.
     async fn pause(&self) {
         match self.arguments.parse() {
             Ok(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
@@ -303,16 +308,17 @@ impl TestCall {
         }
     }
 
-    /// What of this call is not allowed now, to its agent or by an ancestor.
+    /// Which effect of this call is not permitted now, by the agent's grant or an ancestor's ceiling.
     async fn permission_violation(&self, pool: &PoolHandle, agent: &AgentHandle) -> Option<String> {
         let mut effects = vec![Effect::Use(Arc::clone(&self.name))];
         effects.extend(self.effects.iter().cloned());
         let permissions = pool.permissions(agent);
         let mut grants = vec![permissions.may];
         for id in &permissions.ancestors {
-            // Another agent may have the name of an ancestor that is gone.
-            let above = pool.find(id).await.ok().flatten().filter(|other| agent.is_descendant_of(other));
-            grants.extend(above.map(|other| pool.permissions(&other).may_grant));
+            // A later agent may have the name of a destroyed ancestor.
+            let ancestor =
+                pool.find(id).await.ok().flatten().filter(|candidate| agent.is_descendant_of(candidate));
+            grants.extend(ancestor.map(|candidate| pool.permissions(&candidate).may_grant));
         }
         let grants = grants.into_iter();
         grants.map(|grant| judge(&effects, &grant)).find_map(|verdict| match verdict {
@@ -322,7 +328,7 @@ impl TestCall {
     }
 }
 
-/// A call that runs, until it is dropped.
+/// A running call; it counts as live until it is dropped.
 struct RunningCall {
     state: Arc<ToolState>,
     panics: bool,
@@ -330,31 +336,35 @@ struct RunningCall {
 
 impl RunningCall {
     async fn start(call: &TestCall) -> Self {
-        let stage = Arc::clone(&call.state);
-        let pool = stage.pool().clone();
+        let state = Arc::clone(&call.state);
+        let pool = state.pool().clone();
         let (mut agent, mut violation) = (None, None);
         if let Some(pool) = pool {
-            let caller = pool.find(&call.agent).await.expect("whoever calls is awake");
-            let caller = caller.expect("whoever calls is there");
+            let caller = pool.find(&call.agent).await.expect("the caller is awake");
+            let caller = caller.expect("the caller exists");
             violation = call.permission_violation(&pool, &caller).await;
             agent = Some(caller);
         }
-        let mut seen = stage.observations();
-        seen.violations.extend(violation);
+        let mut observations = state.observations();
+        observations.violations.extend(violation);
         let line = format!("{} {} {}", call.agent, call.name, call.arguments);
-        seen.calls.push(RecordedCall { agent, line: line.trim_end().to_owned(), started_at: Instant::now() });
-        seen.live += 1;
-        seen.live_max = seen.live_max.max(seen.live);
-        stage.started_count.send_replace(seen.calls.len());
-        drop(seen);
-        Self { state: stage, panics: call.kind == ToolKind::PanicsAtDrop }
+        observations.calls.push(RecordedCall {
+            agent,
+            line: line.trim_end().to_owned(),
+            started_at: Instant::now(),
+        });
+        observations.live += 1;
+        observations.live_max = observations.live_max.max(observations.live);
+        state.started_count.send_replace(observations.calls.len());
+        drop(observations);
+        Self { state, panics: call.kind == ToolKind::PanicsAtDrop }
     }
 }
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
         self.state.observations().live -= 1;
-        // A second panic on the way out of a first would end the whole test program.
+        // A panic during another panic would abort the test program.
         if self.panics && !std::thread::panicking() {
             panic_quietly("the tool panicked when dropped");
         }

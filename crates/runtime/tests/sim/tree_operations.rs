@@ -1,4 +1,4 @@
-//! What the simulation does to the tree: makes agents of all kinds, changes what they may do, ends them.
+//! Random operations of the simulation on the agent tree: create, change permissions, finish, destroy.
 
 use agent::permission::{Budget, DEPTH_MAX, Level, Resource};
 use agent::{AgentId, FaultKind, MessageSource};
@@ -27,58 +27,58 @@ impl Driver {
         let parent = match existing.as_slice() {
             [] => None,
             some if self.rng.percent(self.profile.deep_percent) => {
-                some.iter().copied().max_by_key(|life| self.depth(*life))
+                some.iter().copied().max_by_key(|index| self.depth(*index))
             }
             some => Some(*self.rng.pick(some)).filter(|_| self.rng.percent(60)),
         };
-        let parent = parent.map(|life| self.agents[life].handle.clone());
+        let parent = parent.map(|index| self.agents[index].handle.clone());
         let by_parent = self.rng.percent(30);
         let spec = self.random_spec(parent.as_ref(), by_parent);
         let before = self.fingerprint().await;
-        let by = match &parent {
+        let initiator = match &parent {
             Some(parent) if by_parent => Initiator::Agent(parent),
             _ => Initiator::Admin,
         };
-        let at_work = self.world.pool.open_turns() > 0;
-        let created = self.world.pool.create(spec.clone(), by).await;
-        let shown = created.as_ref().map(|created| created.handle.id().clone());
-        self.log.note(format!("create {:?} below {:?}: {shown:?}", spec.name, spec.parent));
+        let turns_open = self.world.pool.open_turns() > 0;
+        let created = self.world.pool.create(spec.clone(), initiator).await;
+        let id = created.as_ref().map(|created| created.handle.id().clone());
+        self.log.note(format!("create {:?} below {:?}: {id:?}", spec.name, spec.parent));
         match created {
             Ok(created) => {
                 self.mark_destroyed();
                 self.check_created(&spec, parent.as_ref(), created);
             }
             Err(fault) => {
-                // While others are at work, they leave traces of their own.
+                // Running turns of other agents may change the fingerprint.
                 let after = self.fingerprint().await.filter(|_| before.is_some());
                 let before = before.filter(|_| after.is_some());
-                assert_eq!(after, before, "a refused create left something behind: {fault}");
+                assert_eq!(after, before, "a rejected create left something behind: {fault}");
                 self.sync_agents().await;
-                self.check_refused_create(&spec, parent.as_ref(), &fault, at_work);
+                self.check_rejected_create(&spec, parent.as_ref(), &fault, turns_open);
             }
         }
     }
 
-    fn depth(&self, life: usize) -> u32 {
-        self.world.summary(&self.agents[life].handle).depth
+    fn depth(&self, index: usize) -> u32 {
+        self.world.summary(&self.agents[index].handle).depth
     }
 
     async fn create_main(&mut self) {
-        let there = self.agent_named(&AgentId::main()).is_some();
-        let full = self.existing_agents().len() >= self.limits.agents_max;
-        let at_work = self.world.pool.open_turns() > 0;
+        let exists = self.agent_named(&AgentId::main()).is_some();
+        let is_full = self.existing_agents().len() >= self.limits.agents_max;
+        let turns_open = self.world.pool.open_turns() > 0;
         let created = self.world.pool.main_agent().await;
         self.log.note(format!("main: {:?}", created.as_ref().map(|agent| agent.id().clone())));
         match created {
-            Ok(_) if there => {}
+            Ok(_) if exists => {}
             Ok(handle) => {
-                assert!((!full || at_work) && !self.stop_requested, "an agent too many");
+                assert!((!is_full || turns_open) && !self.stop_requested, "the agent limit is exceeded");
                 self.add_agent(handle, None);
             }
             Err(fault) => {
                 self.sync_agents().await;
-                let full = full || at_work || self.existing_agents().len() >= self.limits.agents_max;
-                assert!(is_busy(&fault) && (full || self.stop_requested), "{fault:?}");
+                let is_full = is_full || turns_open || self.existing_agents().len() >= self.limits.agents_max;
+                assert!(is_busy(&fault) && (is_full || self.stop_requested), "{fault:?}");
             }
         }
     }
@@ -87,34 +87,34 @@ impl Driver {
         let name = match self.rng.below(10) {
             0 => NameSpec::Generated,
             1 => NameSpec::NextTemporary,
-            // Few names make no long line.
+            // Few names allow no deep chain.
             _ if self.rng.percent(self.profile.deep_percent / 2) => NameSpec::NextTemporary,
             _ => NameSpec::Given(agent_id(self.rng.pick::<&str>(self.scenario_writer.names))),
         };
-        let some = |dice: &mut crate::rng::TestRng, chance, from: &[&str]| {
-            dice.percent(chance).then(|| (*dice.pick::<&str>(from)).to_owned())
+        let random_item = |rng: &mut crate::rng::TestRng, probability, items: &[&str]| {
+            rng.percent(probability).then(|| (*rng.pick::<&str>(items)).to_owned())
         };
         let text = self.rng.percent(30).then(|| self.scenario_writer.message(&mut self.rng, 1));
-        let (dice, temper) = (&mut self.rng, self.profile);
-        let free = dice.percent(temper.unrestricted_percent).then(|| "yolo".to_owned());
-        let level_max = (free.is_none() && dice.percent(50)).then_some(Level::Trusted);
+        let (rng, profile) = (&mut self.rng, self.profile);
+        let unrestricted = rng.percent(profile.unrestricted_percent).then(|| "yolo".to_owned());
+        let level_max = (unrestricted.is_none() && rng.percent(50)).then_some(Level::Trusted);
         let permissions = PermissionSpec {
-            preset: free.or_else(|| some(dice, 80, PRESETS)),
-            disable_tools: some(dice, temper.unusual_percent, DISABLED).into_iter().collect(),
-            write_paths: some(dice, temper.unusual_percent, PATHS).map(|path| vec![path]),
-            may_create: some(dice, temper.unusual_percent, PRESETS).map(|preset| vec![preset]),
-            may_grant: dice.percent(temper.unusual_percent / 2).then(|| MayGrantSpec {
-                preset: some(dice, 50, PRESETS),
-                disable_tools: some(dice, 50, DISABLED).into_iter().collect(),
+            preset: unrestricted.or_else(|| random_item(rng, 80, PRESETS)),
+            disable_tools: random_item(rng, profile.unusual_percent, DISABLED).into_iter().collect(),
+            write_paths: random_item(rng, profile.unusual_percent, PATHS).map(|path| vec![path]),
+            may_create: random_item(rng, profile.unusual_percent, PRESETS).map(|preset| vec![preset]),
+            may_grant: rng.percent(profile.unusual_percent / 2).then(|| MayGrantSpec {
+                preset: random_item(rng, 50, PRESETS),
+                disable_tools: random_item(rng, 50, DISABLED).into_iter().collect(),
                 ..MayGrantSpec::default()
             }),
-            budget: random_budget(dice, temper.limited_percent),
+            budget: random_budget(rng, profile.limited_percent),
         };
         AgentSpec {
             name,
-            parent: parent.filter(|_| !by_parent || dice.percent(50)).map(|parent| parent.id().clone()),
-            cwd: some(dice, temper.unusual_percent, PATHS),
-            model: some(dice, temper.unusual_percent / 2, &["scripted/one", "nonsense"]),
+            parent: parent.filter(|_| !by_parent || rng.percent(50)).map(|parent| parent.id().clone()),
+            cwd: random_item(rng, profile.unusual_percent, PATHS),
+            model: random_item(rng, profile.unusual_percent / 2, &["scripted/one", "nonsense"]),
             permissions,
             level_max,
             initial: text.map(|text| FirstMessage { text, source: MessageSource::default() }),
@@ -126,45 +126,45 @@ impl Driver {
 
     fn check_created(&mut self, spec: &AgentSpec, parent: Option<&AgentHandle>, created: CreatedAgent) {
         let name = created.handle.id().clone();
-        assert!(self.agent_named(&name).is_none(), "a name was given twice");
+        assert!(self.agent_named(&name).is_none(), "a name was used twice");
         assert!(
             self.existing_agents().len() < self.limits.agents_max && !self.stop_requested,
-            "an agent too many"
+            "the agent limit is exceeded"
         );
         assert_eq!(created.initial.is_some(), spec.initial.is_some());
         let summary = self.world.summary(&created.handle);
         assert_eq!(summary.parent.as_ref(), parent.map(AgentHandle::id));
         let depth = parent.map_or(0, |parent| self.world.summary(parent).depth + 1);
-        assert!(summary.depth == depth && depth <= DEPTH_MAX, "a child is one step further down");
+        assert!(summary.depth == depth && depth <= DEPTH_MAX, "a child is one level deeper");
         self.add_agent(created.handle, Some(created.capability));
     }
 
-    fn check_refused_create(
+    fn check_rejected_create(
         &self,
         spec: &AgentSpec,
         parent: Option<&AgentHandle>,
         fault: &agent::Fault,
-        at_work: bool,
+        turns_open: bool,
     ) {
-        let taken = matches!(&spec.name, NameSpec::Given(name) if self.agent_named(name).is_some());
+        let name_exists = matches!(&spec.name, NameSpec::Given(name) if self.agent_named(name).is_some());
         let open = self.world.pool.open_turns();
-        // Agents at work make and end agents meanwhile: one more than is there now may have been there then.
-        let full = self.existing_agents().len() >= self.limits.agents_max
-            || at_work
+        // Running turns create and destroy agents: there may have been one more at the time of the create.
+        let is_full = self.existing_agents().len() >= self.limits.agents_max
+            || turns_open
             || (spec.initial.is_some() && open >= self.limits.turns_open_max);
-        let odd = spec.cwd.is_some()
+        let is_unusual = spec.cwd.is_some()
             || spec.model.is_some()
             || spec.permissions.preset.is_some()
             || spec.permissions.write_paths.is_some()
             || spec.permissions.may_create.is_some()
             || spec.permissions.may_grant.is_some();
-        let fair = match fault.kind {
-            FaultKind::Busy { .. } => full || self.stop_requested,
-            FaultKind::Invalid => taken || odd,
+        let is_allowed = match fault.kind {
+            FaultKind::Busy { .. } => is_full || self.stop_requested,
+            FaultKind::Invalid => name_exists || is_unusual,
             FaultKind::Denied => parent.is_some(),
             _ => false,
         };
-        assert!(fair, "refused without a reason: {fault:?}");
+        assert!(is_allowed, "rejected without a reason: {fault:?}");
     }
 
     pub(crate) async fn change_random_permissions(&mut self) {
@@ -172,56 +172,56 @@ impl Driver {
         if existing.is_empty() {
             return;
         }
-        let life = *self.rng.pick(&existing);
-        let dice = &mut self.rng;
-        let resource = *dice.pick(&Resource::ALL);
-        let limit = dice.percent(80).then(|| random_limit(dice, resource) * 2);
-        let tools = [dice.pick(DISABLED).to_string(), dice.pick(DISABLED).to_string()];
+        let index = *self.rng.pick(&existing);
+        let rng = &mut self.rng;
+        let resource = *rng.pick(&Resource::ALL);
+        let limit = rng.percent(80).then(|| random_limit(rng, resource) * 2);
+        let tools = [rng.pick(DISABLED).to_string(), rng.pick(DISABLED).to_string()];
         let change = PermissionChange {
-            preset: dice.percent(20).then(|| dice.pick(PRESETS).to_string()),
-            disable_tools: dice.percent(40).then(|| tools[..dice.below(3)].to_vec()),
-            write_paths: dice.percent(20).then(|| vec![dice.pick(PATHS).to_string()]),
-            may_create: dice
+            preset: rng.percent(20).then(|| rng.pick(PRESETS).to_string()),
+            disable_tools: rng.percent(40).then(|| tools[..rng.below(3)].to_vec()),
+            write_paths: rng.percent(20).then(|| vec![rng.pick(PATHS).to_string()]),
+            may_create: rng
                 .percent(self.profile.unusual_percent)
-                .then(|| vec![dice.pick(PRESETS).to_string()]),
-            may_grant: dice.percent(self.profile.unusual_percent).then(|| MayGrantSpec {
-                preset: dice.percent(50).then(|| dice.pick(PRESETS).to_string()),
+                .then(|| vec![rng.pick(PRESETS).to_string()]),
+            may_grant: rng.percent(self.profile.unusual_percent).then(|| MayGrantSpec {
+                preset: rng.percent(50).then(|| rng.pick(PRESETS).to_string()),
                 ..MayGrantSpec::default()
             }),
-            budget: if dice.percent(2 * self.profile.limited_percent) {
+            budget: if rng.percent(2 * self.profile.limited_percent) {
                 vec![(resource, limit)]
             } else {
                 Vec::new()
             },
         };
-        let handle = self.agents[life].handle.clone();
+        let handle = self.agents[index].handle.clone();
         let (before, may) = (self.fingerprint().await, self.world.pool.permissions(&handle).may);
         let changed = self.world.change_permissions(&handle, &change).await;
-        self.log.note(format!("change life {life} by {change:?}: {changed:?}"));
+        self.log.note(format!("change agent #{index} by {change:?}: {changed:?}"));
         match changed {
-            Ok(()) => self.record_budgets(life),
+            Ok(()) => self.record_budgets(index),
             Err(fault) => {
                 assert!(matches!(fault.kind, FaultKind::Denied | FaultKind::Invalid), "{fault:?}");
                 let after = self.fingerprint().await.filter(|_| before.is_some());
                 assert_eq!(
                     after,
                     before.filter(|_| after.is_some()),
-                    "a refused change changed something: {fault}"
+                    "a rejected change changed something: {fault}"
                 );
                 assert_eq!(self.world.pool.permissions(&handle).may, may, "{fault}");
             }
         }
     }
 
-    /// Writes down what limits a life has now.
-    pub(crate) fn record_budgets(&mut self, life: usize) {
-        for holding in self.world.pool.permissions(&self.agents[life].handle).resource_usage {
-            let past = &mut self.agents[life].budget_history[resource_index(holding.resource)];
-            past.ever_limited |= holding.limit.is_some();
-            past.ever_unlimited |= holding.limit.is_none();
-            past.changes += 1;
-            past.limit_max = past.limit_max.max(holding.limit.unwrap_or_default());
-            past.floor = holding.used + holding.reserved;
+    /// Records the current limits of an agent.
+    pub(crate) fn record_budgets(&mut self, index: usize) {
+        for usage in self.world.pool.permissions(&self.agents[index].handle).resource_usage {
+            let history = &mut self.agents[index].budget_history[resource_index(usage.resource)];
+            history.ever_limited |= usage.limit.is_some();
+            history.ever_unlimited |= usage.limit.is_none();
+            history.changes += 1;
+            history.limit_max = history.limit_max.max(usage.limit.unwrap_or_default());
+            history.floor = usage.used + usage.reserved;
         }
     }
 
@@ -231,30 +231,36 @@ impl Driver {
         if existing.is_empty() {
             return;
         }
-        let life = *self.rng.pick(&existing);
+        let index = *self.rng.pick(&existing);
         let children = if self.rng.percent(50) { ChildPolicy::Cascade } else { ChildPolicy::Orphan };
-        let mut leaving = vec![life];
+        let mut destroyed_agents = vec![index];
         if children == ChildPolicy::Cascade {
-            leaving.extend(self.descendants(life).into_iter().filter(|other| existing.contains(other)));
+            destroyed_agents.extend(
+                self.descendants(index).into_iter().filter(|descendant| existing.contains(descendant)),
+            );
         }
-        let target = self.agents[life].handle.agent_ref();
-        self.log.note(format!("destroy life {life}, children {children:?}: {leaving:?}"));
+        let target = self.agents[index].handle.agent_ref();
+        self.log.note(format!("destroy agent #{index}, children {children:?}: {destroyed_agents:?}"));
         let mut destroying = Box::pin(pool.destroy(&target, children, Initiator::Admin));
         let destroyed = tokio::task::unconstrained(&mut destroying).now_or_never();
         if self.rng.percent(40) {
             drop(destroying);
             run_until_idle().await;
         } else if destroyed.is_none() {
-            // An agent may have been faster.
-            without_waiting(destroying).await.expect("it can be kept");
+            // Another agent may have destroyed it already.
+            without_waiting(destroying).await.expect("the commit succeeds");
         }
-        leaving.iter().for_each(|life| self.agents[*life].is_destroyed = true);
+        destroyed_agents.iter().for_each(|index| self.agents[*index].is_destroyed = true);
         self.sync_agents().await;
         self.read_random().await;
         self.check_stop_requested();
-        self.collect_answers().await;
-        for life in leaving {
-            assert_eq!(self.pending_scripts(life), Vec::<&str>::new(), "a destroyed agent owes no answers");
+        self.collect_responses().await;
+        for index in destroyed_agents {
+            assert_eq!(
+                self.pending_scripts(index),
+                Vec::<&str>::new(),
+                "no pending send of a destroyed agent"
+            );
         }
     }
 
@@ -262,41 +268,45 @@ impl Driver {
         if self.agents.is_empty() {
             return;
         }
-        let life = self.rng.below(self.agents.len());
-        self.log.note(format!("finish life {life}"));
-        let finished = self.world.pool.mark_agent_finished(&self.agents[life].handle, Initiator::Admin).await;
+        let index = self.rng.below(self.agents.len());
+        self.log.note(format!("finish agent #{index}"));
+        let finished =
+            self.world.pool.mark_agent_finished(&self.agents[index].handle, Initiator::Admin).await;
         self.sync_agents().await;
-        assert_eq!(finished.is_err(), self.agents[life].is_destroyed, "{finished:?}");
-        self.agents[life].is_finished = finished.is_ok();
+        assert_eq!(finished.is_err(), self.agents[index].is_destroyed, "{finished:?}");
+        self.agents[index].is_finished = finished.is_ok();
         self.check_stop_requested();
     }
 
     fn check_stop_requested(&mut self) {
         let existing = self.existing_agents();
-        let all = existing.iter().all(|life| self.agents[*life].is_finished);
-        self.stop_requested |= all && !existing.is_empty();
-        let wanted = self.world.pool.stop_requested().now_or_never().is_some();
-        // An agent that destroyed another may have left only finished ones.
-        let by_agents = wanted && self.agents.iter().any(|life| life.is_finished);
-        assert!(wanted == self.stop_requested || by_agents, "a stop is wanted when every agent is finished");
-        self.stop_requested = wanted;
+        let all_finished = existing.iter().all(|index| self.agents[*index].is_finished);
+        self.stop_requested |= all_finished && !existing.is_empty();
+        let is_requested = self.world.pool.stop_requested().now_or_never().is_some();
+        // An agent that destroyed another one may have left only finished agents.
+        let by_agents = is_requested && self.agents.iter().any(|agent| agent.is_finished);
+        assert!(
+            is_requested == self.stop_requested || by_agents,
+            "a stop is requested when every agent is finished"
+        );
+        self.stop_requested = is_requested;
     }
 }
 
-fn random_budget(dice: &mut crate::rng::TestRng, chance: usize) -> Budget {
+fn random_budget(rng: &mut crate::rng::TestRng, probability: usize) -> Budget {
     Resource::ALL.into_iter().fold(Budget::unlimited(), |budget, resource| {
-        let limit = dice.percent(chance).then(|| random_limit(dice, resource));
+        let limit = rng.percent(probability).then(|| random_limit(rng, resource));
         budget.with_limit(resource, limit)
     })
 }
 
-fn random_limit(dice: &mut crate::rng::TestRng, resource: Resource) -> u64 {
+fn random_limit(rng: &mut crate::rng::TestRng, resource: Resource) -> u64 {
     let limit = match resource {
-        Resource::Turns => dice.below(7),
-        Resource::ToolCalls => dice.below(9),
-        Resource::Tokens => dice.below(20),
-        Resource::WallMs => *dice.pick(&[0, 400, 3_000, 50_000]),
-        Resource::Children => dice.below(4),
+        Resource::Turns => rng.below(7),
+        Resource::ToolCalls => rng.below(9),
+        Resource::Tokens => rng.below(20),
+        Resource::WallMs => *rng.pick(&[0, 400, 3_000, 50_000]),
+        Resource::Children => rng.below(4),
     };
     limit as u64
 }

@@ -1,5 +1,5 @@
-//! The world of a pool under test: the scripted model, tools that do as they are told, a disk with a few folders, a
-//! clock that stands, entropy that counts, a store that can be told to fail. A second world may have the store of a first.
+//! Test fixture for a pool: a scripted model, test tools, a workspace with a few directories, a fixed clock, counting
+//! entropy, and a store with fault injection. A second fixture may open the store of a first.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::tools::TestTools;
 
 pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
-/// It is always the same moment.
+/// A clock that always returns `NOW`.
 pub(crate) struct FixedClock;
 
 impl Clock for FixedClock {
@@ -29,7 +29,7 @@ impl Clock for FixedClock {
     }
 }
 
-/// A clock that is set by hand.
+/// A clock that a test advances.
 pub(crate) struct ManualClock {
     now: AtomicI64,
 }
@@ -39,8 +39,8 @@ impl ManualClock {
         Arc::new(Self { now: AtomicI64::new(NOW.0) })
     }
 
-    pub(crate) fn advance(&self, time: std::time::Duration) {
-        let micros = i64::try_from(time.as_micros()).expect("not that long");
+    pub(crate) fn advance(&self, duration: std::time::Duration) {
+        let micros = i64::try_from(duration.as_micros()).expect("a short duration");
         self.now.fetch_add(micros, Ordering::Relaxed);
     }
 }
@@ -51,7 +51,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Bytes nobody has to guess: 1, 2, 3, ...
+/// Predictable bytes: 1, 2, 3, …
 #[derive(Default)]
 pub(crate) struct CountingEntropy {
     filled: AtomicU64,
@@ -62,13 +62,14 @@ impl Entropy for CountingEntropy {
         let count = self.filled.fetch_add(1, Ordering::Relaxed) + 1;
         let digits = count.to_be_bytes();
         bytes.fill(0);
-        let (from, to) = (digits.len().saturating_sub(bytes.len()), bytes.len().saturating_sub(digits.len()));
-        bytes[to..].copy_from_slice(&digits[from..]);
+        let (digits_start, bytes_start) =
+            (digits.len().saturating_sub(bytes.len()), bytes.len().saturating_sub(digits.len()));
+        bytes[bytes_start..].copy_from_slice(&digits[digits_start..]);
         Ok(())
     }
 }
 
-/// One model, by every name it has.
+/// A registry with one model under several names.
 struct SingleModel {
     model: Arc<ScriptedModel>,
     names: Vec<&'static str>,
@@ -88,16 +89,20 @@ impl Models for SingleModel {
     }
 }
 
-/// The folders there are.
-pub(crate) const FOLDERS: &[&str] = &["/", "/work", "/work/a", "/work/a/deep", "/work/b", "/elsewhere"];
+/// The directories of the workspace.
+pub(crate) const DIRECTORIES: &[&str] = &["/", "/work", "/work/a", "/work/a/deep", "/work/b", "/elsewhere"];
 
-/// A disk with nothing but folders.
+/// A workspace that contains only directories.
 pub(crate) struct TestWorkspace;
 
 impl Workspace for TestWorkspace {
     fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
-        let found = self.resolve_path(path, base)?;
-        if FOLDERS.contains(&found.as_str()) { Ok(found) } else { Err(format!("no such folder: {path}")) }
+        let resolved = self.resolve_path(path, base)?;
+        if DIRECTORIES.contains(&resolved.as_str()) {
+            Ok(resolved)
+        } else {
+            Err(format!("no such directory: {path}"))
+        }
     }
 
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
@@ -105,7 +110,7 @@ impl Workspace for TestWorkspace {
     }
 }
 
-/// A pool, its model, its tools and its store.
+/// A pool with its model, tools and store.
 pub(crate) struct World {
     pub(crate) pool: PoolHandle,
     pub(crate) model: Arc<ScriptedModel>,
@@ -114,7 +119,7 @@ pub(crate) struct World {
     world_options: WorldOptions,
 }
 
-/// What a world is made of, where it is not made as usual.
+/// Options of a fixture.
 #[derive(Clone)]
 pub(crate) struct WorldOptions {
     pub(crate) clock: Arc<dyn Clock>,
@@ -122,7 +127,7 @@ pub(crate) struct WorldOptions {
     pub(crate) store: Arc<TestStore>,
     pub(crate) tools: Arc<TestTools>,
     pub(crate) pool_options: PoolOptions,
-    /// Names of models, beside the usual one.
+    /// Names of the model, besides the default.
     pub(crate) models: Vec<&'static str>,
     pub(crate) model_spec: ModelSpec,
 }
@@ -165,7 +170,7 @@ impl World {
         Self::open(WorldOptions { clock, ..WorldOptions::default() }.with_limits(limits)).await
     }
 
-    /// The same world with what is kept now, for its next life.
+    /// Options for a restart with the data stored so far.
     pub(crate) fn restart_options(&self) -> WorldOptions {
         WorldOptions {
             store: TestStore::with_memory(Arc::clone(self.store.memory())),
@@ -173,34 +178,33 @@ impl World {
         }
     }
 
-    /// The daemon is killed and started again: what is not kept is lost. The model is a new one.
+    /// Kills the daemon and starts it again: uncommitted data is lost. The model is a new one.
     pub(crate) async fn restart(self) -> Self {
-        let plan = self.restart_options();
+        let options = self.restart_options();
         self.kill().await;
-        Self::open(plan).await
+        Self::open(options).await
     }
 
-    /// The daemon is killed.
+    /// Kills the daemon.
     pub(crate) async fn kill(self) {
         self.store.die();
         drop(self);
-        // Whoever was at work finds nobody to work for.
+        // Tasks still running find the pool gone and end.
         run_until_idle().await;
     }
 
-    /// The daemon stops in order and is started again.
+    /// Stops the daemon gracefully and starts it again.
     pub(crate) async fn stop_and_start(self) -> Self {
-        let plan = self.restart_options();
+        let options = self.restart_options();
         self.pool.stop(std::time::Duration::from_secs(10)).await;
         drop(self);
-        Self::open(plan).await
+        Self::open(options).await
     }
 
-    pub(crate) async fn open(plan: WorldOptions) -> Self {
-        let kept_plan = plan.clone();
-        let WorldOptions { clock, entropy, store, tools, pool_options: options, models, model_spec: traits } =
-            plan;
-        let model = Arc::new(ScriptedModel::new(traits));
+    pub(crate) async fn open(world_options: WorldOptions) -> Self {
+        let WorldOptions { clock, entropy, store, tools, pool_options, models, model_spec } =
+            world_options.clone();
+        let model = Arc::new(ScriptedModel::new(model_spec));
         let outside = Outside {
             models: Arc::new(SingleModel { model: Arc::clone(&model), names: models }),
             tools: Arc::<TestTools>::clone(&tools),
@@ -209,16 +213,16 @@ impl World {
             entropy,
             store: Arc::<TestStore>::clone(&store),
         };
-        let pool = PoolHandle::open(options, outside).await.expect("the store can be read");
-        Self { pool, model, tools, store, world_options: kept_plan }
+        let pool = PoolHandle::open(pool_options, outside).await.expect("the store can be read");
+        Self { pool, model, tools, store, world_options }
     }
 
-    /// An agent of the default preset.
+    /// Creates an agent with the default preset.
     pub(crate) async fn agent(&self, name: &str) -> AgentHandle {
         self.create_handle(spec_named(name)).await
     }
 
-    /// Several of them.
+    /// Creates agents with the default preset.
     pub(crate) async fn agents<const COUNT: usize>(&self, names: [&str; COUNT]) -> Vec<AgentHandle> {
         let mut agents = Vec::new();
         for name in names {
@@ -227,18 +231,18 @@ impl World {
         agents
     }
 
-    /// An agent that may create others.
+    /// Creates an agent that may create others.
     pub(crate) async fn trusted_agent(&self, name: &str) -> AgentHandle {
         self.create_handle(with_preset(spec_named(name), "trusted")).await
     }
 
-    /// A child of the default preset.
+    /// Creates a child with the default preset.
     pub(crate) async fn child_agent(&self, name: &str, parent: &AgentHandle) -> AgentHandle {
         self.create_handle(with_parent(spec_named(name), parent)).await
     }
 
     pub(crate) async fn create_handle(&self, spec: AgentSpec) -> AgentHandle {
-        self.create(spec).await.expect("the agent can be").handle
+        self.create(spec).await.expect("the agent is created").handle
     }
 
     pub(crate) async fn create(&self, spec: AgentSpec) -> Result<CreatedAgent, Fault> {
@@ -246,7 +250,7 @@ impl World {
     }
 
     pub(crate) async fn expect_create_refused(&self, spec: AgentSpec) -> Fault {
-        self.create(spec).await.err().expect("the create is refused")
+        self.create(spec).await.err().expect("the create is rejected")
     }
 
     pub(crate) async fn change_permissions(
@@ -258,36 +262,36 @@ impl World {
     }
 
     pub(crate) async fn finish(&self, agent: &AgentHandle) {
-        self.pool.mark_agent_finished(agent, Initiator::Admin).await.expect("it can be kept");
+        self.pool.mark_agent_finished(agent, Initiator::Admin).await.expect("the commit succeeds");
     }
 
-    /// The agent, awake.
+    /// The agent, woken if asleep.
     pub(crate) async fn find(&self, name: &str) -> AgentHandle {
-        self.pool.find(&agent_id(name)).await.expect("it can be woken").expect("it is there")
+        self.pool.find(&agent_id(name)).await.expect("the agent wakes").expect("the agent exists")
     }
 
     pub(crate) async fn list(&self) -> Vec<AgentStatus> {
-        self.pool.list().await.expect("the store can be read")
+        self.pool.list().await.expect("the store is readable")
     }
 
-    /// An agent as it is in a list.
+    /// An agent's entry in the list.
     pub(crate) async fn listed_summary(&self, name: &str) -> AgentStatus {
         let found = self.list().await.into_iter().find(|agent| agent.id.as_str() == name);
-        found.expect("it is listed")
+        found.expect("the agent is listed")
     }
 
     pub(crate) async fn names(&self) -> Vec<String> {
         self.list().await.iter().map(|agent| agent.id.to_string()).collect()
     }
 
-    /// Which of the agents are live.
+    /// The names of the live agents.
     pub(crate) async fn live_names(&self) -> Vec<String> {
-        let live = |agent: &AgentStatus| agent.state == AgentLiveness::Live;
-        self.list().await.iter().filter(|agent| live(agent)).map(|agent| agent.id.to_string()).collect()
+        let is_live = |agent: &AgentStatus| agent.state == AgentLiveness::Live;
+        self.list().await.iter().filter(|agent| is_live(agent)).map(|agent| agent.id.to_string()).collect()
     }
 
     pub(crate) async fn children(&self, agent: &AgentHandle) -> Vec<AgentStatus> {
-        self.pool.children(agent).await.expect("the store can be read")
+        self.pool.children(agent).await.expect("the store is readable")
     }
 
     pub(crate) fn summary(&self, agent: &AgentHandle) -> AgentStatus {
@@ -298,14 +302,14 @@ impl World {
         self.destroy_ref(&agent.agent_ref(), ChildPolicy::Cascade).await
     }
 
-    /// Ends an agent, by its name.
+    /// Destroys an agent by name.
     pub(crate) async fn destroy_named(&self, name: &str, children: ChildPolicy) -> bool {
-        let agent = self.pool.find_ref(&agent_id(name)).expect("it is there");
+        let agent = self.pool.find_ref(&agent_id(name)).expect("the agent exists");
         self.destroy_ref(&agent, children).await
     }
 
     pub(crate) async fn destroy_ref(&self, agent: &AgentRef, children: ChildPolicy) -> bool {
-        self.pool.destroy(agent, children, Initiator::Admin).await.expect("it can be kept")
+        self.pool.destroy(agent, children, Initiator::Admin).await.expect("the commit succeeds")
     }
 }
 
@@ -316,11 +320,11 @@ impl Drop for World {
 }
 
 pub(crate) fn path(text: &str) -> FilePath {
-    FilePath::resolve(text, &FilePath::root()).expect("a path")
+    FilePath::resolve(text, &FilePath::root()).expect("a valid path")
 }
 
 pub(crate) fn agent_id(name: &str) -> AgentId {
-    AgentId::parse(name).expect("a name")
+    AgentId::parse(name).expect("a valid name")
 }
 
 pub(crate) fn spec_named(name: &str) -> AgentSpec {
@@ -358,7 +362,7 @@ pub(crate) fn new_message(request_id: i64, script: &str) -> NewMessage {
     }
 }
 
-/// A send on its way, with a task of its own so that it needs nobody to poll it.
+/// A send that runs on its own task.
 pub(crate) type SendTask = tokio::task::JoinHandle<Result<TurnEnd, Fault>>;
 
 pub(crate) fn start_send(agent: &AgentHandle, request_id: i64, script: &str) -> SendTask {
@@ -366,36 +370,36 @@ pub(crate) fn start_send(agent: &AgentHandle, request_id: i64, script: &str) -> 
     tokio::spawn(async move { agent.send(message).await })
 }
 
-/// A send that was answered with an end.
+/// The turn end of a successful send.
 pub(crate) async fn expect_end(sending: SendTask) -> TurnEnd {
-    sending.await.expect("a send does not panic").expect("the turn ended well")
+    sending.await.expect("a send does not panic").expect("the turn succeeds")
 }
 
-/// A send that was answered with a fault.
+/// The fault of a failed send.
 pub(crate) async fn expect_fault(sending: SendTask) -> Fault {
-    sending.await.expect("a send does not panic").expect_err("the turn failed")
+    sending.await.expect("a send does not panic").expect_err("the turn fails")
 }
 
-/// What a control call gives. It may not let any time pass: it would have waited for a turn.
+/// Awaits a control call and checks that no simulated time passes: a control call must not wait for a turn.
 pub(crate) async fn without_waiting<T>(call: impl Future<Output = T>) -> T {
     let before = tokio::time::Instant::now();
-    let answer = call.await;
+    let result = call.await;
     assert_eq!(tokio::time::Instant::now(), before, "the call waited");
-    answer
+    result
 }
 
-/// Lets every task go on until all of them wait for something.
+/// Runs all tasks until every one of them waits.
 pub(crate) async fn run_until_idle() {
-    // The paused clock moves only when no task can run, so a nap ends when everything has settled.
+    // The paused clock advances only when no task can run, so the sleep ends when all tasks are idle.
     tokio::time::sleep(std::time::Duration::from_nanos(1)).await;
 }
 
-/// Tasks of this runtime that have not ended.
+/// The number of tasks of this runtime that have not ended.
 pub(crate) fn alive_task_count() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// Tasks that a pool has for itself, until it is stopped.
+/// The tasks of an idle pool.
 pub(crate) const POOL_TASKS: usize = 1;
 
 pub(crate) fn is_busy(fault: &Fault) -> bool {

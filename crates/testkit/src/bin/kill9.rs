@@ -1,10 +1,10 @@
-//! Kills a daemon at random moments under load and checks what is left; `cargo xtask soak kill9` builds and runs it.
+//! Crash test: kills a daemon at random times under load and checks its data. `cargo xtask soak kill9` runs it.
 
 use std::process::ExitCode;
 
 use testkit::Kill9;
 
-const HELP: &str = "Kills a daemon at random moments under load and checks what is left.
+const HELP: &str = "Kill a daemon at random times under load and check its data after each restart.
 
 Usage: kill9 BINARY [--cycles N] [--seed S]";
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Kill9, String> {
-    let binary = args.next().ok_or("the binary is missing")?;
+    let binary = args.next().ok_or("missing argument BINARY")?;
     let mut soak = Kill9::new(binary).cycles(200);
     while let Some(arg) = args.next() {
         let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;

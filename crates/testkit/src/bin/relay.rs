@@ -1,6 +1,6 @@
-//! The floor under a turn: takes a request, asks a model with so many bytes over the HTTP client that we use, reads the
-//! answer to its end, and gives a fixed answer. No agents, nothing kept; what the daemon takes beyond this is its own.
-//! `cargo xtask bench models` starts it: relay URL BYTES.
+//! Baseline for the turn benchmark: an HTTP server that posts BYTES bytes to a model with the daemon's HTTP client,
+//! reads the response, and responds with fixed JSON. It has no agents and stores nothing: time above this baseline is
+//! the daemon's own. `cargo xtask bench models` starts it: relay URL BYTES.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 const RESPONSE: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"content":"ok","request_id":"the-benchmark"}}"#;
 
-/// A question, and how it is asked.
+/// The model request that every incoming request triggers.
 #[derive(Clone)]
 struct Relay {
     http: reqwest::Client,
@@ -31,7 +31,7 @@ fn main() -> io::Result<()> {
     else {
         return Err(io::Error::other("usage: relay URL BYTES"));
     };
-    // As the product does; an error means that one is installed already.
+    // As the daemon does; an error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().tcp_nodelay(true).no_proxy().build().map_err(io::Error::other)?;
     let relay = Relay { http, url, request_body: Bytes::from(vec![b' '; bytes]) };
@@ -44,15 +44,15 @@ async fn serve(relay: Relay) -> io::Result<()> {
     println!("Server: http://{}", listener.local_addr()?);
     loop {
         let (socket, _) = listener.accept().await?;
-        // A question of its own for each who asks, as agents have: one that all share would be nearer than theirs.
-        let question = Bytes::copy_from_slice(&relay.request_body);
-        let relay = Relay { request_body: question, ..relay.clone() };
+        // Each connection copies the body, as each agent owns its request: a shared one would stay in the CPU cache.
+        let request_body = Bytes::copy_from_slice(&relay.request_body);
+        let relay = Relay { request_body, ..relay.clone() };
         tokio::spawn(async move {
-            let answer = |request| handle_request(relay.clone(), request);
+            let service = |request| handle_request(relay.clone(), request);
             if socket.set_nodelay(true).is_ok() {
-                // A peer that goes away is the end of its connection and nobody's fault.
+                // A peer that disconnects only ends its own connection.
                 let _ =
-                    http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(answer)).await;
+                    http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(service)).await;
             }
         });
     }
@@ -73,8 +73,8 @@ async fn handle_request(
 impl Relay {
     async fn call_model(&self) -> reqwest::Result<()> {
         let post = self.http.post(&self.url).header("Content-Type", "application/json");
-        let mut answer = post.body(self.request_body.clone()).send().await?.error_for_status()?;
-        while answer.chunk().await?.is_some() {}
+        let mut response = post.body(self.request_body.clone()).send().await?.error_for_status()?;
+        while response.chunk().await?.is_some() {}
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The scripted model as a program: for people who try the daemon without a key, and for the benchmark.
+//! The scripted model as a program: to try the daemon without a provider key, and for the benchmarks.
 
 use std::io;
 use std::process::ExitCode;
@@ -7,22 +7,28 @@ use testkit::{ModelOptions, SCRIPT_COMMANDS, ScriptedModel};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-const HELP_HEADER: &str = "A model that does what its messages say, on 127.0.0.1: over OpenAI's chat completions (/v1/chat/completions) and
-Responses (/v1/responses), Azure's deployments (/openai/deployments/NAME/chat/completions) and Anthropic's Messages (/v1/messages).
+const HELP_HEADER: &str = "Run a fake model server on 127.0.0.1 that does what each user message says.
 
 Usage: scripted-model [--port N] [--key K]
 
-  --port N   the port to listen on; a free one without it
-  --key K    answer 401 to callers without this key
-  --help     this text
+Options:
+  --port N   listen on port N (default: a free port)
+  --key K    respond 401 to requests without API key K
+  --help     print this help
 
-A message that is one of these is obeyed, every other one is echoed:
+APIs:
+  /v1/chat/completions                        OpenAI Chat Completions
+  /v1/responses                               OpenAI Responses
+  /v1/messages                                Anthropic Messages
+  /openai/deployments/NAME/chat/completions   Azure OpenAI
+
+Commands, as the last user message; a message without one is echoed:
 ";
 
 const HELP_FOOTER: &str = "
-After the results of tools it answers `tool said: RESULT, RESULT`. Asked to sum a conversation up, it does, or answers
-status 400 when `!nosummary` is in it. Only tests can release a hold; here it waits until
-the client goes away.";
+After tool results it responds `tool said: RESULT, RESULT`. It summarizes when
+asked to, or responds 400 if the conversation contains `!nosummary`.
+Only tests can release a !hold; this program waits until the client disconnects.";
 
 enum Command {
     Serve(ModelOptions),
@@ -68,8 +74,9 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
 }
 
 fn help() -> String {
-    let words = SCRIPT_COMMANDS.iter().map(|word| format!("  {:<21}{}\n", word.usage, word.description));
-    format!("{HELP_HEADER}\n{}{HELP_FOOTER}", words.collect::<String>())
+    let commands =
+        SCRIPT_COMMANDS.iter().map(|command| format!("  {:<23}{}\n", command.usage, command.description));
+    format!("{HELP_HEADER}{}{HELP_FOOTER}", commands.collect::<String>())
 }
 
 fn serve(options: ModelOptions) -> io::Result<()> {
@@ -79,7 +86,7 @@ fn serve(options: ModelOptions) -> io::Result<()> {
 }
 
 async fn serve_until_signal(model: &ScriptedModel) -> io::Result<()> {
-    // Before the address is told: who reads it may stop this program at once.
+    // Install the handlers before printing the address: the caller may send a signal as soon as it reads it.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     println!("{}", startup_message(model));
@@ -100,6 +107,6 @@ Use it with:
   export OPENAI_API_KEY={key}
   nexus3 serve --model openai/scripted
 
-Ctrl-C stops it; scripted-model --help lists what it can be told."
+Press Ctrl-C to stop. Run scripted-model --help for the script commands."
     )
 }

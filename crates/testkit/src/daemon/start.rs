@@ -1,4 +1,4 @@
-//! Starting the daemon under test: its arguments, its clean environment, its home, and the wait until it is ready.
+//! Starts the daemon under test: arguments, clean environment, home directory, and the wait until it is ready.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::model::ScriptedModel;
 use crate::process::captured_output::OutputWait;
 use crate::process::{PROCESS_TIMEOUT, Process};
 
-/// The port whose token file has no number in its name.
+/// The port whose token file has no port number in its name.
 const DEFAULT_PORT: u16 = 8765;
 
-/// How a daemon is started.
+/// Builder for a daemon under test.
 #[derive(Debug, Clone)]
 #[must_use = "nothing runs before start"]
 pub struct TestDaemonBuilder {
@@ -31,14 +31,14 @@ pub struct TestDaemonBuilder {
     env: Vec<(OsString, OsString)>,
 }
 
-/// A daemon that ended before it was ready.
+/// A daemon that exited before it was ready.
 #[derive(Debug)]
 pub struct FailedStart {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// Everything it wrote to stdout.
+    /// Complete stdout.
     pub stdout: String,
-    /// Everything it wrote to stderr.
+    /// Complete stderr.
     pub stderr: String,
 }
 
@@ -47,16 +47,16 @@ impl fmt::Display for FailedStart {
         let Self { status, stdout, stderr } = self;
         write!(
             f,
-            "the daemon ended before it was ready: {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}"
+            "the daemon exited before it was ready: {status}\n--- stdout\n{stdout}\n--- stderr\n{stderr}"
         )
     }
 }
 
 impl std::error::Error for FailedStart {}
 
-/// A daemon that may not be ready yet. Dropping it kills the process and removes what was made for it.
+/// A daemon that may not be ready yet. Dropping it kills the process and removes its temporary directory.
 #[derive(Debug)]
-#[must_use = "a daemon that is dropped is killed"]
+#[must_use = "dropping it kills the daemon"]
 pub struct StartingDaemon {
     pub(super) process: Process,
     pub(super) home: PathBuf,
@@ -65,7 +65,7 @@ pub struct StartingDaemon {
 }
 
 impl StartingDaemon {
-    /// Waits until it is ready; panics only where it is neither ready nor ended after 20 s.
+    /// Waits until it is ready or has exited; panics after 60 s.
     pub fn wait_ready(self) -> Result<TestDaemon, FailedStart> {
         let Self { process, home, builder, directory } = self;
         match process.stdout.wait(PROCESS_TIMEOUT, parse_port) {
@@ -76,11 +76,12 @@ impl StartingDaemon {
             }
             OutputWait::Closed => {
                 let status = process.wait_exit();
-                let status = status.unwrap_or_else(|| panic!("the daemon closed stdout and stays{process}"));
+                let status =
+                    status.unwrap_or_else(|| panic!("the daemon closed stdout but did not exit{process}"));
                 Err(FailedStart { status, stdout: process.stdout.text(), stderr: process.stderr.text() })
             }
             OutputWait::TimedOut => {
-                panic!("the daemon did not say its address within {PROCESS_TIMEOUT:?}{process}")
+                panic!("the daemon did not print its address within {PROCESS_TIMEOUT:?}{process}")
             }
         }
     }
@@ -97,19 +98,19 @@ impl TestDaemonBuilder {
         self
     }
 
-    /// Sets a variable in its environment, which has only PATH, TZ and HOME otherwise.
+    /// Sets an environment variable; otherwise there are only PATH, TZ and HOME.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// Takes a variable away again.
+    /// Removes an environment variable that was set before.
     pub fn without_env(mut self, name: &str) -> Self {
         self.env.retain(|(known, _)| known != name);
         self
     }
 
-    /// Takes this port instead of a free one.
+    /// Sets the port; the default is a free one.
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
@@ -121,7 +122,7 @@ impl TestDaemonBuilder {
         self
     }
 
-    /// Uses the scripted model: `--model openai/scripted` and the variables that lead there.
+    /// Uses the scripted model: `--model openai/scripted` and its URL and key in the environment.
     pub fn model(self, model: &ScriptedModel) -> Self {
         self.arg("--model")
             .arg("openai/scripted")
@@ -129,29 +130,29 @@ impl TestDaemonBuilder {
             .env("OPENAI_API_KEY", model.key().unwrap_or("sk-scripted"))
     }
 
-    /// Uses this home, which stays when the daemon is dropped, instead of a fresh one.
+    /// Uses an existing home, which is not removed on drop, instead of a temporary one.
     pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
         self
     }
 
-    /// Starts the daemon and waits until it is ready; panics where it ends before, or after 20 s.
+    /// Starts the daemon and waits until it is ready; panics if it exits before that, or after 60 s.
     pub fn start(self) -> TestDaemon {
         self.try_start().unwrap_or_else(|failed| panic!("{failed}"))
     }
 
-    /// Starts the daemon and waits until it is ready; panics only where it is neither ready nor ended after 20 s.
+    /// Starts the daemon and waits until it is ready or has exited; panics after 60 s.
     pub fn try_start(self) -> Result<TestDaemon, FailedStart> {
         self.spawn().wait_ready()
     }
 
-    /// Starts the daemon and does not wait: it can be ended before it is ready.
+    /// Starts the daemon without waiting, so that a test can kill it before it is ready.
     pub fn spawn(self) -> StartingDaemon {
-        let directory = TempDir::new().expect("a temporary directory can be made");
+        let directory = TempDir::new().expect("a temporary directory can be created");
         self.spawn_in(directory)
     }
 
-    /// What was made for an earlier daemon is used again.
+    /// Starts the daemon in the temporary directory of an earlier one.
     pub(super) fn spawn_in(self, directory: TempDir) -> StartingDaemon {
         let home = self.home.clone().unwrap_or_else(|| directory.path().join("home"));
         self.prepare_home(&home);
@@ -164,7 +165,7 @@ impl TestDaemonBuilder {
     }
 
     fn prepare_home(&self, home: &Path) {
-        DirBuilder::new().recursive(true).mode(0o700).create(home).expect("the home can be made");
+        DirBuilder::new().recursive(true).mode(0o700).create(home).expect("the home can be created");
         if let Some(text) = &self.config {
             fs::write(home.join("config.toml"), text).expect("the home can be written to");
         }
@@ -178,10 +179,10 @@ impl TestDaemonBuilder {
     }
 }
 
-/// The port in the line that the daemon prints when it is ready; a line still being written says nothing yet.
+/// Parses the port from the line that the daemon prints when it is ready; ignores an incomplete last line.
 fn parse_port(stdout: &str) -> Option<u16> {
-    let whole = &stdout[..=stdout.rfind('\n')?];
-    let address = whole.lines().find_map(|line| line.trim().strip_prefix("Server: http://127.0.0.1:"))?;
+    let complete = &stdout[..=stdout.rfind('\n')?];
+    let address = complete.lines().find_map(|line| line.trim().strip_prefix("Server: http://127.0.0.1:"))?;
     address.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 

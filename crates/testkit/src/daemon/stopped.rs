@@ -1,4 +1,4 @@
-//! A daemon that is gone, and what it left: it can be started again on the same home.
+//! A daemon that has exited: its output, and restarting it on the same home.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -10,16 +10,16 @@ use super::{FailedStart, StartingDaemon, TestDaemon, TestDaemonBuilder};
 use crate::command::{CommandOutput, run};
 use crate::process::{PROCESS_TIMEOUT, Process};
 
-/// What is left of a daemon. Dropping it removes what was made for it.
+/// A daemon that has exited. Dropping it removes its temporary directory.
 #[derive(Debug)]
 pub struct StoppedDaemon {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// Everything it wrote to stdout.
+    /// Complete stdout.
     pub stdout: String,
-    /// Everything it wrote to stderr.
+    /// Complete stderr.
     pub stderr: String,
-    /// Where it listened; 0 where it never said.
+    /// The port it listened on; 0 if it never became ready.
     pub port: u16,
     home: PathBuf,
     builder: TestDaemonBuilder,
@@ -27,19 +27,19 @@ pub struct StoppedDaemon {
 }
 
 impl TestDaemon {
-    /// Ends it at once, by SIGKILL.
+    /// Kills it with SIGKILL.
     pub fn kill(self) -> StoppedDaemon {
         self.process.signal(Signal::KILL);
         self.wait_stopped()
     }
 
-    /// Ends it in order, by SIGTERM.
+    /// Stops it gracefully with SIGTERM.
     pub fn stop(self) -> StoppedDaemon {
         self.process.signal(Signal::TERM);
         self.wait_stopped()
     }
 
-    /// Waits for its end, by a fault that a test has prepared or by anything else; panics after 20 s.
+    /// Waits for its exit, by an injected fault or any other cause; panics after 60 s.
     pub fn wait_stopped(self) -> StoppedDaemon {
         let Self { process, port, home, builder, directory, .. } = self;
         collect_stopped(&process, port, home, builder, directory)
@@ -47,13 +47,13 @@ impl TestDaemon {
 }
 
 impl StartingDaemon {
-    /// Ends it at once, by SIGKILL, however far it has come.
+    /// Kills it with SIGKILL, ready or not.
     pub fn kill(self) -> StoppedDaemon {
         self.process.signal(Signal::KILL);
         self.wait_stopped()
     }
 
-    /// Waits for its end; panics after 20 s.
+    /// Waits for its exit; panics after 60 s.
     pub fn wait_stopped(self) -> StoppedDaemon {
         let Self { process, home, builder, directory } = self;
         collect_stopped(&process, 0, home, builder, directory)
@@ -69,7 +69,7 @@ fn collect_stopped(
 ) -> StoppedDaemon {
     let status = process.wait_exit();
     let status =
-        status.unwrap_or_else(|| panic!("the daemon did not end within {PROCESS_TIMEOUT:?}{process}"));
+        status.unwrap_or_else(|| panic!("the daemon did not exit within {PROCESS_TIMEOUT:?}{process}"));
     let (stdout, stderr) = (process.stdout.text(), process.stderr.text());
     StoppedDaemon { status, stdout, stderr, port, home, builder, directory }
 }
@@ -85,17 +85,17 @@ impl StoppedDaemon {
         run(self.builder.binary(), args, &[], &self.home)
     }
 
-    /// Starts it again as before; panics where it does not get ready.
+    /// Restarts it with the same options; panics if it does not become ready.
     pub fn start(self) -> TestDaemon {
         self.start_with(|builder| builder)
     }
 
-    /// Starts it again with other options, which stay for later starts; panics where it does not get ready.
+    /// Restarts it with changed options, which later restarts reuse; panics if it does not become ready.
     pub fn start_with(self, change: impl FnOnce(TestDaemonBuilder) -> TestDaemonBuilder) -> TestDaemon {
         self.spawn_with(change).wait_ready().unwrap_or_else(|failed| panic!("{failed}"))
     }
 
-    /// Starts it again with other options.
+    /// Restarts it with changed options; an error if it exits before it is ready.
     pub fn try_start_with(
         self,
         change: impl FnOnce(TestDaemonBuilder) -> TestDaemonBuilder,
@@ -103,7 +103,7 @@ impl StoppedDaemon {
         self.spawn_with(change).wait_ready()
     }
 
-    /// Starts it again with other options and does not wait until it is ready.
+    /// Restarts it with changed options, without waiting until it is ready.
     pub fn spawn_with(self, change: impl FnOnce(TestDaemonBuilder) -> TestDaemonBuilder) -> StartingDaemon {
         change(self.builder.home(self.home)).spawn_in(self.directory)
     }

@@ -1,4 +1,4 @@
-//! Calls to a daemon that may be killed at any moment: the answer may never come, and that is an answer too.
+//! JSON-RPC calls to a daemon that may be killed at any time, with a lost reply as a regular outcome.
 
 use std::io;
 
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 
 use crate::raw::RawConnection;
 
-/// Where a daemon listens, and what opens it.
+/// A daemon's port and bearer token.
 #[derive(Debug, Clone)]
 pub(super) struct DaemonAddress {
     pub(super) port: u16,
     pub(super) token: String,
 }
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Debug)]
 pub(super) enum Reply {
     Result(Value),
     Error(RpcError),
-    /// Nobody knows: the connection ended before the answer.
+    /// Unknown: the connection ended before the response.
     Lost,
 }
 
@@ -26,11 +26,11 @@ pub(super) enum Reply {
 pub(super) struct RpcError {
     pub(super) code: i64,
     pub(super) message: String,
-    /// The word in the error's data.
+    /// The `kind` in the error's data.
     pub(super) kind: String,
 }
 
-/// A call whose bytes are sent.
+/// A call whose request was sent.
 pub(super) struct PendingCall(Option<RawConnection>);
 
 impl DaemonAddress {
@@ -58,10 +58,10 @@ impl DaemonAddress {
 
 impl PendingCall {
     pub(super) fn wait_reply(self) -> Reply {
-        let answer = self.0.and_then(|mut connection| connection.try_read_response().ok());
-        let Some(answer) = answer else { return Reply::Lost };
-        let Ok(mut response) = serde_json::from_slice::<Value>(&answer.body) else {
-            let text = format!("status {}: {}", answer.status, answer.text());
+        let http_response = self.0.and_then(|mut connection| connection.try_read_response().ok());
+        let Some(http_response) = http_response else { return Reply::Lost };
+        let Ok(mut response) = serde_json::from_slice::<Value>(&http_response.body) else {
+            let text = format!("status {}: {}", http_response.status, http_response.text());
             return Reply::Error(RpcError { code: 0, message: text, kind: String::new() });
         };
         if response.get("result").is_some() {
@@ -77,7 +77,7 @@ impl PendingCall {
 }
 
 impl RpcError {
-    /// Whether the same call may pass later.
+    /// Whether the same call may succeed later.
     pub(super) fn is_retryable(&self) -> bool {
         self.code == -32001 || self.is_interrupted()
     }

@@ -1,17 +1,17 @@
-//! What the clients asked for and what they were told: the side of the ledger that is outside of the daemon.
+//! What the clients requested and which replies they got: the expected state, tracked outside the daemon.
 
 use std::collections::BTreeMap;
 
 use super::call::{Reply, RpcError};
 
-/// Everything that was ever asked of the daemon.
+/// Everything that clients have requested.
 #[derive(Debug, Default)]
 pub(super) struct Expectations {
     pub(super) agents: Vec<ExpectedAgent>,
     pub(super) sends: Vec<SentMessage>,
     pub(super) steers: Vec<Steer>,
     pub(super) counts: Counts,
-    /// What must not be, in words.
+    /// Descriptions of violated guarantees.
     pub(super) violations: Vec<String>,
     last_number: u64,
 }
@@ -23,40 +23,40 @@ pub(super) struct Counts {
     pub(super) destroys: usize,
     pub(super) renames: usize,
     pub(super) steers: usize,
-    /// Calls that were made again because nobody knew what had become of them.
+    /// Calls retried after a lost reply.
     pub(super) retries: usize,
-    /// Calls that were made again although they were answered.
+    /// Acknowledged calls that were sent again.
     pub(super) duplicate_checks: usize,
-    /// Sends whose clients were told that they were interrupted for good.
+    /// Sends that stay interrupted.
     pub(super) interrupted: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct ExpectedAgent {
     pub(super) name: String,
-    /// The client that may rename and destroy it; none where all of them send to it.
+    /// The client that may rename and destroy it; none for a shared agent.
     pub(super) owner: Option<usize>,
     pub(super) state: AgentState,
-    /// The cycle it was made in.
+    /// The cycle it was created in.
     pub(super) created_cycle: u64,
-    /// The last cycle in which anything was asked of it.
+    /// The last cycle in which a client used it.
     pub(super) last_used_cycle: u64,
 }
 
-/// What is known of an agent.
+/// Expected state of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AgentState {
-    /// Somebody asked for it and has no answer.
+    /// Requested, no reply yet.
     Creating,
     Alive,
-    /// Somebody asked for its end and has no answer.
+    /// Destruction requested, no reply yet.
     Destroying,
     Destroyed,
-    /// Somebody asked for this name and has no answer.
+    /// Rename to this name requested, no reply yet.
     Renaming(String),
 }
 
-/// One send.
+/// A `send` call.
 #[derive(Debug)]
 pub(super) struct SentMessage {
     pub(super) agent: usize,
@@ -69,38 +69,38 @@ pub(super) struct SentMessage {
 /// What a send makes the model do.
 #[derive(Debug, Clone)]
 pub(super) enum ModelAction {
-    /// It answers this.
+    /// Respond with this text.
     Reply(String),
-    /// It appends each of these lines to a file, by a call each.
+    /// Append each of these lines to a file, with one tool call each.
     Append(Vec<String>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SendState {
-    /// Nobody knows.
+    /// No reply yet.
     Pending,
-    /// It was answered so.
+    /// Answered with this text.
     Acknowledged(String),
-    /// Its agent was destroyed under it.
+    /// Its agent was destroyed first.
     AgentDestroyed,
-    /// Its client was told that it was interrupted, and that it does not go on: others were answered since.
+    /// Interrupted for good.
     Interrupted,
 }
 
-/// A word that was added to a turn.
+/// An instruction sent to a running turn.
 #[derive(Debug)]
 pub(super) struct Steer {
     pub(super) agent: usize,
     pub(super) content: String,
-    /// Whether the daemon said that a turn took it; none where nobody knows.
+    /// Whether the daemon accepted it; none if the reply was lost.
     pub(super) accepted: Option<bool>,
 }
 
-/// Agents rest after so many cycles: a history that grows for ever would be all that is measured.
+/// Cycles after which an agent is no longer used: long histories would dominate the run time.
 const AGENT_AGE_CYCLES_MAX: u64 = 8;
 
 impl Expectations {
-    /// A number that is never given twice.
+    /// Returns a unique number.
     pub(super) fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
@@ -122,26 +122,32 @@ impl Expectations {
         self.agents.len() - 1
     }
 
-    /// Agents that a client may send to now.
+    /// The agents that a client may send to now.
     pub(super) fn usable_agents(&self, client: usize, cycle: u64) -> Vec<usize> {
-        let is_fit = |agent: &ExpectedAgent| {
+        let is_usable = |agent: &ExpectedAgent| {
             agent.state == AgentState::Alive
                 && agent.created_cycle + AGENT_AGE_CYCLES_MAX > cycle
                 && agent.owner.is_none_or(|owner| owner == client)
         };
-        (0..self.agents.len()).filter(|place| is_fit(&self.agents[*place])).collect()
+        (0..self.agents.len()).filter(|index| is_usable(&self.agents[*index])).collect()
     }
 
-    /// Agents that a client may rename and destroy now.
+    /// The agents that a client may rename and destroy now.
     pub(super) fn owned_agents(&self, client: usize, cycle: u64) -> Vec<usize> {
-        let own = self.usable_agents(client, cycle).into_iter();
-        own.filter(|place| self.agents[*place].owner == Some(client)).collect()
+        let usable = self.usable_agents(client, cycle).into_iter();
+        usable.filter(|index| self.agents[*index].owner == Some(client)).collect()
     }
 
-    pub(super) fn add_send(&mut self, agent: usize, content: String, act: ModelAction, cycle: u64) -> usize {
+    pub(super) fn add_send(
+        &mut self,
+        agent: usize,
+        content: String,
+        action: ModelAction,
+        cycle: u64,
+    ) -> usize {
         let request_id = format!("r{}", self.next_number());
         self.agents[agent].last_used_cycle = cycle;
-        self.sends.push(SentMessage { agent, request_id, content, action: act, state: SendState::Pending });
+        self.sends.push(SentMessage { agent, request_id, content, action, state: SendState::Pending });
         self.sends.len() - 1
     }
 
@@ -149,56 +155,59 @@ impl Expectations {
         format!("/agent/{}", self.agents[agent].name)
     }
 
-    /// Takes an answer to a send down.
-    pub(super) fn record_send_reply(&mut self, place: usize, reply: &Reply) {
-        let agent = self.sends[place].agent;
+    /// Records the reply to a send.
+    pub(super) fn record_send_reply(&mut self, index: usize, reply: &Reply) {
+        let agent = self.sends[index].agent;
         let is_ending = matches!(self.agents[agent].state, AgentState::Destroying | AgentState::Destroyed);
         let state = match reply {
             Reply::Lost => return,
-            Reply::Error(refusal) if refusal.is_retryable() => return,
+            Reply::Error(error) if error.is_retryable() => return,
             _ if is_ending => SendState::AgentDestroyed,
             Reply::Result(result) if result["cancelled"] == true => {
-                self.record_violation(format!("{} was cancelled by nobody", self.sends[place].request_id));
+                self.record_violation(format!(
+                    "{} was cancelled without a request",
+                    self.sends[index].request_id
+                ));
                 return;
             }
             Reply::Result(result) => {
                 SendState::Acknowledged(result["content"].as_str().unwrap_or_default().to_owned())
             }
-            Reply::Error(refusal) => {
-                self.record_violation(describe_refusal("send", &self.sends[place].request_id, refusal));
+            Reply::Error(error) => {
+                self.record_violation(describe_error("send", &self.sends[index].request_id, error));
                 return;
             }
         };
-        if matches!(state, SendState::Acknowledged(_)) && self.sends[place].state == SendState::Pending {
+        if matches!(state, SendState::Acknowledged(_)) && self.sends[index].state == SendState::Pending {
             self.counts.sends += 1;
         }
-        let sent = &mut self.sends[place];
+        let sent = &mut self.sends[index];
         match (&sent.state, &state) {
-            (SendState::Acknowledged(first), SendState::Acknowledged(again)) if first != again => {
-                let text = format!("{} was answered {first:?}, then {again:?}", sent.request_id);
+            (SendState::Acknowledged(first), SendState::Acknowledged(second)) if first != second => {
+                let text = format!("{} got the reply {first:?}, then {second:?}", sent.request_id);
                 self.record_violation(text);
             }
             _ => sent.state = state,
         }
     }
 
-    /// The same send was made again and again, and is still interrupted.
-    pub(super) fn mark_interrupted(&mut self, place: usize) {
-        let sent = &mut self.sends[place];
+    /// Records that a send stays interrupted after several retries.
+    pub(super) fn mark_interrupted(&mut self, index: usize) {
+        let sent = &mut self.sends[index];
         sent.state = SendState::Interrupted;
         self.counts.interrupted += 1;
         if !marks_interrupted(sent.agent) {
-            let text = format!("{} does not go on, and its agent resumes", sent.request_id);
+            let text = format!("{} stays interrupted, but its agent resumes turns", sent.request_id);
             self.record_violation(text);
         }
     }
 
-    /// Sends that nobody has an answer to, in their order, by agent.
+    /// Pending sends by agent, each in order.
     pub(super) fn pending_sends(&self) -> Vec<Vec<usize>> {
         let mut by_agent: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (place, sent) in self.sends.iter().enumerate() {
+        for (index, sent) in self.sends.iter().enumerate() {
             if sent.state == SendState::Pending {
-                by_agent.entry(sent.agent).or_default().push(place);
+                by_agent.entry(sent.agent).or_default().push(index);
             }
         }
         by_agent.into_values().collect()
@@ -211,12 +220,12 @@ impl Expectations {
                 self.agents[agent].state = AgentState::Alive;
                 self.counts.creates += 1;
             }
-            Reply::Error(refusal) if refusal.message.contains("already exists") => {
+            Reply::Error(error) if error.message.contains("already exists") => {
                 self.agents[agent].state = AgentState::Alive;
             }
-            Reply::Error(refusal) if refusal.is_retryable() => {}
-            Reply::Error(refusal) => {
-                self.record_violation(describe_refusal("create_agent", &self.agents[agent].name, refusal))
+            Reply::Error(error) if error.is_retryable() => {}
+            Reply::Error(error) => {
+                self.record_violation(describe_error("create_agent", &self.agents[agent].name, error));
             }
         }
     }
@@ -225,9 +234,9 @@ impl Expectations {
         match reply {
             Reply::Lost => return,
             Reply::Result(_) => self.counts.destroys += 1,
-            Reply::Error(refusal) if refusal.is_retryable() => return,
-            Reply::Error(refusal) => {
-                self.record_violation(describe_refusal("destroy_agent", &self.agents[agent].name, refusal));
+            Reply::Error(error) if error.is_retryable() => return,
+            Reply::Error(error) => {
+                self.record_violation(describe_error("destroy_agent", &self.agents[agent].name, error));
             }
         }
         self.agents[agent].state = AgentState::Destroyed;
@@ -237,16 +246,17 @@ impl Expectations {
             .for_each(|sent| sent.state = SendState::AgentDestroyed);
     }
 
-    /// A name that is not there any more was changed: whether into the new one is seen in the list of agents.
+    /// Records the reply to a rename. "Not found" for the old name means that the rename was committed; the agent list
+    /// shows whether the new name exists.
     pub(super) fn record_rename_reply(&mut self, agent: usize, reply: &Reply) {
         let AgentState::Renaming(name) = self.agents[agent].state.clone() else { return };
         match reply {
             Reply::Lost => return,
             Reply::Result(_) => self.counts.renames += 1,
-            Reply::Error(refusal) if refusal.is_retryable() => return,
-            Reply::Error(refusal) if refusal.message.to_lowercase().contains("not found") => {}
-            Reply::Error(refusal) => {
-                self.record_violation(describe_refusal("rename_agent", &self.agents[agent].name, refusal));
+            Reply::Error(error) if error.is_retryable() => return,
+            Reply::Error(error) if error.message.to_lowercase().contains("not found") => {}
+            Reply::Error(error) => {
+                self.record_violation(describe_error("rename_agent", &self.agents[agent].name, error));
                 return;
             }
         }
@@ -255,11 +265,11 @@ impl Expectations {
     }
 }
 
-/// Whether the turns of an agent are marked as interrupted after a crash, instead of going on by themselves.
+/// Whether an agent's turns are marked as interrupted after a crash, instead of being resumed.
 pub(super) fn marks_interrupted(agent: usize) -> bool {
     agent.is_multiple_of(3)
 }
 
-fn describe_refusal(method: &str, what: &str, refusal: &RpcError) -> String {
-    format!("{method} {what} was refused: {} {} {}", refusal.code, refusal.message, refusal.kind)
+fn describe_error(method: &str, what: &str, error: &RpcError) -> String {
+    format!("{method} {what} failed: {} {} {}", error.code, error.message, error.kind)
 }

@@ -1,5 +1,5 @@
-//! The event stream, read across all lives of the daemon: every sequence once, which turns are open, and which answers
-//! of the model are kept.
+//! State derived from the event stream across all runs of the daemon: every sequence once, open turns, and committed
+//! model responses.
 
 #[cfg(test)]
 mod tests;
@@ -11,46 +11,46 @@ use serde_json::Value;
 use crate::events::StreamEvent;
 use crate::model::{Ledger, RoundKey};
 
-/// What the events add up to.
+/// State derived from the events.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     /// The last sequence.
     pub(super) last_sequence: u64,
-    /// How often the daemon has begun to serve.
+    /// The number of daemon starts.
     pub(super) daemon_starts: u64,
-    /// Turns that are open, by the agent's name and their number.
+    /// Open turns by agent name and turn number.
     pub(super) open_turns: BTreeMap<(String, u64), Stage>,
-    /// Agents that were ever made, by their first names.
+    /// Agents ever created, by their first name.
     pub(super) created_agents: BTreeSet<String>,
-    /// How far turns had come when the daemon was killed: in how many kills.
+    /// Number of kills by stage of the open turns.
     pub(super) kills_by_stage: BTreeMap<Stage, usize>,
-    /// What must not be, in words.
+    /// Descriptions of violated guarantees.
     pub(super) violations: Vec<String>,
     agents: HashMap<String, AgentTrack>,
-    /// Everything in short, with the agent's name: where something is wrong, it is told.
+    /// All events in short form with the agent's name, shown when a violation is found.
     transcript: Vec<(String, String)>,
-    /// When a question could be asked first.
+    /// The daemon start since which a round could be requested.
     callable_since: BTreeMap<RoundKey, u64>,
-    /// Answers that are kept, and how often they may have been asked for.
+    /// Rounds with a committed response, and the maximum number of requests for each.
     calls_allowed: BTreeMap<RoundKey, u64>,
 }
 
-/// The parts of an event that a story needs.
+/// The fields of an event that a transcript shows.
 fn summarize_event(data: &Value) -> String {
-    let parts = ["turn", "request_id", "role", "content", "message", "messages", "outcome", "tool", "meta"];
-    let parts = parts.iter().filter(|part| !data[**part].is_null());
-    let parts: Vec<String> = parts.map(|part| format!("{part}={}", data[*part])).collect();
-    parts.join(" ").chars().take(300).collect()
+    let fields = ["turn", "request_id", "role", "content", "message", "messages", "outcome", "tool", "meta"];
+    let fields = fields.iter().filter(|field| !data[**field].is_null());
+    let fields: Vec<String> = fields.map(|field| format!("{field}={}", data[*field])).collect();
+    fields.join(" ").chars().take(300).collect()
 }
 
-/// How far a turn had come.
+/// Stage of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     /// No turn was open.
     Idle,
     Queued,
     ModelCall,
-    /// Calls are kept, and none of them has begun.
+    /// Tool calls are committed, none has started.
     ToolCallPending,
     ToolRunning,
     ToolDone,
@@ -60,16 +60,16 @@ impl Stage {
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Idle => "no turn open",
-            Self::Queued => "a turn waiting",
-            Self::ModelCall => "the model asked",
-            Self::ToolCallPending => "a call kept, not begun",
+            Self::Queued => "a turn queued",
+            Self::ModelCall => "a model call in flight",
+            Self::ToolCallPending => "a tool call committed, not started",
             Self::ToolRunning => "a tool running",
             Self::ToolDone => "a tool done",
         }
     }
 }
 
-/// One agent's context, as far as it says which question comes next.
+/// An agent's context, as far as needed to derive the next round.
 #[derive(Debug, Default)]
 struct AgentTrack {
     event_count: u64,
@@ -86,11 +86,11 @@ enum SeenMessage {
 }
 
 impl AgentTrack {
-    /// The question that the model is asked next.
+    /// The round that the model is called for next.
     fn next_round(&self) -> Option<RoundKey> {
-        let round = self.messages.iter().rev().take_while(|spoken| !matches!(spoken, SeenMessage::User(_)));
-        let round = round.filter(|spoken| matches!(spoken, SeenMessage::Assistant)).count();
-        self.messages.iter().rev().find_map(|spoken| match spoken {
+        let round = self.messages.iter().rev().take_while(|message| !matches!(message, SeenMessage::User(_)));
+        let round = round.filter(|message| matches!(message, SeenMessage::Assistant)).count();
+        self.messages.iter().rev().find_map(|message| match message {
             SeenMessage::User(user) => Some(RoundKey { user: user.clone(), round }),
             SeenMessage::Assistant | SeenMessage::Tool => None,
         })
@@ -101,7 +101,7 @@ impl Journal {
     pub(super) fn apply_event(&mut self, event: &StreamEvent) {
         let Some(sequence) = event.sequence() else {
             if event.kind == "gap" {
-                self.violations.push(format!("a gap behind {}: {}", self.last_sequence, event.data));
+                self.violations.push(format!("gap after {}: {}", self.last_sequence, event.data));
             }
             return;
         };
@@ -127,11 +127,11 @@ impl Journal {
         self.apply(&event.kind, &name, &data);
     }
 
-    /// What happened to the agents that a text names, and when the daemon began to serve.
+    /// The events of the agents that a text names, and the daemon starts.
     pub(super) fn transcript_for(&self, text: &str) -> Vec<String> {
         let is_named = |name: &String| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
-        let told = self.transcript.iter().filter(|(name, _)| name.is_empty() || is_named(name));
-        told.map(|(name, event)| format!("{name:>6} {event}")).collect()
+        let events = self.transcript.iter().filter(|(name, _)| name.is_empty() || is_named(name));
+        events.map(|(name, event)| format!("{name:>6} {event}")).collect()
     }
 
     fn apply(&mut self, kind: &str, name: &str, data: &Value) {
@@ -161,9 +161,9 @@ impl Journal {
             "tool_done" => self.set_stage(name, Stage::ToolDone),
             "turn_ended" => drop(self.open_turns.remove(&(name.to_owned(), turn))),
             "turn_reopened" => {
-                let kept = data["messages"].as_u64().and_then(|kept| usize::try_from(kept).ok());
+                let messages_left = data["messages"].as_u64().and_then(|count| usize::try_from(count).ok());
                 let track = self.track_mut(name);
-                track.messages.truncate(kept.unwrap_or(usize::MAX));
+                track.messages.truncate(messages_left.unwrap_or(usize::MAX));
                 track.turn = turn;
                 self.open_turns.insert((name.to_owned(), turn), Stage::ModelCall);
                 self.record_callable(name);
@@ -172,7 +172,7 @@ impl Journal {
         }
     }
 
-    /// A daemon that begins to serve while turns are open was killed in their middle.
+    /// Records a daemon start. Turns that are open at that time were interrupted by a kill.
     fn record_start(&mut self) {
         if self.daemon_starts > 0 {
             let mut stages: BTreeSet<Stage> = self.open_turns.values().copied().collect();
@@ -197,13 +197,13 @@ impl Journal {
     }
 
     fn apply_message(&mut self, name: &str, data: &Value) {
-        let is_broken = ["cancelled", "failed", "interrupted"].iter().any(|word| data["meta"][word] == true);
+        let is_partial = ["cancelled", "failed", "interrupted"].iter().any(|flag| data["meta"][flag] == true);
         let has_calls = data["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
         match data["role"].as_str() {
             Some("assistant") => {
-                let question = self.track_mut(name).next_round();
-                if let Some(question) = question.filter(|_| !is_broken) {
-                    self.record_response(question);
+                let round = self.track_mut(name).next_round();
+                if let Some(round) = round.filter(|_| !is_partial) {
+                    self.record_response(round);
                 }
                 self.track_mut(name).messages.push(SeenMessage::Assistant);
                 if has_calls {
@@ -222,22 +222,22 @@ impl Journal {
         }
     }
 
-    /// An answer is kept. Each life of the daemon since its question could be asked may have asked it once.
-    fn record_response(&mut self, question: RoundKey) {
-        let first = self.callable_since.remove(&question).unwrap_or(self.daemon_starts);
-        self.calls_allowed.insert(question, self.daemon_starts - first + 1);
+    /// Records a committed response. Each daemon run since the round could be requested may have requested it once.
+    fn record_response(&mut self, round: RoundKey) {
+        let since = self.callable_since.remove(&round).unwrap_or(self.daemon_starts);
+        self.calls_allowed.insert(round, self.daemon_starts - since + 1);
     }
 
     fn record_callable(&mut self, name: &str) {
-        let Some(question) = self.track_mut(name).next_round() else { return };
-        self.callable_since.entry(question).or_insert(self.daemon_starts);
+        let Some(round) = self.track_mut(name).next_round() else { return };
+        self.callable_since.entry(round).or_insert(self.daemon_starts);
         self.set_stage(name, Stage::ModelCall);
     }
 
     fn set_stage(&mut self, name: &str, stage: Stage) {
         let turn = self.track_mut(name).turn;
-        if let Some(reached) = self.open_turns.get_mut(&(name.to_owned(), turn)) {
-            *reached = stage;
+        if let Some(current) = self.open_turns.get_mut(&(name.to_owned(), turn)) {
+            *current = stage;
         }
     }
 
@@ -245,12 +245,13 @@ impl Journal {
         self.agents.entry(name.to_owned()).or_default()
     }
 
-    /// Answers that are kept, and were asked for more often than that allows.
+    /// Rounds with a committed response that were requested more often than allowed.
     pub(super) fn excess_calls(&self, ledger: &Ledger) -> Vec<String> {
-        let check = |(question, most): (&RoundKey, &u64)| {
-            let asked = ledger.counts(&question.user, question.round).requests as u64;
-            let RoundKey { user, round } = question;
-            (asked > *most).then(|| format!("{user:?} (round {round}) was asked {asked} times, not {most}"))
+        let check = |(key, allowed): (&RoundKey, &u64)| {
+            let RoundKey { user, round } = key;
+            let requests = ledger.counts(user, *round).requests as u64;
+            (requests > *allowed)
+                .then(|| format!("{user:?} (round {round}) was requested {requests} times, not {allowed}"))
         };
         self.calls_allowed.iter().filter_map(check).collect()
     }

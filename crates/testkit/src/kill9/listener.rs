@@ -1,5 +1,4 @@
-//! Reads the event stream on a thread of its own, from one life of the daemon into the next, and lets others wait for
-//! what it reads.
+//! Reads the event stream on its own thread, across restarts of the daemon, and lets callers wait for a journal state.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -9,7 +8,7 @@ use super::call::DaemonAddress;
 use super::journal::Journal;
 use crate::events::{NextEvent, TestEventStream};
 
-/// Between two looks at whether somebody said stop.
+/// Interval between checks of the stop flag.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) struct Listener {
@@ -26,7 +25,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     journal: Journal,
-    /// Where to listen, and in which life that is.
+    /// The daemon's address and its generation.
     address: Option<(u64, DaemonAddress)>,
     generation: u64,
     is_stopped: bool,
@@ -35,12 +34,12 @@ struct State {
 impl Listener {
     pub(super) fn start() -> Self {
         let shared = Arc::new(Shared::default());
-        let listening = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("listener".to_owned()).spawn(move || listening.listen());
+        let reader = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("listener".to_owned()).spawn(move || reader.listen());
         Self { shared, thread: Some(thread.expect("a thread can be started")) }
     }
 
-    /// Says where the daemon is in its next life.
+    /// Sets the address of the restarted daemon.
     pub(super) fn connect_to(&self, address: DaemonAddress) {
         let mut state = self.shared.lock();
         state.generation += 1;
@@ -48,16 +47,18 @@ impl Listener {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until the journal is as wanted; false when that takes too long.
-    pub(super) fn wait(&self, until: Instant, wanted: impl Fn(&Journal) -> bool) -> bool {
-        let left = until.saturating_duration_since(Instant::now());
-        let waited =
-            self.shared.changed.wait_timeout_while(self.shared.lock(), left, |state| !wanted(&state.journal));
+    /// Waits until the condition holds for the journal; false on timeout.
+    pub(super) fn wait(&self, deadline: Instant, condition: impl Fn(&Journal) -> bool) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(self.shared.lock(), left, |state| !condition(&state.journal));
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    pub(super) fn with_journal<T>(&self, look: impl FnOnce(&mut Journal) -> T) -> T {
-        look(&mut self.shared.lock().journal)
+    pub(super) fn with_journal<T>(&self, read: impl FnOnce(&mut Journal) -> T) -> T {
+        read(&mut self.shared.lock().journal)
     }
 }
 
@@ -66,7 +67,7 @@ impl Drop for Listener {
         self.shared.lock().is_stopped = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic was printed when it happened.
+            // A panic of the thread was printed already.
             let _ = thread.join();
         }
     }
@@ -74,11 +75,11 @@ impl Drop for Listener {
 
 impl Shared {
     fn listen(&self) {
-        let mut life = 0;
-        while let Some((next, address)) = self.next_generation(life) {
-            life = next;
+        let mut generation = 0;
+        while let Some((next, address)) = self.next_generation(generation) {
+            generation = next;
             let after = self.lock().journal.last_sequence;
-            // A daemon that is gone already has another life.
+            // The daemon may have been killed already; then the next generation follows.
             let opened = TestEventStream::open(address.port, "/events", Some(&address.token), Some(after));
             if let Ok(stream) = opened {
                 self.follow(stream);
@@ -88,7 +89,7 @@ impl Shared {
 
     fn next_generation(&self, last: u64) -> Option<(u64, DaemonAddress)> {
         let is_old = |state: &mut State| {
-            !state.is_stopped && state.address.as_ref().is_none_or(|(life, _)| *life <= last)
+            !state.is_stopped && state.address.as_ref().is_none_or(|(generation, _)| *generation <= last)
         };
         let waited = self.changed.wait_while(self.lock(), is_old);
         let state = waited.unwrap_or_else(PoisonError::into_inner);
@@ -97,9 +98,9 @@ impl Shared {
 
     fn follow(&self, mut stream: TestEventStream) {
         loop {
-            let heard = stream.wait_event(STOP_POLL_INTERVAL);
+            let received = stream.wait_event(STOP_POLL_INTERVAL);
             let mut state = self.lock();
-            match heard {
+            match received {
                 Ok(NextEvent::Event(event)) => state.journal.apply_event(&event),
                 Ok(NextEvent::TimedOut) if !state.is_stopped => {}
                 Ok(NextEvent::TimedOut | NextEvent::Ended) => return,

@@ -9,27 +9,27 @@ use super::call::{DaemonAddress, PendingCall, Reply};
 use super::expectations::{AgentState, Expectations, ModelAction, SendState, Steer, marks_interrupted};
 use super::rng::TestRng;
 
-/// One client in one life of the daemon.
+/// A client during one run of the daemon.
 pub(super) struct Client<'a> {
     pub(super) index: usize,
     pub(super) cycle: u64,
     pub(super) address: &'a DaemonAddress,
     pub(super) expectations: &'a Mutex<Expectations>,
-    /// The folder that agents work in.
-    pub(super) folder: &'a str,
+    /// The working directory of the agents.
+    pub(super) directory: &'a str,
     pub(super) rng: TestRng,
 }
 
-/// Files that lines go to.
+/// Number of files that tool calls append to.
 pub(super) const FILE_COUNT: u64 = 4;
 
-/// Own agents that a client has at the most.
+/// Maximum number of agents that a client owns.
 const OWNED_AGENTS_MAX: usize = 3;
 
-/// How often a client tries to get a word in.
+/// Maximum number of attempts to steer a turn.
 const STEER_ATTEMPTS_MAX: usize = 10;
 
-/// Whether the daemon still answers.
+/// Whether the daemon still responds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DaemonState {
     Reachable,
@@ -37,27 +37,30 @@ pub(super) enum DaemonState {
 }
 
 impl Client<'_> {
-    /// Works until the daemon is gone, or somebody says stop.
+    /// Runs operations until the daemon is gone or `stop` is set.
     pub(super) fn run(&mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) && self.run_random_operation() == DaemonState::Reachable {}
     }
 
     fn run_random_operation(&mut self) -> DaemonState {
-        let (own, any) = {
-            let book = self.expectations();
-            (book.owned_agents(self.index, self.cycle), book.usable_agents(self.index, self.cycle))
+        let (owned, usable) = {
+            let expectations = self.expectations();
+            (
+                expectations.owned_agents(self.index, self.cycle),
+                expectations.usable_agents(self.index, self.cycle),
+            )
         };
-        let chance = self.rng.below(100);
-        let own_one = self.rng.choose(&own).copied();
-        match (chance, own_one) {
-            (0..12, _) if own.len() < OWNED_AGENTS_MAX => self.create(Some(self.index)),
+        let percent = self.rng.below(100);
+        let agent = self.rng.choose(&owned).copied();
+        match (percent, agent) {
+            (0..12, _) if owned.len() < OWNED_AGENTS_MAX => self.create(Some(self.index)),
             (_, None) => self.create(Some(self.index)),
-            (12..16, Some(agent)) if own.len() > 1 => self.destroy(agent),
+            (12..16, Some(agent)) if owned.len() > 1 => self.destroy(agent),
             (16..20, Some(agent)) => self.rename(agent),
             (20..30, Some(agent)) => self.steer(agent),
             (30..35, _) => self.check_idempotency(),
             (_, Some(agent)) => {
-                let agent = self.rng.choose(&any).copied().unwrap_or(agent);
+                let agent = self.rng.choose(&usable).copied().unwrap_or(agent);
                 self.send_batch(agent)
             }
         }
@@ -71,41 +74,41 @@ impl Client<'_> {
         daemon_state(&reply)
     }
 
-    /// The same agent is always asked for in the same way.
+    /// The parameters of `create_agent`; a retry repeats them.
     pub(super) fn create_params(&self, agent: usize) -> Value {
         let name = self.expectations().agents[agent].name.clone();
         let on_restart = if marks_interrupted(agent) { "mark" } else { "resume" };
-        json!({ "agent_id": name, "preset": "trusted", "cwd": self.folder, "on_restart": on_restart })
+        json!({ "agent_id": name, "preset": "trusted", "cwd": self.directory, "on_restart": on_restart })
     }
 
-    /// Sometimes in the middle of a turn.
+    /// Destroys an agent, sometimes with a turn in flight.
     fn destroy(&mut self, agent: usize) -> DaemonState {
-        let under_way = self.rng.percent(50).then(|| {
-            let (content, act) = self.slow_script();
-            self.start_send(agent, content, act)
+        let in_flight = self.rng.percent(50).then(|| {
+            let (content, action) = self.slow_script();
+            self.start_send(agent, content, action)
         });
         let name = {
-            let mut book = self.expectations();
-            book.agents[agent].state = AgentState::Destroying;
-            book.agents[agent].last_used_cycle = self.cycle;
-            book.agents[agent].name.clone()
+            let mut expectations = self.expectations();
+            expectations.agents[agent].state = AgentState::Destroying;
+            expectations.agents[agent].last_used_cycle = self.cycle;
+            expectations.agents[agent].name.clone()
         };
         let reply = self.address.call("/", "destroy_agent", &json!({ "agent_id": name }));
         self.expectations().record_destroy_reply(agent, &reply);
-        if let Some((place, open)) = under_way {
-            let reply = open.wait_reply();
-            self.expectations().record_send_reply(place, &reply);
+        if let Some((index, call)) = in_flight {
+            let reply = call.wait_reply();
+            self.expectations().record_send_reply(index, &reply);
         }
         daemon_state(&reply)
     }
 
     fn rename(&mut self, agent: usize) -> DaemonState {
         let (name, new) = {
-            let mut book = self.expectations();
-            let new = format!("n{}", book.next_number());
-            book.agents[agent].state = AgentState::Renaming(new.clone());
-            book.agents[agent].last_used_cycle = self.cycle;
-            (book.agents[agent].name.clone(), new)
+            let mut expectations = self.expectations();
+            let new = format!("n{}", expectations.next_number());
+            expectations.agents[agent].state = AgentState::Renaming(new.clone());
+            expectations.agents[agent].last_used_cycle = self.cycle;
+            (expectations.agents[agent].name.clone(), new)
         };
         let params = json!({ "agent_id": name, "new_agent_id": new });
         let reply = self.address.call("/", "rename_agent", &params);
@@ -113,26 +116,26 @@ impl Client<'_> {
         daemon_state(&reply)
     }
 
-    /// A turn that takes a while, and a word for it.
+    /// Starts a slow turn and steers it.
     fn steer(&mut self, agent: usize) -> DaemonState {
-        let (content, act) = if self.rng.percent(50) { self.slow_script() } else { self.append_script() };
-        let (place, open) = self.start_send(agent, content, act);
+        let (content, action) = if self.rng.percent(50) { self.slow_script() } else { self.append_script() };
+        let (index, call) = self.start_send(agent, content, action);
         let (path, content) = {
-            let mut book = self.expectations();
-            let number = book.next_number();
-            (book.path(agent), format!("!reply steered-{number}"))
+            let mut expectations = self.expectations();
+            let number = expectations.next_number();
+            (expectations.path(agent), format!("!reply steered-{number}"))
         };
-        let taken = self.steer_until_accepted(&path, &content);
-        let mut book = self.expectations();
-        book.counts.steers += usize::from(taken == Some(true));
-        book.steers.push(Steer { agent, content, accepted: taken });
-        drop(book);
-        let reply = open.wait_reply();
-        self.expectations().record_send_reply(place, &reply);
+        let accepted = self.steer_until_accepted(&path, &content);
+        let mut expectations = self.expectations();
+        expectations.counts.steers += usize::from(accepted == Some(true));
+        expectations.steers.push(Steer { agent, content, accepted });
+        drop(expectations);
+        let reply = call.wait_reply();
+        self.expectations().record_send_reply(index, &reply);
         daemon_state(&reply)
     }
 
-    /// A turn takes words from when it has begun until it has ended; nobody says when that is.
+    /// Steers until a turn accepts it: only a running turn does, and the client does not know when it starts and ends.
     fn steer_until_accepted(&self, path: &str, content: &str) -> Option<bool> {
         for _ in 0..STEER_ATTEMPTS_MAX {
             match self.address.call(path, "steer", &json!({ "content": content })) {
@@ -144,57 +147,62 @@ impl Client<'_> {
         Some(false)
     }
 
-    /// Makes a call again that was answered: the answer has to be the same, and other content is refused.
+    /// Repeats an acknowledged send: the reply must be the same, and other content must be rejected.
     fn check_idempotency(&mut self) -> DaemonState {
-        let found = {
-            let book = self.expectations();
-            let agents = book.usable_agents(self.index, self.cycle);
-            let acked = (0..book.sends.len()).rev().take(200).filter(|place| {
-                let sent = &book.sends[*place];
+        let candidates = {
+            let expectations = self.expectations();
+            let agents = expectations.usable_agents(self.index, self.cycle);
+            let acknowledged = (0..expectations.sends.len()).rev().take(200).filter(|index| {
+                let sent = &expectations.sends[*index];
                 matches!(sent.state, SendState::Acknowledged(_)) && agents.contains(&sent.agent)
             });
-            let acked: Vec<usize> = acked.collect();
-            acked.into_iter().map(|place| (place, book.path(book.sends[place].agent))).collect::<Vec<_>>()
+            let acknowledged: Vec<usize> = acknowledged.collect();
+            acknowledged
+                .into_iter()
+                .map(|index| (index, expectations.path(expectations.sends[index].agent)))
+                .collect::<Vec<_>>()
         };
-        let Some((place, path)) = self.rng.choose(&found).cloned() else { return DaemonState::Reachable };
+        let Some((index, path)) = self.rng.choose(&candidates).cloned() else {
+            return DaemonState::Reachable;
+        };
         let (request_id, content) = {
-            let mut book = self.expectations();
-            book.counts.duplicate_checks += 1;
-            (book.sends[place].request_id.clone(), book.sends[place].content.clone())
+            let mut expectations = self.expectations();
+            expectations.counts.duplicate_checks += 1;
+            (expectations.sends[index].request_id.clone(), expectations.sends[index].content.clone())
         };
         if self.rng.percent(50) {
             let params = json!({ "content": content, "request_id": request_id });
             let reply = self.address.call(&path, "send", &params);
-            self.expectations().record_send_reply(place, &reply);
+            self.expectations().record_send_reply(index, &reply);
             return daemon_state(&reply);
         }
         let params = json!({ "content": format!("not {content}"), "request_id": request_id });
         let reply = self.address.call(&path, "send", &params);
         match &reply {
             Reply::Lost => {}
-            Reply::Error(refusal) if refusal.code == -32602 || refusal.is_retryable() => {}
-            other => {
-                self.expectations().record_violation(format!("{request_id} with other content got {other:?}"))
-            }
+            Reply::Error(error) if error.code == -32602 || error.is_retryable() => {}
+            other => self
+                .expectations()
+                .record_violation(format!("{request_id} with other content got the reply {other:?}")),
         }
         daemon_state(&reply)
     }
 
-    /// One to three sends at once: the later ones have to wait.
+    /// One to three sends at once; the later ones are queued.
     fn send_batch(&mut self, agent: usize) -> DaemonState {
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         for _ in 0..=self.rng.below(3) {
-            let (content, act) = match self.rng.below(3) {
+            let (content, action) = match self.rng.below(3) {
                 0 => self.reply_script(),
                 1 => self.slow_script(),
                 _ => self.append_script(),
             };
-            under_way.push(self.start_send(agent, content, act));
+            in_flight.push(self.start_send(agent, content, action));
         }
         let mut daemon = DaemonState::Reachable;
-        for (place, open) in under_way {
-            let reply = open.wait_reply();
-            self.expectations().record_send_reply(place, &reply);
+        for (index, call) in in_flight {
+            let reply = call.wait_reply();
+            self.expectations().record_send_reply(index, &reply);
             if daemon_state(&reply) == DaemonState::Unreachable {
                 daemon = DaemonState::Unreachable;
             }
@@ -202,18 +210,22 @@ impl Client<'_> {
         daemon
     }
 
-    fn start_send(&self, agent: usize, content: String, act: ModelAction) -> (usize, PendingCall) {
-        let (place, path, params) = {
-            let mut book = self.expectations();
-            let place = book.add_send(agent, content, act, self.cycle);
-            let sent = &book.sends[place];
-            (place, book.path(agent), json!({ "content": sent.content, "request_id": sent.request_id }))
+    fn start_send(&self, agent: usize, content: String, action: ModelAction) -> (usize, PendingCall) {
+        let (index, path, params) = {
+            let mut expectations = self.expectations();
+            let index = expectations.add_send(agent, content, action, self.cycle);
+            let sent = &expectations.sends[index];
+            (
+                index,
+                expectations.path(agent),
+                json!({ "content": sent.content, "request_id": sent.request_id }),
+            )
         };
-        (place, self.address.start_call(&path, "send", &params))
+        (index, self.address.start_call(&path, "send", &params))
     }
 
     fn reply_script(&self) -> (String, ModelAction) {
-        let text = format!("said-{}", self.expectations().next_number());
+        let text = format!("reply-{}", self.expectations().next_number());
         (format!("!reply {text}"), ModelAction::Reply(text))
     }
 
@@ -222,7 +234,7 @@ impl Client<'_> {
         (format!("!slow {} {text}", 1 + self.rng.below(8)), ModelAction::Reply(text))
     }
 
-    /// One line, or two by two calls of one answer. The words of the user tell questions apart: the lines are in them.
+    /// One line, or two lines with two calls in one response. Each line is unique, and so is the user message.
     fn append_script(&mut self) -> (String, ModelAction) {
         let (mut lines, mut calls) = (Vec::new(), Vec::new());
         for _ in 0..=self.rng.below(2) {

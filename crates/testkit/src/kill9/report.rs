@@ -1,38 +1,38 @@
-//! What the kills came to, for a reader.
+//! The report of a crash test.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What was counted, and what was found wrong.
+/// Counts and violations of a crash test.
 #[derive(Debug, Clone, Default)]
 pub struct Kill9Report {
-    /// The seed that repeats the choices.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// Cycles that were done.
+    /// Completed cycles.
     pub cycles: u64,
-    /// How long they took.
+    /// Duration of the run.
     pub elapsed: Duration,
-    /// What was counted, in order.
+    /// Counts in display order.
     pub counts: Vec<(String, u64)>,
-    /// Kills, by what the daemon was doing. One kill may have met turns at several stages.
+    /// Kills by what the daemon was doing. One kill may interrupt turns at several stages.
     pub kills: Vec<(String, u64)>,
-    /// Acknowledged things that are not there.
+    /// Acknowledged data that is missing.
     pub lost: u64,
-    /// Things that are there twice, or were done twice.
+    /// Data or effects that exist twice.
     pub duplicated: u64,
-    /// Turns that were open and not worked on too long after a start.
+    /// Starts after which turns stayed open too long.
     pub stuck_turns: u64,
-    /// Everything that must not be, in words.
+    /// Descriptions of all violations.
     pub violations: Vec<String>,
-    /// What happened to the agents that the first of them names, event by event.
+    /// The events of the agents that the first violation names.
     pub transcript: Vec<String>,
 }
 
-/// Violations that are shown; the rest are counted.
+/// Maximum number of violations shown.
 const SHOWN_VIOLATIONS_MAX: usize = 40;
 
 impl Kill9Report {
-    /// Whether everything is as it must be.
+    /// Whether there are no violations.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
@@ -44,12 +44,12 @@ impl fmt::Display for Kill9Report {
         let seconds = self.elapsed.as_secs_f64();
         let rate = self.cycles as f64 / seconds.max(0.001);
         writeln!(out, "kill9: {} cycles in {seconds:.1} s ({rate:.2}/s), seed {}", self.cycles, self.seed)?;
-        let verdict = [("lost", self.lost), ("doubled", self.duplicated), ("unsettled", self.stuck_turns)];
-        let verdict = verdict.into_iter().map(|(name, count)| (name.to_owned(), count));
-        for (name, count) in self.counts.iter().cloned().chain(verdict) {
+        let totals = [("lost", self.lost), ("duplicated", self.duplicated), ("stuck", self.stuck_turns)];
+        let totals = totals.into_iter().map(|(name, count)| (name.to_owned(), count));
+        for (name, count) in self.counts.iter().cloned().chain(totals) {
             writeln!(out, "  {name:<36} {count:>8}")?;
         }
-        writeln!(out, "  kills, by what was under way:")?;
+        writeln!(out, "  kills by activity:")?;
         for (stage, count) in &self.kills {
             writeln!(out, "    {stage:<34} {count:>8}")?;
         }
@@ -60,7 +60,7 @@ impl fmt::Display for Kill9Report {
             writeln!(out, "  and {} more", self.violations.len() - SHOWN_VIOLATIONS_MAX)?;
         }
         if !self.transcript.is_empty() {
-            writeln!(out, "  the first one, event by event:")?;
+            writeln!(out, "  events of the first violation:")?;
             self.transcript.iter().try_for_each(|event| writeln!(out, "    {event}"))?;
         }
         write!(out, "  {}", if self.is_clean() { "clean" } else { "NOT CLEAN" })

@@ -1,4 +1,4 @@
-//! Chance that repeats itself: the same seed makes the same choices.
+//! Deterministic random numbers: the same seed yields the same choices.
 
 #[derive(Debug, Clone)]
 pub(super) struct TestRng(u64);
@@ -8,24 +8,24 @@ impl TestRng {
         Self(seed)
     }
 
-    /// Dice of their own for somebody, so that threads do not share any.
+    /// A generator for another thread.
     pub(super) fn split(&mut self) -> Self {
         Self(self.next_u64())
     }
 
-    /// From 0 to one less than `sides`.
-    pub(super) fn below(&mut self, sides: u64) -> u64 {
-        self.next_u64() % sides.max(1)
+    /// A number from 0 to `bound` - 1.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.next_u64() % bound.max(1)
     }
 
-    /// Whether something happens that happens so often out of a hundred times.
-    pub(super) fn percent(&mut self, often: u64) -> bool {
-        self.below(100) < often
+    /// True with this probability in percent.
+    pub(super) fn percent(&mut self, probability: u64) -> bool {
+        self.below(100) < probability
     }
 
-    pub(super) fn choose<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        let place = self.below(from.len() as u64);
-        from.get(usize::try_from(place).unwrap_or(0))
+    pub(super) fn choose<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        let index = self.below(items.len() as u64);
+        items.get(usize::try_from(index).unwrap_or(0))
     }
 
     /// SplitMix64.

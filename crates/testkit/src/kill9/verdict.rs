@@ -1,4 +1,4 @@
-//! Holds what the daemon kept against what its clients were told: lists, histories, lines in files.
+//! Compares the daemon's data with the clients' expectations: agent lists, histories, lines in files.
 
 #[cfg(test)]
 mod tests;
@@ -12,18 +12,18 @@ use super::call::{DaemonAddress, Reply};
 use super::expectations::{AgentState, Expectations, ModelAction, SendState, SentMessage};
 use super::load::FILE_COUNT;
 
-/// What was found wrong.
+/// Violations found by the checks.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
-    /// Acknowledged and not there.
+    /// Acknowledged data that is missing.
     pub(super) lost: usize,
-    /// There more than once, or done more than once.
+    /// Data or effects that exist more than once.
     pub(super) duplicated: usize,
-    /// All of it in words.
+    /// Descriptions of all violations.
     pub(super) violations: Vec<String>,
 }
 
-/// What an agent's history says of one send.
+/// What an agent's history contains about one send.
 #[derive(Debug, Default)]
 struct TurnHistory {
     occurrences: usize,
@@ -32,7 +32,7 @@ struct TurnHistory {
     is_steered: bool,
 }
 
-/// How often a text is there.
+/// Number of occurrences of each line.
 pub(super) type LineCounts = HashMap<String, usize>;
 
 impl Verdict {
@@ -46,61 +46,66 @@ impl Verdict {
         self.violations.push(text);
     }
 
-    /// Exactly the agents that clients were told of are there.
-    pub(super) fn check_agent_list(&mut self, book: &Expectations, listed: Option<&BTreeSet<String>>) {
+    /// Checks that exactly the expected agents exist.
+    pub(super) fn check_agent_list(
+        &mut self,
+        expectations: &Expectations,
+        listed: Option<&BTreeSet<String>>,
+    ) {
         let Some(listed) = listed else {
-            self.violations.push("list_sessions was not answered".to_owned());
+            self.violations.push("list_sessions failed".to_owned());
             return;
         };
-        let there = book.agents.iter().filter(|agent| agent.state == AgentState::Alive);
-        let expected: BTreeSet<String> = there.map(|agent| agent.name.clone()).collect();
+        let alive = expectations.agents.iter().filter(|agent| agent.state == AgentState::Alive);
+        let expected: BTreeSet<String> = alive.map(|agent| agent.name.clone()).collect();
         for name in expected.difference(listed) {
-            self.record_lost(format!("agent {name} was acknowledged and is not there"));
+            self.record_lost(format!("agent {name} was acknowledged but does not exist"));
         }
         for name in listed.difference(&expected) {
-            self.violations.push(format!("agent {name} is there and should not be"));
+            self.violations.push(format!("agent {name} exists but should not"));
         }
     }
 
-    /// No line is in a file twice, whatever became of its agent.
+    /// Checks that no line was appended twice, whatever happened to its agent.
     pub(super) fn check_lines(&mut self, lines: &LineCounts) {
         for (line, times) in lines.iter().filter(|(_, times)| **times > 1) {
             self.record_duplicated(format!("{line} was appended {times} times"));
         }
     }
 
-    /// Every send of an agent is in its history once, with the answer that its client got, and did what it says.
+    /// Checks that each send of an agent is in its history once, with the reply that its client got and the effects it
+    /// reports.
     pub(super) fn check_history(
         &mut self,
-        book: &Expectations,
+        expectations: &Expectations,
         agent: usize,
         messages: Option<&[Value]>,
         lines: &LineCounts,
     ) {
-        let name = &book.agents[agent].name;
+        let name = &expectations.agents[agent].name;
         let Some(messages) = messages else {
-            self.record_lost(format!("the messages of {name} were not given"));
+            self.record_lost(format!("get_messages of {name} failed"));
             return;
         };
-        let sends = book.sends.iter().filter(|sent| sent.agent == agent);
+        let sends = expectations.sends.iter().filter(|sent| sent.agent == agent);
         let mut turns: HashMap<&str, TurnHistory> =
             sends.map(|sent| (&*sent.content, TurnHistory::default())).collect();
-        let words = book.steers.iter().filter(|word| word.agent == agent);
-        let mut words: HashMap<&str, usize> = words.map(|word| (&*word.content, 0)).collect();
-        self.read_messages(name, messages, &mut turns, &mut words);
-        for word in book.steers.iter().filter(|word| word.agent == agent) {
-            match (words.get(&*word.content).copied().unwrap_or(0), word.accepted) {
+        let steer_counts = expectations.steers.iter().filter(|steer| steer.agent == agent);
+        let mut steer_counts: HashMap<&str, usize> = steer_counts.map(|steer| (&*steer.content, 0)).collect();
+        self.read_messages(name, messages, &mut turns, &mut steer_counts);
+        for steer in expectations.steers.iter().filter(|steer| steer.agent == agent) {
+            match (steer_counts.get(&*steer.content).copied().unwrap_or(0), steer.accepted) {
                 (0, Some(true)) => {
-                    self.record_lost(format!("{name} took {:?} and does not have it", word.content))
+                    self.record_lost(format!("{name} accepted {:?} but does not have it", steer.content));
                 }
                 (1, Some(false)) => {
-                    self.violations.push(format!("{name} refused {:?} and has it", word.content))
+                    self.violations.push(format!("{name} rejected {:?} but has it", steer.content));
                 }
                 (0 | 1, _) => {}
-                (times, _) => self.record_duplicated(format!("{name} has {:?} {times} times", word.content)),
+                (times, _) => self.record_duplicated(format!("{name} has {:?} {times} times", steer.content)),
             }
         }
-        for sent in book.sends.iter().filter(|sent| sent.agent == agent) {
+        for sent in expectations.sends.iter().filter(|sent| sent.agent == agent) {
             if let Some(turn) = turns.get(&*sent.content) {
                 self.check_send(name, sent, turn, lines);
             }
@@ -112,7 +117,7 @@ impl Verdict {
         name: &str,
         messages: &'a [Value],
         turns: &mut HashMap<&'a str, TurnHistory>,
-        words: &mut HashMap<&str, usize>,
+        steer_counts: &mut HashMap<&str, usize>,
     ) {
         let mut current: Option<&str> = None;
         for message in messages {
@@ -122,19 +127,19 @@ impl Verdict {
                 if let Some(turn) = turns.get_mut(content) {
                     turn.occurrences += 1;
                     current = Some(content);
-                } else if let Some(times) = words.get_mut(content) {
+                } else if let Some(times) = steer_counts.get_mut(content) {
                     *times += 1;
                     current
                         .and_then(|current| turns.get_mut(current))
                         .into_iter()
                         .for_each(TurnHistory::mark_steered);
                 } else {
-                    self.violations.push(format!("{name} has a message that nobody sent: {content:?}"));
+                    self.violations.push(format!("{name} has a message that no client sent: {content:?}"));
                 }
                 continue;
             }
             let Some(turn) = current.and_then(|current| turns.get_mut(current)) else {
-                self.violations.push(format!("{name} begins with an answer"));
+                self.violations.push(format!("{name} starts with a response"));
                 continue;
             };
             if role == "tool" {
@@ -148,27 +153,27 @@ impl Verdict {
     fn check_send(&mut self, name: &str, sent: &SentMessage, turn: &TurnHistory, lines: &LineCounts) {
         let what = format!("{} to {name} ({:?})", sent.request_id, sent.content);
         if turn.occurrences > 1 {
-            self.record_duplicated(format!("{what} is there {} times", turn.occurrences));
+            self.record_duplicated(format!("{what} is in the history {} times", turn.occurrences));
         }
-        let answer = match &sent.state {
-            SendState::Acknowledged(answer) => answer,
-            // Whether it was begun is not said; that its line is not there twice is seen elsewhere.
+        let reply = match &sent.state {
+            SendState::Acknowledged(reply) => reply,
+            // The turn may or may not have started; `check_lines` finds lines that were appended twice.
             SendState::Interrupted => return,
             SendState::Pending | SendState::AgentDestroyed => {
-                self.violations.push(format!("{what} never got an answer"));
+                self.violations.push(format!("{what} never got a reply"));
                 return;
             }
         };
         if turn.occurrences == 0 {
-            self.record_lost(format!("{what} was acknowledged and is not there"));
+            self.record_lost(format!("{what} was acknowledged but is missing"));
             return;
         }
-        if *answer != turn.text {
-            self.record_lost(format!("{what} was answered {answer:?}, and {:?} is there", turn.text));
+        if *reply != turn.text {
+            self.record_lost(format!("{what} got the reply {reply:?}, but the history has {:?}", turn.text));
         }
         match &sent.action {
-            ModelAction::Reply(text) if !turn.is_steered && text != answer => {
-                self.record_lost(format!("{what} was answered {answer:?}"));
+            ModelAction::Reply(text) if !turn.is_steered && text != reply => {
+                self.record_lost(format!("{what} got the reply {reply:?}"));
             }
             ModelAction::Reply(_) => {}
             ModelAction::Append(appended) if appended.len() == turn.tool_results.len() => {
@@ -176,15 +181,15 @@ impl Verdict {
                     self.check_line(&what, line, result, lines);
                 }
             }
-            // The model read the word before it had called anything.
+            // The model read the instruction before it made any calls.
             ModelAction::Append(appended) if turn.is_steered && turn.tool_results.is_empty() => {
                 for line in appended.iter().filter(|line| lines.contains_key(*line)) {
-                    self.violations.push(format!("{what} called nothing, and {line} is there"));
+                    self.violations.push(format!("{what} called no tool, but {line} was written"));
                 }
             }
             ModelAction::Append(_) => {
                 self.violations.push(format!(
-                    "{what} has {} results: {:?}",
+                    "{what} has {} tool results: {:?}",
                     turn.tool_results.len(),
                     turn.tool_results
                 ));
@@ -192,16 +197,16 @@ impl Verdict {
         }
     }
 
-    /// What the model was told of the line is true.
+    /// Checks that the tool result matches the file.
     fn check_line(&mut self, what: &str, line: &str, result: &str, lines: &LineCounts) {
         let times = lines.get(line).copied().unwrap_or(0);
         if result.contains("\"success\":true") {
             if times == 0 {
-                self.record_lost(format!("{what} says that it wrote {line}, which is not there"));
+                self.record_lost(format!("{what} reports that it wrote {line}, which is missing"));
             }
         } else if result.starts_with("Did not execute") {
             if times > 0 {
-                self.violations.push(format!("{what} says that it did not write {line}, which is there"));
+                self.violations.push(format!("{what} reports that it did not write {line}, which exists"));
             }
         } else if !result.starts_with("Outcome unknown") {
             self.violations.push(format!("{what} ended with {result:?}"));
@@ -215,7 +220,7 @@ impl TurnHistory {
     }
 }
 
-/// All agents but temporary ones.
+/// All agents except temporary ones.
 pub(super) fn list_agents(address: &DaemonAddress) -> Option<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let mut offset = 0;
@@ -232,7 +237,7 @@ pub(super) fn list_agents(address: &DaemonAddress) -> Option<BTreeSet<String>> {
     }
 }
 
-/// Everything in an agent's context.
+/// All messages in an agent's context.
 pub(super) fn fetch_messages(address: &DaemonAddress, name: &str) -> Option<Vec<Value>> {
     let mut all = Vec::new();
     loop {
@@ -248,13 +253,13 @@ pub(super) fn fetch_messages(address: &DaemonAddress, name: &str) -> Option<Vec<
     }
 }
 
-/// The lines of all files.
-pub(super) fn count_lines(folder: &str) -> LineCounts {
-    let mut counted = LineCounts::new();
+/// Counts the lines of all files.
+pub(super) fn count_lines(directory: &str) -> LineCounts {
+    let mut counts = LineCounts::new();
     for file in 0..FILE_COUNT {
-        // A file that nobody has written to yet is not there.
-        let text = fs::read_to_string(format!("{folder}/log-{file}.txt")).unwrap_or_default();
-        text.lines().for_each(|line| *counted.entry(line.to_owned()).or_default() += 1);
+        // A file that no tool call has written to does not exist.
+        let text = fs::read_to_string(format!("{directory}/log-{file}.txt")).unwrap_or_default();
+        text.lines().for_each(|line| *counts.entry(line.to_owned()).or_default() += 1);
     }
-    counted
+    counts
 }

@@ -1,5 +1,5 @@
-//! The bytes of answers: events of a stream, a whole answer, an error; each API has its own file.
-//! Streams are written by hand into one buffer, because the benchmark pays for every allocation here.
+//! Encodes responses: streamed events, complete responses, errors. Each API has its own file.
+//! Streams are written by hand into one buffer, because benchmarks measure every allocation here.
 
 mod anthropic;
 mod chat;
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::request::{Api, ParsedRequest};
 use super::script::ScriptedCall;
 
-/// A stream under way.
+/// Encoder of a streamed response.
 pub(crate) trait EventEncoder {
     fn push_text(&mut self, text: &str);
 
@@ -21,14 +21,14 @@ pub(crate) trait EventEncoder {
 
     fn push_call(&mut self, call: &ScriptedCall);
 
-    /// Takes what was said and not yet sent.
+    /// Takes the encoded bytes that were not sent yet.
     fn take_frame(&mut self) -> Bytes;
 
-    /// Ends the stream and takes its last frame.
+    /// Ends the stream and takes its last bytes.
     fn finish(self: Box<Self>) -> Bytes;
 }
 
-/// Begins a stream.
+/// Starts a stream.
 pub(crate) fn start_stream(request: &ParsedRequest, number: usize) -> Box<dyn EventEncoder> {
     match request.api {
         Api::Chat => Box::new(chat::ChatEncoder::new(request, number)),
@@ -37,7 +37,7 @@ pub(crate) fn start_stream(request: &ParsedRequest, number: usize) -> Box<dyn Ev
     }
 }
 
-/// The answer to a request that did not ask for a stream.
+/// Encodes a response without streaming.
 pub(crate) fn completion(
     request: &ParsedRequest,
     number: usize,
@@ -51,18 +51,18 @@ pub(crate) fn completion(
     }
 }
 
-/// An error in the API's form.
+/// Encodes an error in the API's format.
 pub(crate) fn error(api: Api, kind: &str, message: &str, param: Option<&str>, code: Option<&str>) -> Bytes {
-    let whole = match api {
+    let body = match api {
         Api::Chat | Api::Responses => {
             json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
         }
         Api::Anthropic => json!({ "type": "error", "error": { "type": kind, "message": message } }),
     };
-    Bytes::from(whole.to_string())
+    Bytes::from(body.to_string())
 }
 
-/// Cuts a text into pieces of nearly the same length; as many as asked for, or one for each character.
+/// Splits a text into `count` pieces of nearly equal length, or into single characters if it has fewer.
 pub(crate) fn split_evenly(text: &str, count: usize) -> Vec<&str> {
     let starts: Vec<usize> = text.char_indices().map(|(start, _)| start).chain([text.len()]).collect();
     let chars = starts.len() - 1;
@@ -75,7 +75,7 @@ fn call_id(number: usize, index: usize) -> String {
     format!("call_{number}_{index}")
 }
 
-/// Counts tokens as one for every four bytes begun: wrong for every real model, and the same on every run.
+/// Estimates one token per four bytes, rounded up: wrong for every real model, but deterministic.
 fn estimate_tokens(bytes: usize) -> usize {
     bytes.div_ceil(4)
 }
@@ -84,7 +84,7 @@ fn output_bytes(text: &str, calls: &[ScriptedCall]) -> usize {
     text.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
 }
 
-/// One event with its name, as Anthropic and the Responses API send it.
+/// Appends a named event, as Anthropic and the Responses API use it.
 fn push_event(buffer: &mut Vec<u8>, kind: &str, data: &serde_json::Value) {
     buffer.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
 }

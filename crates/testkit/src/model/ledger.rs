@@ -1,49 +1,49 @@
-//! Which questions the scripted model was asked, how often, and how often an answer went out to its last byte.
-//! Texts that tests make unique tell their turns apart, whichever daemon asks.
+//! Counts of requests and complete responses per round of the scripted model.
+//! Tests use unique texts, so that the last user message identifies a turn, whichever daemon sent it.
 
 use std::collections::BTreeMap;
 
-/// A question: the last words of the user, and how often the model has answered since.
+/// A round of a turn: the last user message, and the number of model responses since.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoundKey {
     /// The last user message.
     pub user: String,
-    /// Answers of the model behind that message: 0 at first, one more for each round of tools.
+    /// Model responses after that message: 0 for the first call, one more for each round of tool calls.
     pub round: usize,
 }
 
-/// How often things happened to one question.
+/// Counts of one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallCounts {
-    /// It was asked.
+    /// Requests received.
     pub requests: usize,
-    /// Its answer was handed over to the last byte. The peer may have been gone by then.
+    /// Responses sent to the last byte. The peer may have disconnected by then.
     pub responses: usize,
 }
 
-/// All questions.
+/// Counts of all rounds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
     counts_by_round: BTreeMap<RoundKey, CallCounts>,
 }
 
 impl Ledger {
-    /// What is known of a question.
+    /// The counts of one round.
     pub fn counts(&self, user: &str, round: usize) -> CallCounts {
-        let question = RoundKey { user: user.to_owned(), round };
-        self.counts_by_round.get(&question).copied().unwrap_or_default()
+        let round_key = RoundKey { user: user.to_owned(), round };
+        self.counts_by_round.get(&round_key).copied().unwrap_or_default()
     }
 
-    /// Every question that was asked.
+    /// The counts of every round that was requested.
     pub fn iter(&self) -> impl Iterator<Item = (&RoundKey, CallCounts)> {
-        self.counts_by_round.iter().map(|(question, tally)| (question, *tally))
+        self.counts_by_round.iter().map(|(round_key, counts)| (round_key, *counts))
     }
 
-    pub(crate) fn record_request(&mut self, question: &RoundKey) {
-        self.counts_by_round.entry(question.clone()).or_default().requests += 1;
+    pub(crate) fn record_request(&mut self, round_key: &RoundKey) {
+        self.counts_by_round.entry(round_key.clone()).or_default().requests += 1;
     }
 
-    pub(crate) fn record_response(&mut self, question: &RoundKey) {
-        self.counts_by_round.entry(question.clone()).or_default().responses += 1;
+    pub(crate) fn record_response(&mut self, round_key: &RoundKey) {
+        self.counts_by_round.entry(round_key.clone()).or_default().responses += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! A request as far as the scripted model reads it, in any of its APIs: parsed once, then only asked.
+//! The parts of a model request that the scripted model needs, parsed from any of its APIs.
 
 mod anthropic;
 mod responses;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::ledger::RoundKey;
 
-/// Which API a request is in.
+/// The API of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Api {
     Chat,
@@ -19,7 +19,7 @@ pub(crate) enum Api {
 }
 
 impl Api {
-    /// The API of a path.
+    /// The API served at a path.
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         match path {
             "/v1/chat/completions" => Some(Self::Chat),
@@ -34,26 +34,26 @@ impl Api {
     }
 }
 
-/// A request that is whole enough to be answered.
+/// A valid request.
 #[derive(Debug)]
 pub(crate) struct ParsedRequest {
     pub(crate) api: Api,
     pub(crate) model: String,
     pub(crate) response_mode: ResponseMode,
-    /// What the answer has to fit.
+    /// The JSON Schema that the response must fit.
     pub(crate) schema: Option<Value>,
     messages: Vec<Message>,
 }
 
-/// How the answer travels.
+/// How the response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
-    Whole,
+    Complete,
     Streamed,
     StreamedWithUsage,
 }
 
-/// Why a request is answered 400: the message, and the parameter that is to blame.
+/// The cause of a 400 response: the message, and the invalid parameter.
 #[derive(Debug)]
 pub(crate) struct BadRequest {
     pub(crate) message: String,
@@ -101,47 +101,47 @@ impl ParsedRequest {
             .filter(|messages| !messages.is_empty())
             .ok_or_else(|| missing_parameter("messages"))?;
         let include_usage = fields.stream_options.and_then(|options| options.include_usage);
-        let delivery = match (fields.stream, include_usage) {
+        let response_mode = match (fields.stream, include_usage) {
             (Some(true), Some(true)) => ResponseMode::StreamedWithUsage,
             (Some(true), _) => ResponseMode::Streamed,
-            _ => ResponseMode::Whole,
+            _ => ResponseMode::Complete,
         };
         let schema = fields.response_format.pointer("/json_schema/schema").cloned();
-        Ok(Self { api: Api::Chat, model, response_mode: delivery, schema, messages })
+        Ok(Self { api: Api::Chat, model, response_mode, schema, messages })
     }
 
-    /// What the daemon puts behind the last message is for real models, not for a script.
+    /// Removes the session context that the daemon appends to the last message: it would hide the script command.
     fn strip_session_context(&mut self) {
         let before = self.messages.len().checked_sub(2).map(|before| &self.messages[before].role);
-        let is_behind_a_tool = before.is_some_and(|role| role == "tool");
+        let follows_tool = before.is_some_and(|role| role == "tool");
         let Some(last) = self.messages.last_mut().filter(|last| last.role != "system") else { return };
         let text = last.text();
-        let session =
+        let context_start =
             text.strip_suffix(SESSION_CONTEXT_END).and_then(|text| text.rfind(SESSION_CONTEXT_START));
-        let Some(start) = session else { return };
-        let said = text[..start].strip_suffix("\n\n").unwrap_or(&text[..start]).to_owned();
-        if said.is_empty() && last.role == "user" && is_behind_a_tool {
+        let Some(start) = context_start else { return };
+        let content = text[..start].strip_suffix("\n\n").unwrap_or(&text[..start]).to_owned();
+        if content.is_empty() && last.role == "user" && follows_tool {
             self.messages.pop();
         } else {
-            last.content = Value::String(said);
+            last.content = Value::String(content);
         }
     }
 
-    /// What the tools said, when the conversation ends with them.
+    /// The tool results at the end of the conversation, if it ends with any.
     pub(crate) fn trailing_tool_results(&self) -> Option<String> {
-        let others =
+        let first_result =
             self.messages.iter().rposition(|message| message.role != "tool").map_or(0, |last| last + 1);
-        let said: Vec<_> = self.messages[others..].iter().map(Message::text).collect();
-        (!said.is_empty()).then(|| said.join(", "))
+        let results: Vec<_> = self.messages[first_result..].iter().map(Message::text).collect();
+        (!results.is_empty()).then(|| results.join(", "))
     }
 
-    /// What was said since the model spoke last, and before its first answer the system prompt too.
+    /// The messages since the model's last response; before its first one, all messages with the system prompt.
     pub(crate) fn messages_since_response(&self) -> impl Iterator<Item = Cow<'_, str>> {
-        let spoke = self.messages.iter().rposition(|message| message.role == "assistant");
-        self.messages[spoke.map_or(0, |last| last + 1)..].iter().map(Message::text)
+        let last_response = self.messages.iter().rposition(|message| message.role == "assistant");
+        self.messages[last_response.map_or(0, |last| last + 1)..].iter().map(Message::text)
     }
 
-    /// The last user message, empty where there is none.
+    /// The last user message; empty if there is none.
     pub(crate) fn last_user_message(&self) -> Cow<'_, str> {
         self.user_messages().next_back().unwrap_or_default()
     }
@@ -151,7 +151,7 @@ impl ParsedRequest {
         self.messages.iter().filter(|message| message.role == "user").map(Message::text)
     }
 
-    /// Which question of a conversation it is.
+    /// The round of this request.
     pub(crate) fn round_key(&self) -> RoundKey {
         let last = self.messages.iter().rposition(|message| message.role == "user");
         let since = &self.messages[last.map_or(0, |last| last + 1)..];
@@ -159,7 +159,7 @@ impl ParsedRequest {
         RoundKey { user: self.last_user_message().into_owned(), round }
     }
 
-    /// The size of all contents.
+    /// The total size of all message contents.
     pub(crate) fn content_bytes(&self) -> usize {
         self.messages.iter().map(|message| message.text().len()).sum()
     }
@@ -178,7 +178,7 @@ impl Message {
     }
 }
 
-/// A content, which is a string or a list of parts; parts that are not text say nothing here.
+/// The text of a message content, which is a string or a list of parts; parts without text are skipped.
 fn content_text(content: &Value) -> Cow<'_, str> {
     if let Some(text) = content.as_str() {
         return Cow::Borrowed(text);
@@ -188,17 +188,18 @@ fn content_text(content: &Value) -> Cow<'_, str> {
 }
 
 fn parse_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadRequest> {
-    let unreadable = |cause| BadRequest { message: format!("cannot read the request: {cause}"), param: None };
-    serde_json::from_slice(body).map_err(unreadable)
+    let bad_request =
+        |cause| BadRequest { message: format!("cannot parse the request: {cause}"), param: None };
+    serde_json::from_slice(body).map_err(bad_request)
 }
 
 fn require_model(model: Option<String>) -> Result<String, BadRequest> {
     model.filter(|model| !model.trim().is_empty()).ok_or_else(|| missing_parameter("model"))
 }
 
-/// The APIs that tell the usage of every stream.
+/// The response mode for APIs that report usage in every stream.
 fn response_mode(stream: Option<bool>) -> ResponseMode {
-    if stream == Some(true) { ResponseMode::StreamedWithUsage } else { ResponseMode::Whole }
+    if stream == Some(true) { ResponseMode::StreamedWithUsage } else { ResponseMode::Complete }
 }
 
 fn missing_parameter(param: &'static str) -> BadRequest {

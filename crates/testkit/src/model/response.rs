@@ -1,5 +1,5 @@
-//! From a request to what is sent for it: which script it is, what that says and when it waits, and both turned
-//! into the steps of a response. Pure but for the registered answers; `body` and `server` carry the steps out.
+//! Plans the response to a request: selects the script, lists its actions, and encodes them as steps. Without I/O;
+//! `response_body` and `server` execute the steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,19 +16,19 @@ const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
 const SIGN_IN_PAGE_HTML: &str = "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>";
 
-/// A response, planned to its end.
+/// A planned response.
 #[derive(Debug)]
 pub(crate) struct PlannedResponse {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    /// When to come back.
+    /// The `Retry-After` header, in seconds.
     pub(crate) retry_after_s: Option<u64>,
-    /// What has to be over before the response's head is sent.
+    /// The waits before the response head is sent.
     pub(crate) waits_before_head: Vec<Wait>,
     pub(crate) body: BodyPlan,
 }
 
-/// A body that is known, or one that happens in steps and is sent in chunks.
+/// A complete body, or a chunked one that is sent in steps.
 #[derive(Debug)]
 pub(crate) enum BodyPlan {
     Complete(Bytes),
@@ -47,11 +47,11 @@ pub(crate) enum Wait {
     Pause(Duration),
     Release(String),
     Forever,
-    /// Until what was sent has left the process.
+    /// Until the bytes sent so far have left the process.
     Flush,
 }
 
-/// What the model does in one answer, before it is known how the answer travels.
+/// What the model does in a response, streamed or not.
 enum ScriptAction {
     Text(String),
     Reasoning(String),
@@ -61,16 +61,16 @@ enum ScriptAction {
 }
 
 impl PlannedResponse {
-    /// Answers a request; `number` makes its ids unique, `registered` looks an exact answer up, `is_first` says whether a
-    /// message was never asked before.
+    /// Plans the response; `number` makes its ids unique, `registered` returns the response set for an exact prompt,
+    /// `is_first` tells whether a prompt is new.
     pub(crate) fn for_request(
         request: &ParsedRequest,
         number: usize,
-        obedient: bool,
+        follow_injections: bool,
         registered: impl FnOnce(&str) -> Option<String>,
         is_first: impl FnOnce(&str) -> bool,
     ) -> Self {
-        let script = match select_script(request, obedient, registered) {
+        let script = match select_script(request, follow_injections, registered) {
             Ok(script) => script,
             Err(fault) => {
                 let fault = BadRequest { message: fault.to_string(), param: None };
@@ -128,38 +128,40 @@ impl PlannedResponse {
         Self::complete(code, content_type, Bytes::from(body))
     }
 
-    fn garbage(delivery: ResponseMode) -> Self {
-        if delivery == ResponseMode::Whole {
+    fn garbage(mode: ResponseMode) -> Self {
+        if mode == ResponseMode::Complete {
             return Self::complete(200, JSON, Bytes::from_static(b"{\"id\": \"chatcmpl-"));
         }
         let events = "data: {\"id\": \"chatcmpl-\n\ndata: not json either\n\ndata: [DONE]\n\n";
         Self::from_steps([Step::Send(Bytes::from_static(events.as_bytes()))].into())
     }
 
-    fn render(request: &ParsedRequest, number: usize, beats: Vec<ScriptAction>) -> Self {
+    fn render(request: &ParsedRequest, number: usize, actions: Vec<ScriptAction>) -> Self {
         match request.response_mode {
-            ResponseMode::Whole => Self::render_whole(request, number, beats),
+            ResponseMode::Complete => Self::render_complete(request, number, actions),
             ResponseMode::Streamed | ResponseMode::StreamedWithUsage => {
-                Self::render_stream(request, number, beats)
+                Self::render_stream(request, number, actions)
             }
         }
     }
 
-    /// Everything between two waits goes out as one frame: an instant answer is a single write.
-    fn render_stream(request: &ParsedRequest, number: usize, beats: Vec<ScriptAction>) -> Self {
-        let mut events = encoder::start_stream(request, number);
+    /// Encodes a stream. The actions between two waits become one frame, so that a response without waits is one write.
+    fn render_stream(request: &ParsedRequest, number: usize, actions: Vec<ScriptAction>) -> Self {
+        let mut encoder = encoder::start_stream(request, number);
         let mut steps = VecDeque::new();
-        for beat in beats {
-            match beat {
-                // A delta without content means nothing; real models do not send it.
+        for action in actions {
+            match action {
+                // Real models do not send empty deltas.
                 ScriptAction::Text(text) if text.is_empty() => {}
-                ScriptAction::Text(text) => events.push_text(&text),
-                ScriptAction::Reasoning(thought) => events.push_reasoning(&thought),
-                ScriptAction::Call(call) => events.push_call(&call),
-                ScriptAction::Wait(wait) => steps.extend([Step::Send(events.take_frame()), Step::Wait(wait)]),
+                ScriptAction::Text(text) => encoder.push_text(&text),
+                ScriptAction::Reasoning(thought) => encoder.push_reasoning(&thought),
+                ScriptAction::Call(call) => encoder.push_call(&call),
+                ScriptAction::Wait(wait) => {
+                    steps.extend([Step::Send(encoder.take_frame()), Step::Wait(wait)]);
+                }
                 ScriptAction::Disconnect => {
                     steps.extend([
-                        Step::Send(events.take_frame()),
+                        Step::Send(encoder.take_frame()),
                         Step::Wait(Wait::Flush),
                         Step::Disconnect,
                     ]);
@@ -167,30 +169,30 @@ impl PlannedResponse {
                 }
             }
         }
-        steps.push_back(Step::Send(events.finish()));
+        steps.push_back(Step::Send(encoder.finish()));
         Self::from_steps(steps)
     }
 
-    /// Without a stream every wait comes before the head, because nothing can be said before everything is.
-    fn render_whole(request: &ParsedRequest, number: usize, beats: Vec<ScriptAction>) -> Self {
-        let (mut text, mut calls, mut before) = (String::new(), Vec::new(), Vec::new());
-        for beat in beats {
-            match beat {
-                ScriptAction::Text(more) => text.push_str(&more),
-                // Only streams are watched while the model thinks.
+    /// Encodes a response without streaming: all waits come before the head.
+    fn render_complete(request: &ParsedRequest, number: usize, actions: Vec<ScriptAction>) -> Self {
+        let (mut text, mut calls, mut waits) = (String::new(), Vec::new(), Vec::new());
+        for action in actions {
+            match action {
+                ScriptAction::Text(chunk) => text.push_str(&chunk),
+                // Reasoning is part of streams only.
                 ScriptAction::Reasoning(_) => {}
                 ScriptAction::Call(call) => calls.push(call),
-                ScriptAction::Wait(wait) => before.push(wait),
+                ScriptAction::Wait(wait) => waits.push(wait),
                 ScriptAction::Disconnect => {
-                    let whole = encoder::completion(request, number, &text, &calls);
-                    let half = whole.slice(..whole.len() / 2);
+                    let complete = encoder::completion(request, number, &text, &calls);
+                    let half = complete.slice(..complete.len() / 2);
                     let steps = [Step::Send(half), Step::Wait(Wait::Flush), Step::Disconnect].into();
                     return Self { content_type: JSON, ..Self::from_steps(steps) };
                 }
             }
         }
         Self {
-            waits_before_head: before,
+            waits_before_head: waits,
             ..Self::complete(200, JSON, encoder::completion(request, number, &text, &calls))
         }
     }
@@ -209,7 +211,7 @@ impl PlannedResponse {
     }
 }
 
-/// What a script does step by step. Those that are no stream have no beats.
+/// The actions of a script; none for scripts that are not streamed.
 fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> {
     match script {
         Script::Status { .. } | Script::Html | Script::Garbage | Script::Silent | Script::Empty => Vec::new(),
@@ -218,7 +220,7 @@ fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> 
         Script::History => vec![ScriptAction::Text(history(request))],
         Script::Chunks { count, text } => encoder::split_evenly(&text, count)
             .into_iter()
-            .map(|piece| ScriptAction::Text(piece.to_owned()))
+            .map(|chunk| ScriptAction::Text(chunk.to_owned()))
             .collect(),
         Script::Stall { text } => vec![ScriptAction::Text(text), ScriptAction::Wait(Wait::Forever)],
         Script::Cut { text } => vec![ScriptAction::Text(text), ScriptAction::Disconnect],
@@ -228,9 +230,9 @@ fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> 
             vec![ScriptAction::Text(text), ScriptAction::Wait(Wait::Release(name)), end]
         }
         Script::Think { thought, rest } => {
-            let mut all = vec![ScriptAction::Reasoning(thought)];
-            all.extend(script_actions(request, *rest));
-            all
+            let mut actions = vec![ScriptAction::Reasoning(thought)];
+            actions.extend(script_actions(request, *rest));
+            actions
         }
         Script::Tools { calls } | Script::Insist { calls } => {
             calls.into_iter().map(ScriptAction::Call).collect()
@@ -240,20 +242,20 @@ fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> 
 
 fn select_script(
     request: &ParsedRequest,
-    obedient: bool,
+    follow_injections: bool,
     registered: impl FnOnce(&str) -> Option<String>,
 ) -> Result<Script, ScriptFault> {
     let prompt = request.last_user_message();
-    if let Some(older) = summary_input(&prompt) {
-        return Ok(summary_script(older));
+    if let Some(conversation) = summary_input(&prompt) {
+        return Ok(summary_script(conversation));
     }
-    let said = request.trailing_tool_results();
-    if said.is_none()
+    let tool_results = request.trailing_tool_results();
+    if tool_results.is_none()
         && let Some(text) = registered(&prompt)
     {
         return Ok(Script::Reply { text });
     }
-    if obedient {
+    if follow_injections {
         let calls: Vec<_> =
             request.messages_since_response().flat_map(|text| injected_calls(&text)).collect();
         if !calls.is_empty() {
@@ -261,29 +263,32 @@ fn select_script(
         }
     }
     let script = Script::parse(&prompt);
-    match (said, script) {
+    match (tool_results, script) {
         (Some(_), Ok(insisting @ Script::Insist { .. })) => Ok(insisting),
-        (Some(said), _) => Ok(Script::Reply { text: format!("tool said: {said}") }),
-        // Whoever obeys every word takes none for a slip.
-        (None, Err(_)) if obedient => Ok(Script::Echo { text: prompt.into_owned() }),
+        (Some(results), _) => Ok(Script::Reply { text: format!("tool said: {results}") }),
+        // A model that follows injections also reads texts that only look like commands.
+        (None, Err(_)) if follow_injections => Ok(Script::Echo { text: prompt.into_owned() }),
         (None, script) => script,
     }
 }
 
-/// What the daemon wants to be summed up, when that is what it asks for.
+/// The conversation to summarize, if the prompt is the daemon's request for a summary.
 fn summary_input(prompt: &str) -> Option<&str> {
-    prompt.strip_suffix("\n</conversation>")?.split_once("\n<conversation>\n").map(|(_, older)| older)
+    prompt
+        .strip_suffix("\n</conversation>")?
+        .split_once("\n<conversation>\n")
+        .map(|(_, conversation)| conversation)
 }
 
-/// A summary whose length does not depend on what it sums up; none where that has the word.
-fn summary_script(older: &str) -> Script {
-    if older.contains("!nosummary") {
+/// A summary of constant length; status 400 if the conversation contains `!nosummary`.
+fn summary_script(conversation: &str) -> Script {
+    if conversation.contains("!nosummary") {
         return Script::Status { code: 400, body: None };
     }
-    Script::Reply { text: format!("Summed up: {} words.", older.split_whitespace().count()) }
+    Script::Reply { text: format!("Summed up: {} words.", conversation.split_whitespace().count()) }
 }
 
-/// A text is made to fit the schema that the question gives, unless it is JSON: then it is what a test wants said.
+/// Makes a text fit the requested schema, unless it is JSON already: then a test wants exactly that response.
 fn fit_to_schema(request: &ParsedRequest, script: Script) -> Script {
     let Some(schema) = &request.schema else { return script };
     match script {
@@ -303,12 +308,12 @@ fn history(request: &ParsedRequest) -> String {
 }
 
 fn slow_actions(pause_ms: u64, text: &str) -> Vec<ScriptAction> {
-    let mut beats = Vec::new();
+    let mut actions = Vec::new();
     for word in text.split_inclusive(' ') {
-        if !beats.is_empty() {
-            beats.push(ScriptAction::Wait(Wait::Pause(Duration::from_millis(pause_ms))));
+        if !actions.is_empty() {
+            actions.push(ScriptAction::Wait(Wait::Pause(Duration::from_millis(pause_ms))));
         }
-        beats.push(ScriptAction::Text(word.to_owned()));
+        actions.push(ScriptAction::Text(word.to_owned()));
     }
-    beats
+    actions
 }

@@ -1,4 +1,4 @@
-//! Plays the steps of an answer as a response body, and carries its waits out.
+//! Executes the steps of a planned response as an HTTP body, with its waits.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,8 +12,8 @@ use hyper::body::{Body, Frame, SizeHint};
 use super::response::{BodyPlan, Step, Wait};
 use super::shared_state::{RequestTracker, SharedState};
 
-/// The body of one answer. Hyper drops it when the peer goes away, and with it the attendance, which then counts
-/// the abort; so the wait, which counts the request as stalled, is declared first.
+/// The body of one response. Hyper drops it when the peer disconnects; the fields drop in this order, so that the wait
+/// stops counting as stalled before the tracker counts the abort.
 pub(crate) struct ScriptedBody {
     pending_wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     steps: VecDeque<Step>,
@@ -21,30 +21,30 @@ pub(crate) struct ScriptedBody {
     tracker: RequestTracker,
 }
 
-/// Ends a body before its end; hyper then drops the connection without the last chunk.
+/// Error that ends a body early: hyper closes the connection without the last chunk.
 #[derive(Debug)]
 pub(crate) struct BodyAborted;
 
 impl fmt::Display for BodyAborted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the script cuts the answer here")
+        f.write_str("the script closes the connection here")
     }
 }
 
 impl std::error::Error for BodyAborted {}
 
 impl ScriptedBody {
-    pub(crate) fn new(plan: BodyPlan, mut attendance: RequestTracker) -> Self {
-        let (steps, bytes_known) = match plan {
+    pub(crate) fn new(plan: BodyPlan, mut tracker: RequestTracker) -> Self {
+        let (steps, content_length) = match plan {
             BodyPlan::Complete(bytes) => {
-                // Hyper drops such a body without asking it where the status or the method allows none.
-                attendance.complete();
+                // Hyper drops a complete body without polling it if the status or the method allows no body.
+                tracker.complete();
                 let length = bytes.len() as u64;
                 (VecDeque::from_iter((length > 0).then_some(Step::Send(bytes))), Some(length))
             }
             BodyPlan::Steps(steps) => (steps, None),
         };
-        Self { pending_wait: None, steps, content_length: bytes_known, tracker: attendance }
+        Self { pending_wait: None, steps, content_length, tracker }
     }
 }
 
@@ -70,8 +70,8 @@ impl Body for ScriptedBody {
             match step {
                 Some(Step::Send(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Some(Step::Wait(wait)) => {
-                    let observed = Arc::clone(self.tracker.shared());
-                    self.pending_wait = Some(Box::pin(async move { wait.run(&observed).await }));
+                    let shared = Arc::clone(self.tracker.shared());
+                    self.pending_wait = Some(Box::pin(async move { wait.run(&shared).await }));
                 }
                 Some(Step::Disconnect) => return Poll::Ready(Some(Err(BodyAborted))),
                 None => return Poll::Ready(None),
@@ -89,18 +89,18 @@ impl Body for ScriptedBody {
 }
 
 impl Wait {
-    /// Returns when the wait is over; while it needs somebody else for that, the request counts as stalled.
-    pub(crate) async fn run(self, observed: &SharedState) {
+    /// Waits; while only a test or the peer can end the wait, the request counts as stalled.
+    pub(crate) async fn run(self, shared: &SharedState) {
         match self {
             Self::Pause(pause) => tokio::time::sleep(pause).await,
-            // Hyper writes out what it has whenever the body has nothing for the moment.
+            // Hyper flushes whenever the body is pending.
             Self::Flush => tokio::task::yield_now().await,
             Self::Release(name) => {
-                let _stalled = observed.count_stalled();
-                observed.wait_released(&name).await;
+                let _stalled = shared.count_stalled();
+                shared.wait_released(&name).await;
             }
             Self::Forever => {
-                let _stalled = observed.count_stalled();
+                let _stalled = shared.count_stalled();
                 std::future::pending::<()>().await;
             }
         }

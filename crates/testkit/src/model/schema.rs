@@ -1,12 +1,12 @@
-//! Values that fit a JSON Schema, for questions that ask for one. Simple schemas only: what it does not know it
-//! leaves out of account.
+//! Sample values for a JSON Schema, for requests with structured output. Handles simple schemas only and ignores
+//! unknown keywords.
 
 use serde_json::{Map, Value, json};
 
-/// How deep a schema is followed; one that refers to itself has to end somewhere.
+/// Maximum depth, which ends the expansion of recursive schemas.
 const DEPTH_MAX: usize = 16;
 
-/// A value that fits the schema; its strings are `text`.
+/// A value that fits the schema; `text` fills its strings.
 pub(crate) fn sample(schema: &Value, text: &str) -> Value {
     Sampler { root: schema, text }.value(schema, 0)
 }
@@ -49,19 +49,19 @@ impl Sampler<'_> {
     }
 
     fn array(&self, schema: &Value, depth: usize) -> Value {
-        let least = schema["minItems"].as_u64().unwrap_or(1).min(100);
-        let most = schema["maxItems"].as_u64().unwrap_or(least);
-        (0..least.min(most)).map(|_| self.value(&schema["items"], depth + 1)).collect()
+        let items_min = schema["minItems"].as_u64().unwrap_or(1).min(100);
+        let items_max = schema["maxItems"].as_u64().unwrap_or(items_min);
+        (0..items_min.min(items_max)).map(|_| self.value(&schema["items"], depth + 1)).collect()
     }
 
     fn string(&self, schema: &Value) -> String {
-        let most = schema["maxLength"]
+        let chars_max = schema["maxLength"]
             .as_u64()
-            .map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-        let mut text: String = self.text.chars().take(most).collect();
+            .map_or(usize::MAX, |chars_max| usize::try_from(chars_max).unwrap_or(usize::MAX));
+        let mut text: String = self.text.chars().take(chars_max).collect();
         while schema["minLength"]
             .as_u64()
-            .is_some_and(|least| (text.chars().count() as u64) < least.min(1000))
+            .is_some_and(|chars_min| (text.chars().count() as u64) < chars_min.min(1000))
         {
             text.push('x');
         }
@@ -69,10 +69,10 @@ impl Sampler<'_> {
     }
 }
 
-/// The first type that is named, or the one that the other members are for.
+/// The first type in `type`, or the type that the other keywords imply.
 fn schema_type(schema: &Value) -> &str {
-    let named = schema["type"].as_str().or_else(|| schema["type"].get(0)?.as_str());
-    match named {
+    let explicit = schema["type"].as_str().or_else(|| schema["type"].get(0)?.as_str());
+    match explicit {
         Some(kind) => kind,
         None if schema.get("properties").is_some() => "object",
         None if schema.get("items").is_some() => "array",

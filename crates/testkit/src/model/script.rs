@@ -1,5 +1,5 @@
-//! The words that a message may tell the scripted model, and nothing of how they are carried out.
-//! `SCRIPT_WORDS` is the one list: the parser, the fault for an unknown word and `--help` read it.
+//! The commands of the scripted model and their parser; `response` executes them.
+//! `SCRIPT_COMMANDS` is the only list: the parser, the error for an unknown command and `--help` read it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,47 +9,47 @@ use serde_json::Value;
 #[cfg(test)]
 mod tests;
 
-/// What a message asks the scripted model to do.
+/// What a message makes the scripted model do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Script {
-    /// Answer this text.
+    /// Respond with this text.
     Reply {
-        /// The whole answer.
+        /// The complete response.
         text: String,
     },
-    /// Answer this text in `count` deltas, all sent at once.
+    /// Respond with this text in `count` deltas, all sent at once.
     Chunks {
-        /// How many deltas; at least one.
+        /// The number of deltas; at least one.
         count: usize,
-        /// The whole answer.
+        /// The complete response.
         text: String,
     },
-    /// Stream this text, then never go on.
+    /// Stream this text, then hang.
     Stall {
-        /// What comes before the silence; may be empty.
+        /// The text before the hang; may be empty.
         text: String,
     },
-    /// Never even send the response's head.
+    /// Never send the response head.
     Silent,
     /// Stream word by word.
     Slow {
         /// The pause between two words.
         pause_ms: u64,
-        /// The whole answer.
+        /// The complete response.
         text: String,
     },
-    /// Stream this text, then wait for the release of `name`.
+    /// Stream this text, wait for the release of `name`, then end with ` released NAME`.
     Hold {
-        /// What the test releases.
+        /// The name that the test releases.
         name: String,
-        /// What comes before the wait; may be empty.
+        /// The text before the wait; may be empty.
         text: String,
     },
-    /// Think this, then do the rest.
+    /// Stream reasoning, then run another script.
     Think {
-        /// What is streamed as reasoning.
+        /// The reasoning text.
         thought: String,
-        /// What follows; something that is streamed.
+        /// A script whose response can be streamed.
         rest: Box<Script>,
     },
     /// Call these tools, all in one message.
@@ -57,39 +57,39 @@ pub enum Script {
         /// At least one call.
         calls: Vec<ScriptedCall>,
     },
-    /// Call these tools, and again after each of their results.
+    /// Call these tools, and again after each result.
     Insist {
         /// At least one call.
         calls: Vec<ScriptedCall>,
     },
-    /// Answer with this HTTP status.
+    /// Respond with this HTTP status.
     Status {
         /// 200 to 599.
         code: u16,
-        /// The response's body; an OpenAI error where none is given.
+        /// The response body; by default an error in the API's format.
         body: Option<String>,
     },
-    /// Answer this text, but not before the second time: the first is told when to come back.
+    /// Respond with 429 to the first request, and with this text to later ones.
     Later {
-        /// What `Retry-After` says.
+        /// The `Retry-After` header of the 429 response, in seconds.
         wait_s: u64,
-        /// The whole answer.
+        /// The complete response.
         text: String,
     },
-    /// Stream this text, then drop the connection in the middle of the body.
+    /// Stream this text, then close the connection in the middle of the body.
     Cut {
-        /// What comes before the end; may be empty.
+        /// The text before the close; may be empty.
         text: String,
     },
     /// Stream events that are not JSON.
     Garbage,
-    /// Answer with a web page.
+    /// Respond with a web page.
     Html,
-    /// Finish without any content.
+    /// Finish without content.
     Empty,
-    /// Answer all user messages of the request.
+    /// Respond with all user messages of the request.
     History,
-    /// No script word: answer the message itself.
+    /// No command: echo the message.
     Echo {
         /// The message.
         text: String,
@@ -101,94 +101,94 @@ pub enum Script {
 pub struct ScriptedCall {
     /// The tool's name.
     pub name: String,
-    /// The arguments as written: JSON, or something broken that a test wants to send.
+    /// The arguments as written: JSON, or malformed text that a test wants to send.
     pub arguments: String,
 }
 
-/// One word of the script: its name, how it is written, what it does.
+/// A command of the script language.
 #[derive(Debug)]
 pub struct ScriptCommand {
-    /// The word without its exclamation mark.
+    /// The command without its exclamation mark.
     pub name: &'static str,
-    /// The word with its parameters.
+    /// The command with its parameters.
     pub usage: &'static str,
-    /// What the model then does.
+    /// What the model does, for `--help`.
     pub description: &'static str,
     parse: fn(&str) -> Result<Script, String>,
 }
 
-/// Every word that the scripted model knows.
+/// All commands of the scripted model.
 pub const SCRIPT_COMMANDS: &[ScriptCommand] = &[
     ScriptCommand {
         name: "reply",
         usage: "!reply TEXT",
-        description: "answer TEXT",
+        description: "respond with TEXT",
         parse: |rest| Ok(Script::Reply { text: rest.to_owned() }),
     },
     ScriptCommand {
         name: "chunks",
         usage: "!chunks N TEXT",
-        description: "answer TEXT cut into N deltas, sent at once",
+        description: "respond with TEXT in N deltas, sent at once",
         parse: parse_chunks,
     },
     ScriptCommand {
         name: "stall",
         usage: "!stall [TEXT]",
-        description: "stream TEXT, then never go on",
+        description: "stream TEXT, then hang",
         parse: |rest| Ok(Script::Stall { text: rest.to_owned() }),
     },
     ScriptCommand {
         name: "silent",
         usage: "!silent",
-        description: "never even send the response's head",
+        description: "never send the response head",
         parse: |rest| without_arguments(rest, Script::Silent),
     },
     ScriptCommand {
         name: "slow",
         usage: "!slow MS TEXT",
-        description: "stream TEXT word by word with MS milliseconds between",
+        description: "stream TEXT word by word, MS milliseconds apart",
         parse: parse_slow,
     },
     ScriptCommand {
         name: "hold",
         usage: "!hold NAME [TEXT]",
-        description: "stream TEXT, wait for the release of NAME, end with ` released NAME`",
+        description: "stream TEXT, wait for release, add ` released NAME`",
         parse: parse_hold,
     },
     ScriptCommand {
         name: "think",
         usage: "!think THOUGHT | REST",
-        description: "stream THOUGHT as reasoning, then REST: a script, or a text to answer",
+        description: "stream reasoning THOUGHT, then REST (command or text)",
         parse: parse_think,
     },
     ScriptCommand {
         name: "tool",
         usage: "!tool NAME {JSON}",
-        description: "call the tool NAME; one call per line, each line with the word",
+        description: "call tool NAME; for more calls, one !tool per line",
         parse: parse_tools,
     },
     ScriptCommand {
         name: "insist",
         usage: "!insist NAME {JSON}",
-        description: "call the tool NAME, and after each result again",
+        description: "call tool NAME, and again after each result",
         parse: |rest| parse_tool_call(rest).map(|call| Script::Insist { calls: vec![call] }),
     },
     ScriptCommand {
         name: "status",
         usage: "!status CODE [BODY]",
-        description: "answer with the HTTP status CODE",
+        description: "respond with HTTP status CODE",
         parse: parse_status,
     },
     ScriptCommand {
         name: "later",
         usage: "!later S TEXT",
-        description: "answer 429 with `Retry-After: S` the first time, then TEXT",
+        description: "first 429 with `Retry-After: S`, then TEXT",
         parse: parse_later,
     },
     ScriptCommand {
         name: "cut",
         usage: "!cut [TEXT]",
-        description: "stream TEXT, then drop the connection in the middle of the body",
+        description: "stream TEXT, then close the connection mid-body",
         parse: |rest| Ok(Script::Cut { text: rest.to_owned() }),
     },
     ScriptCommand {
@@ -200,36 +200,36 @@ pub const SCRIPT_COMMANDS: &[ScriptCommand] = &[
     ScriptCommand {
         name: "html",
         usage: "!html",
-        description: "answer with a web page",
+        description: "respond with a web page",
         parse: |rest| without_arguments(rest, Script::Html),
     },
     ScriptCommand {
         name: "empty",
         usage: "!empty",
-        description: "finish without any content",
+        description: "finish without content",
         parse: |rest| without_arguments(rest, Script::Empty),
     },
     ScriptCommand {
         name: "history",
         usage: "!history",
-        description: "answer all user messages joined by ` | `",
+        description: "respond with all user messages joined by ` | `",
         parse: |rest| without_arguments(rest, Script::History),
     },
 ];
 
-/// A message that starts like a script and is none.
+/// A message that starts like a command but is not a valid one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptFault {
-    /// No such word.
+    /// Unknown command.
     Unknown {
-        /// The word without its exclamation mark.
+        /// The command without its exclamation mark.
         command: String,
     },
-    /// A known word with parameters that do not fit.
+    /// A known command with invalid parameters.
     Misused {
-        /// How the word is written.
+        /// The command with its parameters.
         usage: &'static str,
-        /// What does not fit.
+        /// What is invalid.
         reason: String,
     },
 }
@@ -237,11 +237,11 @@ pub enum ScriptFault {
 impl fmt::Display for ScriptFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { command: word } => {
-                write!(f, "unknown script word !{word}; known:")?;
+            Self::Unknown { command } => {
+                write!(f, "unknown script command !{command}; known:")?;
                 SCRIPT_COMMANDS.iter().try_for_each(|known| write!(f, " !{}", known.name))
             }
-            Self::Misused { usage, reason: why } => write!(f, "{why}; write: {usage}"),
+            Self::Misused { usage, reason } => write!(f, "{reason}; usage: {usage}"),
         }
     }
 }
@@ -249,7 +249,7 @@ impl fmt::Display for ScriptFault {
 impl std::error::Error for ScriptFault {}
 
 impl Script {
-    /// Reads a message. What does not start with `!` and a letter is no script and is echoed.
+    /// Parses a message. Text that does not start with `!` and a letter is echoed.
     pub fn parse(content: &str) -> Result<Self, ScriptFault> {
         let Some(script) =
             content.strip_prefix('!').filter(|s| s.starts_with(|c: char| c.is_ascii_alphabetic()))
@@ -257,10 +257,10 @@ impl Script {
             return Ok(Self::Echo { text: content.to_owned() });
         };
         let (name, rest) = split_word(script);
-        let Some(word) = SCRIPT_COMMANDS.iter().find(|word| word.name == name) else {
+        let Some(command) = SCRIPT_COMMANDS.iter().find(|command| command.name == name) else {
             return Err(ScriptFault::Unknown { command: name.to_owned() });
         };
-        (word.parse)(rest).map_err(|why| ScriptFault::Misused { usage: word.usage, reason: why })
+        (command.parse)(rest).map_err(|reason| ScriptFault::Misused { usage: command.usage, reason })
     }
 }
 
@@ -269,18 +269,18 @@ fn split_word(text: &str) -> (&str, &str) {
 }
 
 fn without_arguments(rest: &str, script: Script) -> Result<Script, String> {
-    if rest.trim().is_empty() { Ok(script) } else { Err("this word stands alone".to_owned()) }
+    if rest.trim().is_empty() { Ok(script) } else { Err("this command takes no arguments".to_owned()) }
 }
 
 fn parse_number<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a number that fits"))
+    text.parse().map_err(|_| format!("{text:?} is not a valid number"))
 }
 
 fn parse_chunks(rest: &str) -> Result<Script, String> {
     let (count, text) = split_word(rest);
     let count = parse_number(count)?;
     if count == 0 {
-        return Err("an answer has at least one delta".to_owned());
+        return Err("a response has at least one delta".to_owned());
     }
     Ok(Script::Chunks { count, text: text.to_owned() })
 }
@@ -298,7 +298,7 @@ fn parse_later(rest: &str) -> Result<Script, String> {
 fn parse_hold(rest: &str) -> Result<Script, String> {
     let (name, text) = split_word(rest);
     if name.is_empty() {
-        return Err("the name to release is missing".to_owned());
+        return Err("missing name to release".to_owned());
     }
     Ok(Script::Hold { name: name.to_owned(), text: text.to_owned() })
 }
@@ -306,21 +306,21 @@ fn parse_hold(rest: &str) -> Result<Script, String> {
 fn parse_status(rest: &str) -> Result<Script, String> {
     let (code, body) = split_word(rest);
     let code = parse_number(code)?;
-    // hyper refuses to send the 1xx as final answers.
+    // hyper does not send a 1xx as the final response.
     if !(200..=599).contains(&code) {
-        return Err(format!("{code} is no final status"));
+        return Err(format!("{code} is not a final status (200 to 599)"));
     }
     Ok(Script::Status { code, body: (!body.is_empty()).then(|| body.to_owned()) })
 }
 
 fn parse_think(rest: &str) -> Result<Script, String> {
     let Some((thought, rest)) = rest.split_once('|') else {
-        return Err("what follows the thought is missing".to_owned());
+        return Err("missing `|` and what follows the thought".to_owned());
     };
     let rest = match Script::parse(rest.trim_start()).map_err(|fault| fault.to_string())? {
         Script::Echo { text } => Script::Reply { text },
         Script::Status { .. } | Script::Later { .. } | Script::Html | Script::Garbage | Script::Silent => {
-            return Err("only what is streamed can follow a thought".to_owned());
+            return Err("only a streamed response can follow a thought".to_owned());
         }
         script => script,
     };
@@ -335,13 +335,13 @@ fn parse_tools(rest: &str) -> Result<Script, String> {
         calls.push(parse_tool_call(call)?);
     }
     if calls.is_empty() {
-        return Err("the tool's name is missing".to_owned());
+        return Err("missing tool name".to_owned());
     }
     Ok(Script::Tools { calls })
 }
 
-/// Every call that a text asks for: wherever `!tool NAME` and a JSON object stand in one of its lines. In a text that is
-/// JSON itself, as many results are, its strings are looked through.
+/// All tool calls that a text injects: a `!tool NAME` and a JSON object anywhere in a line. If the text is JSON, as
+/// many tool results are, its strings are searched.
 pub(crate) fn injected_calls(text: &str) -> Vec<ScriptedCall> {
     match serde_json::from_str::<Value>(text) {
         Ok(value) => string_values(&value).into_iter().flat_map(injected_calls).collect(),
@@ -361,7 +361,7 @@ fn string_values(value: &Value) -> Vec<&str> {
 fn injected_call(line: &str) -> Option<ScriptedCall> {
     let (_, call) = line.split_once("!tool ")?;
     let (name, rest) = split_word(call);
-    // Whatever is said behind the arguments is not theirs.
+    // Text after the arguments is not part of them.
     let arguments = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()?.ok()?;
     Some(ScriptedCall { name: name.to_owned(), arguments: arguments.to_string() })
 }
@@ -369,7 +369,7 @@ fn injected_call(line: &str) -> Option<ScriptedCall> {
 fn parse_tool_call(call: &str) -> Result<ScriptedCall, String> {
     let (name, arguments) = split_word(call);
     if name.is_empty() {
-        return Err("the tool's name is missing".to_owned());
+        return Err("missing tool name".to_owned());
     }
     let arguments = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
     Ok(ScriptedCall { name: name.to_owned(), arguments: arguments.to_owned() })

@@ -1,5 +1,5 @@
-//! The scripted model's door: accepts connections, reads requests, sends planned answers.
-//! Everything runs on the one thread that owns the server and ends with it.
+//! The HTTP server of the scripted model: accepts connections, parses requests, sends planned responses.
+//! It runs on one thread and ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,14 +35,14 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(
         key: Option<String>,
-        obedient: bool,
+        follow_injections: bool,
         tls: Option<TlsAcceptor>,
-        observed: Arc<SharedState>,
+        shared: Arc<SharedState>,
     ) -> Self {
-        Self { key, follow_injections: obedient, tls, shared: observed }
+        Self { key, follow_injections, tls, shared }
     }
 
-    /// Serves until the other end of `stopped` is gone; then every connection is dropped.
+    /// Serves until the sender of `stopped` is dropped; then drops every connection.
     pub(crate) async fn run(self, listener: TcpListener, mut stopped: oneshot::Receiver<()>) {
         let server = Arc::new(self);
         let mut connections = JoinSet::new();
@@ -53,7 +53,7 @@ impl Server {
                         server.shared.count_connection();
                         connections.spawn(Arc::clone(&server).serve(stream));
                     }
-                    // Out of file descriptors: others have to close some, and asking at once would starve them.
+                    // Out of file descriptors: retrying at once would starve the tasks that have to close some.
                     Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
                 },
                 Some(_) = connections.join_next() => {}
@@ -63,11 +63,11 @@ impl Server {
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream) {
-        // Only latency is lost where this fails, and then the connection is already gone.
+        // A failure costs only latency, and means that the connection is closed already.
         let _ = stream.set_nodelay(true);
         match &self.tls {
             None => self.serve_http(stream).await,
-            // A peer that does not trust us goes away, and sees why itself.
+            // A peer that rejects the certificate closes and reports the reason itself.
             Some(tls) => {
                 if let Ok(stream) = tls.accept(stream).await {
                     self.serve_http(stream).await;
@@ -77,42 +77,42 @@ impl Server {
     }
 
     async fn serve_http(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
-        let answer = service_fn(|request| self.respond(request));
-        // Without half-close hyper reads on while an answer is under way, and so sees the peer go at once. Its
-        // faults are peers that went away and answers that were cut; both are counted elsewhere.
-        let _ = http1::Builder::new().half_close(false).serve_connection(TokioIo::new(stream), answer).await;
+        let service = service_fn(|request| self.respond(request));
+        // Without half-close hyper keeps reading while a response is in flight, and so sees a disconnect at once. Its
+        // errors are disconnects and cut responses; both are counted elsewhere.
+        let _ = http1::Builder::new().half_close(false).serve_connection(TokioIo::new(stream), service).await;
     }
 
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<ScriptedBody>, hyper::Error> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let chat = self.authorize(&head).map(|api| (api, ParsedRequest::parse(api, &body)));
-        let question =
-            chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ParsedRequest::round_key);
-        let (number, attendance) = self.shared.record_request(head, body, question);
-        let answer = match chat {
+        let parsed = self.authorize(&head).map(|api| (api, ParsedRequest::parse(api, &body)));
+        let round_key =
+            parsed.as_ref().ok().and_then(|(_, parsed)| parsed.as_ref().ok()).map(ParsedRequest::round_key);
+        let (number, tracker) = self.shared.record_request(head, body, round_key);
+        let planned = match parsed {
             Ok((_, Ok(request))) => self.plan_response(&request, number),
             Ok((api, Err(fault))) => PlannedResponse::bad_request(api, &fault),
             Err(refusal) => refusal,
         };
-        for wait in answer.waits_before_head {
+        for wait in planned.waits_before_head {
             wait.run(&self.shared).await;
         }
-        let mut response = Response::new(ScriptedBody::new(answer.body, attendance));
+        let mut response = Response::new(ScriptedBody::new(planned.body, tracker));
         *response.status_mut() =
-            StatusCode::from_u16(answer.status).expect("the script's status was checked");
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
-        if let Some(seconds) = answer.retry_after_s {
+            StatusCode::from_u16(planned.status).expect("the script parser validated the status");
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(planned.content_type));
+        if let Some(seconds) = planned.retry_after_s {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         Ok(response)
     }
 
-    /// Which API a request is for, or why it is not answered.
+    /// The API that a request is for, or the error response.
     fn authorize(&self, head: &request::Parts) -> Result<Api, PlannedResponse> {
-        let is_whole =
+        let is_complete =
             !is_azure(head) || head.uri.query().is_some_and(|query| query.contains("api-version="));
-        let found = Api::from_path(head.uri.path()).filter(|_| head.method == Method::POST && is_whole);
+        let found = Api::from_path(head.uri.path()).filter(|_| head.method == Method::POST && is_complete);
         let api = found.ok_or_else(|| PlannedResponse::not_found(head.method.as_str(), head.uri.path()))?;
         if !self.has_valid_key(api, head) {
             return Err(PlannedResponse::unauthorized(api));
@@ -142,7 +142,7 @@ impl Server {
     }
 }
 
-/// Azure has a deployment in its paths, a version in its queries, and a header of its own for the key.
+/// Azure has the deployment in the path, the API version in the query, and its own header for the key.
 fn is_azure(head: &request::Parts) -> bool {
     head.uri.path().starts_with("/openai/deployments/")
 }

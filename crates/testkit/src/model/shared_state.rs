@@ -1,5 +1,5 @@
-//! What the scripted model saw and was told: the one piece of state that its thread and the tests share.
-//! Waits are on a condition variable with a deadline, so that a test never sleeps and never hangs.
+//! State shared by the scripted model's server thread and the tests: counters, requests, responses, releases.
+//! Waits use a condition variable with a deadline, so that a test never sleeps and never hangs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,21 +12,21 @@ use tokio::sync::watch;
 
 use super::ledger::{CallCounts, Ledger, RoundKey};
 
-/// One request as it arrived.
+/// One received request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedRequest {
     /// The HTTP method.
     pub method: String,
     /// The path and query.
     pub path: String,
-    /// The headers in the order they came, names in lower case.
+    /// The headers in order of arrival, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body; null where it was not JSON.
+    /// The body; null if it was not JSON.
     pub body: Value,
 }
 
 impl RecordedRequest {
-    /// The first header of this name.
+    /// The first header with this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -35,7 +35,7 @@ impl RecordedRequest {
     }
 }
 
-/// How often things happened, and how many requests stand still now.
+/// Event counters, and the number of requests that hang now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) connections: usize,
@@ -63,10 +63,10 @@ pub(crate) struct SharedState {
 }
 
 impl SharedState {
-    pub(crate) fn new(keep_requests: bool, keep_ledger: bool) -> Self {
+    pub(crate) fn new(record_requests: bool, record_ledger: bool) -> Self {
         Self {
-            record_requests: keep_requests,
-            record_ledger: keep_ledger,
+            record_requests,
+            record_ledger,
             state: Mutex::default(),
             changed: Condvar::new(),
             released: watch::Sender::new(BTreeSet::new()),
@@ -81,7 +81,7 @@ impl SharedState {
         self.lock().responses.get(prompt).cloned()
     }
 
-    /// Whether a message that is answered later has come for the first time.
+    /// Marks a prompt as deferred; true if it was not marked before.
     pub(crate) fn mark_deferred(&self, prompt: &str) -> bool {
         self.lock().deferred.insert(prompt.to_owned())
     }
@@ -102,21 +102,21 @@ impl SharedState {
         self.lock().counts
     }
 
-    /// Waits until a question was asked so often; panics when that takes longer than `within`.
-    pub(crate) fn wait_called(&self, within: Duration, question: &RoundKey, n: usize) {
-        let RoundKey { user, round } = question;
-        let asked = |state: &State| state.ledger.counts(user, *round).requests;
-        let waited = self.changed.wait_timeout_while(self.lock(), within, |state| asked(state) < n);
-        let has = asked(&waited.unwrap_or_else(PoisonError::into_inner).0);
-        assert!(has >= n, "the scripted model was asked {question:?} {has} times in {within:?}, not {n}");
+    /// Waits until the model has received `n` requests of a round; panics after `within`.
+    pub(crate) fn wait_called(&self, within: Duration, round_key: &RoundKey, n: usize) {
+        let RoundKey { user, round } = round_key;
+        let requests = |state: &State| state.ledger.counts(user, *round).requests;
+        let waited = self.changed.wait_timeout_while(self.lock(), within, |state| requests(state) < n);
+        let has = requests(&waited.unwrap_or_else(PoisonError::into_inner).0);
+        assert!(has >= n, "the scripted model has {has} of {n} requests of {round_key:?} after {within:?}");
     }
 
-    /// Waits until `count` is at least `n`; panics when that takes longer than `within`.
+    /// Waits until `count` is at least `n`; panics after `within`.
     pub(crate) fn wait(&self, within: Duration, what: &str, n: usize, count: impl Fn(&Counts) -> usize) {
         let waited = self.changed.wait_timeout_while(self.lock(), within, |state| count(&state.counts) < n);
         let counts = waited.unwrap_or_else(PoisonError::into_inner).0.counts;
         let has = count(&counts);
-        assert!(has >= n, "the scripted model waited {within:?} for {n} {what} and has {has}: {counts:?}");
+        assert!(has >= n, "the scripted model has {has} of {n} {what} after {within:?}: {counts:?}");
     }
 
     pub(crate) fn release(&self, name: &str) {
@@ -127,7 +127,7 @@ impl SharedState {
 
     pub(crate) async fn wait_released(&self, name: &str) {
         let mut names = self.released.subscribe();
-        // The sender lives in `self`, so this never ends by a closed channel.
+        // `self` owns the sender, so the channel is never closed here.
         let _ = names.wait_for(|names| names.contains(name)).await;
     }
 
@@ -135,14 +135,14 @@ impl SharedState {
         self.update(|state| state.counts.connections += 1);
     }
 
-    /// Records a request that has arrived whole; its number counts from 1.
+    /// Records a complete request and returns its number, counted from 1.
     pub(crate) fn record_request(
         self: &Arc<Self>,
         head: request::Parts,
         body: Bytes,
-        question: Option<RoundKey>,
+        round_key: Option<RoundKey>,
     ) -> (usize, RequestTracker) {
-        let question = question.filter(|_| self.record_ledger);
+        let round_key = round_key.filter(|_| self.record_ledger);
         let mut number = 0;
         self.update(|state| {
             state.counts.requests += 1;
@@ -150,11 +150,11 @@ impl SharedState {
             if self.record_requests {
                 state.recorded.push((head, body));
             }
-            if let Some(question) = &question {
-                state.ledger.record_request(question);
+            if let Some(round_key) = &round_key {
+                state.ledger.record_request(round_key);
             }
         });
-        (number, RequestTracker { shared: Arc::clone(self), is_open: true, round_key: question })
+        (number, RequestTracker { shared: Arc::clone(self), is_open: true, round_key })
     }
 
     pub(crate) fn count_stalled(&self) -> StalledGuard<'_> {
@@ -172,8 +172,8 @@ impl SharedState {
     }
 }
 
-/// Held by whatever answers a request. Dropped before the answer ended, it means that the client went away: hyper
-/// drops the service's future or the response's body when the peer closes.
+/// Tracks a request until its response ends. Dropped before that, it counts an abort: hyper drops the service's future
+/// or the response body when the peer closes.
 #[derive(Debug)]
 pub(crate) struct RequestTracker {
     shared: Arc<SharedState>,
@@ -186,15 +186,15 @@ impl RequestTracker {
         &self.shared
     }
 
-    /// The answer is out, to its last byte.
+    /// Records that the response was sent to its last byte.
     pub(crate) fn complete(&mut self) {
         self.is_open = false;
-        if let Some(question) = self.round_key.take() {
-            self.shared.update(|state| state.ledger.record_response(&question));
+        if let Some(round_key) = self.round_key.take() {
+            self.shared.update(|state| state.ledger.record_response(&round_key));
         }
     }
 
-    /// The answer ends here, and is not whole.
+    /// Records that the response ends here, incomplete.
     pub(crate) fn end_incomplete(&mut self) {
         self.is_open = false;
         self.round_key = None;
@@ -209,7 +209,7 @@ impl Drop for RequestTracker {
     }
 }
 
-/// Counts one request as standing still while it lives.
+/// Counts a request as stalled until it is dropped.
 pub(crate) struct StalledGuard<'a>(&'a SharedState);
 
 impl Drop for StalledGuard<'_> {
@@ -237,20 +237,20 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic = "the scripted model waited 1ms for 2 requests and has 1: Counts { connections: 1, requests: 1"]
-    fn a_wait_that_is_in_vain_says_what_there_is() {
-        let observed = Arc::new(SharedState::new(true, true));
-        observed.count_connection();
+    #[should_panic = "the scripted model has 1 of 2 requests after 1ms: Counts { connections: 1, requests: 1"]
+    fn wait_timeout_reports_the_counts() {
+        let shared = Arc::new(SharedState::new(true, true));
+        shared.count_connection();
         let (head, _) = hyper::Request::new(()).into_parts();
-        let (_, mut attendance) = observed.record_request(head, Bytes::new(), None);
-        attendance.complete();
-        observed.wait(Duration::from_millis(1), "requests", 2, |counts| counts.requests);
+        let (_, mut tracker) = shared.record_request(head, Bytes::new(), None);
+        tracker.complete();
+        shared.wait(Duration::from_millis(1), "requests", 2, |counts| counts.requests);
     }
 
     #[test]
-    #[should_panic = "the scripted model was asked RoundKey { user: \"never\", round: 0 } 0 times in 1ms, not 1"]
-    fn a_wait_for_a_question_that_never_comes_ends() {
-        let question = RoundKey { user: "never".to_owned(), round: 0 };
-        SharedState::new(true, true).wait_called(Duration::from_millis(1), &question, 1);
+    #[should_panic = "the scripted model has 0 of 1 requests of RoundKey { user: \"never\", round: 0 } after 1ms"]
+    fn wait_called_times_out() {
+        let round_key = RoundKey { user: "never".to_owned(), round: 0 };
+        SharedState::new(true, true).wait_called(Duration::from_millis(1), &round_key, 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What a process wrote so far, and the wait for more of it.
+//! The captured output of one pipe of a process, and waiting for more of it.
 
 use std::io::{ErrorKind, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,12 +25,12 @@ pub(crate) enum OutputWait<T> {
 }
 
 impl CapturedOutput {
-    /// Collects from `pipe` until it ends, on a thread of its own.
+    /// Reads `pipe` to its end on a thread of its own.
     pub(crate) fn spawn_reader(name: &str, pipe: impl Read + Send + 'static) -> Arc<Self> {
         let captured = Arc::new(Self::default());
         let collector = Arc::clone(&captured);
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || collector.collect(pipe));
-        // Detached on purpose: it ends with the pipe, which may outlive the process that was started.
+        // Detached on purpose: it ends with the pipe, which may outlive the process.
         drop(thread.expect("a thread can be started"));
         captured
     }
@@ -39,37 +39,37 @@ impl CapturedOutput {
         String::from_utf8_lossy(&self.lock().bytes).into_owned()
     }
 
-    /// Waits until `find` finds something in the text, or there will be no more of it.
+    /// Waits until `find` returns a value for the text, or the pipe is closed.
     pub(crate) fn wait<T>(&self, within: Duration, find: impl Fn(&str) -> Option<T>) -> OutputWait<T> {
         let mut found = None;
-        let waited = self.changed.wait_timeout_while(self.lock(), within, |written| {
-            found = find(&String::from_utf8_lossy(&written.bytes));
-            found.is_none() && !written.is_closed
+        let waited = self.changed.wait_timeout_while(self.lock(), within, |buffer| {
+            found = find(&String::from_utf8_lossy(&buffer.bytes));
+            found.is_none() && !buffer.is_closed
         });
-        let (written, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match found {
             Some(found) => OutputWait::Found(found),
-            None if written.is_closed => OutputWait::Closed,
+            None if buffer.is_closed => OutputWait::Closed,
             None => OutputWait::TimedOut,
         }
     }
 
     pub(crate) fn wait_closed(&self, within: Duration) {
-        let waited = self.changed.wait_timeout_while(self.lock(), within, |written| !written.is_closed);
+        let waited = self.changed.wait_timeout_while(self.lock(), within, |buffer| !buffer.is_closed);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     fn collect(&self, mut pipe: impl Read) {
-        let mut piece = [0; 8 * 1024];
+        let mut chunk = [0; 8 * 1024];
         loop {
-            let read = match pipe.read(&mut piece) {
+            let read = match pipe.read(&mut chunk) {
                 Ok(read) => read,
                 Err(cause) if cause.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => 0,
             };
-            let mut written = self.lock();
-            written.bytes.extend_from_slice(&piece[..read]);
-            written.is_closed = read == 0;
+            let mut buffer = self.lock();
+            buffer.bytes.extend_from_slice(&chunk[..read]);
+            buffer.is_closed = read == 0;
             self.changed.notify_all();
             if read == 0 {
                 return;

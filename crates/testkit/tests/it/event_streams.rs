@@ -1,4 +1,4 @@
-//! Streams of events: read in any pieces, with waits that end, and seen to end.
+//! Event streams: parsed from any chunking, with waits that time out, and with a visible end.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,19 +13,19 @@ const LONG_WAIT: Duration = Duration::from_secs(10);
 
 const RESPONSE_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
 
-/// Serves one connection: reads the request's head, then writes what it is given until nobody gives more.
+/// Serves one connection: reads the request head, then writes the bytes it receives from the channel until it closes.
 fn serve_once() -> (u16, Sender<Vec<u8>>, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
-    let (give, given) = channel::<Vec<u8>>();
+    let (sender, receiver) = channel::<Vec<u8>>();
     let thread = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         stream.set_nodelay(true).expect("a socket takes options");
         let request = read_head(&mut stream);
-        given.iter().for_each(|bytes| stream.write_all(&bytes).expect("a peer that reads"));
+        receiver.iter().for_each(|bytes| stream.write_all(&bytes).expect("a peer that reads"));
         request
     });
-    (port, give, thread)
+    (port, sender, thread)
 }
 
 fn read_head(stream: &mut TcpStream) -> String {
@@ -43,18 +43,18 @@ fn event(id: Option<&str>, kind: &str, data: &str) -> StreamEvent {
 }
 
 #[test]
-fn events_are_read_one_at_a_time_whatever_the_pieces() {
+fn events_parse_from_any_chunking() {
     let events = "id: 7\nevent: message\ndata: {\"a\":1}\n\n: beat\n\ndata: one\ndata:two\nretry: 5\n\n\
                   event: none\n\nid: 8\r\ndata\r\n\r\n";
-    for piece in [1, 2, 3, 7, 1000] {
-        let (port, give, server) = serve_once();
+    for chunk_bytes in [1, 2, 3, 7, 1000] {
+        let (port, sender, server) = serve_once();
         let head = format!("{RESPONSE_HEAD}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
         let chunks = events
             .as_bytes()
-            .chunks(piece)
+            .chunks(chunk_bytes)
             .map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
-        let all = [head, chunks.collect::<Vec<_>>().concat(), b"0\r\n\r\n".to_vec()].concat();
-        all.chunks(piece).for_each(|bytes| give.send(bytes.to_vec()).expect("a server"));
+        let response = [head, chunks.collect::<Vec<_>>().concat(), b"0\r\n\r\n".to_vec()].concat();
+        response.chunks(chunk_bytes).for_each(|bytes| sender.send(bytes.to_vec()).expect("a server"));
         let mut stream = TestEventStream::open(port, "/events", Some("tok"), Some(6)).expect("a stream");
         assert_eq!(stream.next_event(LONG_WAIT), event(Some("7"), "message", "{\"a\":1}"));
         assert_eq!(stream.next_event(LONG_WAIT), event(None, "", "one\ntwo"));
@@ -62,34 +62,34 @@ fn events_are_read_one_at_a_time_whatever_the_pieces() {
         assert_eq!((last.sequence(), last.data.as_str()), (Some(8), ""));
         assert_eq!(stream.wait_event(LONG_WAIT).expect("a stream"), NextEvent::Ended);
         assert_eq!((stream.comments(), stream.body()), (1, events.as_bytes()));
-        drop(give);
-        let asked = server.join().expect("a server");
-        assert!(asked.starts_with("GET /events HTTP/1.1\r\n"), "{asked}");
+        drop(sender);
+        let request = server.join().expect("a server");
+        assert!(request.starts_with("GET /events HTTP/1.1\r\n"), "{request}");
         for line in ["Authorization: Bearer tok\r\n", "Last-Event-ID: 6\r\n", "Accept: text/event-stream\r\n"]
         {
-            assert!(asked.contains(line), "{asked}");
+            assert!(request.contains(line), "{request}");
         }
     }
 }
 
 #[test]
-fn silence_and_the_end_are_told_apart() {
-    let (port, give, server) = serve_once();
-    give.send(format!("{RESPONSE_HEAD}\r\ndata: 1\n\ndata: ha").into_bytes()).expect("a server");
+fn timeout_and_end_of_stream_differ() {
+    let (port, sender, server) = serve_once();
+    sender.send(format!("{RESPONSE_HEAD}\r\ndata: 1\n\ndata: ha").into_bytes()).expect("a server");
     let mut stream = TestEventStream::open(port, "/events", None, None).expect("a stream");
     assert_eq!(stream.next_event(LONG_WAIT).json(), 1);
     assert_eq!(stream.wait_event(SHORT_WAIT).expect("a stream"), NextEvent::TimedOut);
-    give.send(b"lf\n\n".to_vec()).expect("a server");
+    sender.send(b"lf\n\n".to_vec()).expect("a server");
     assert_eq!(stream.next_event(LONG_WAIT).data, "half");
-    drop(give);
+    drop(sender);
     assert_eq!(stream.wait_event(LONG_WAIT).expect("a stream"), NextEvent::Ended);
     assert!(!server.join().expect("a server").contains("Authorization"));
 }
 
 #[test]
-fn an_answer_that_is_no_stream_is_an_error_with_its_text() {
-    let (port, give, _server) = serve_once();
-    give.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone".to_vec()).expect("a server");
-    let refused = TestEventStream::open(port, "/events", None, None).expect_err("no stream");
-    assert_eq!(refused.to_string(), "status 404: gone");
+fn other_response_is_an_error_with_its_text() {
+    let (port, sender, _server) = serve_once();
+    sender.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone".to_vec()).expect("a server");
+    let error = TestEventStream::open(port, "/events", None, None).expect_err("no stream");
+    assert_eq!(error.to_string(), "status 404: gone");
 }

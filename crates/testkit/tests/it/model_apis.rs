@@ -1,9 +1,9 @@
-//! The same script words over Anthropic's Messages and OpenAI's Responses, and answers that fit a schema in all three APIs.
+//! Script commands over Anthropic's Messages and OpenAI's Responses, and structured output in all three APIs.
 
 use serde_json::{Value, json};
 use testkit::{RawConnection, RawResponse, ScriptedModel};
 
-use crate::support::{chat_request, send_chat, streamed_text as chat_said};
+use crate::support::{chat_request, send_chat, streamed_text as chat_text};
 
 fn post(path: &str, header_lines: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
@@ -45,10 +45,10 @@ fn responses_request(input: Value) -> Value {
 }
 
 /// The events of a stream; each has its type as its name.
-fn events(answer: &RawResponse) -> Vec<Value> {
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
-    let text = answer.text();
+fn events(response: &RawResponse) -> Vec<Value> {
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    let text = response.text();
     let event = |event: &str| {
         let (name, data) = event.split_once('\n').expect("an event has a name and data");
         let data: Value = serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON");
@@ -62,20 +62,20 @@ fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().filter_map(|event| event["type"].as_str()).collect()
 }
 
-/// The texts of all events of one type, put together.
-fn joined_text(events: &[Value], kind: &str, place: &str) -> String {
+/// The joined texts of all events of one type.
+fn joined_text(events: &[Value], kind: &str, pointer: &str) -> String {
     let of_kind = events.iter().filter(|event| event["type"] == kind);
-    of_kind.filter_map(|event| event.pointer(place)?.as_str()).collect()
+    of_kind.filter_map(|event| event.pointer(pointer)?.as_str()).collect()
 }
 
 #[test]
-fn messages_stream_blocks_that_open_grow_and_close() {
+fn messages_stream_starts_and_stops_each_block() {
     let model = ScriptedModel::start();
-    let answer = post_messages(
+    let response = post_messages(
         &model,
         &anthropic_request(json!([user_message("!think hm | !tool read {\"path\":\"a\"}\n!tool list {}")])),
     );
-    let events = events(&answer);
+    let events = events(&response);
     let block = ["content_block_start", "content_block_delta", "content_block_stop"];
     let call = ["content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"];
     let expected =
@@ -92,32 +92,39 @@ fn messages_stream_blocks_that_open_grow_and_close() {
 }
 
 #[test]
-fn messages_are_told_apart_from_results_and_the_prompt() {
+fn messages_separate_tool_results_and_system_prompt() {
     let model = ScriptedModel::start();
     let called = json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": "c", "name": "a", "input": {} }] });
     let result = json!({ "type": "tool_result", "tool_use_id": "c", "content": "first" });
     let other = json!({ "type": "tool_result", "tool_use_id": "d", "content": [{ "type": "text", "text": "second" }] });
     let context = json!({ "type": "text", "text": "<session-context>\nTime: noon\n</session-context>" });
-    let said = |content: Value| {
+    let response_text = |content: Value| {
         let conversation =
             json!([user_message("!tool a {}"), called, { "role": "user", "content": content }]);
         let events = events(&post_messages(&model, &anthropic_request(conversation)));
         joined_text(&events, "content_block_delta", "/delta/text")
     };
-    assert_eq!(said(json!([result, other])), "tool said: first, second");
-    assert_eq!(said(json!([result, context])), "tool said: first", "the session's facts are no message");
-    assert_eq!(said(json!([result, { "type": "text", "text": "thanks" }, context])), "echo: thanks");
+    assert_eq!(response_text(json!([result, other])), "tool said: first, second");
+    assert_eq!(
+        response_text(json!([result, context])),
+        "tool said: first",
+        "the session context is not a message"
+    );
+    assert_eq!(response_text(json!([result, { "type": "text", "text": "thanks" }, context])), "echo: thanks");
     assert_eq!(model.call_counts("!tool a {}", 1).responses, 2);
-    let mut whole = anthropic_request(json!([user_message("!reply Hi")]));
-    whole["stream"] = json!(false);
-    whole["system"] = json!([{ "type": "text", "text": "be kind" }]);
-    let answer = post_messages(&model, &whole).json();
-    assert_eq!(answer["content"], json!([{ "type": "text", "text": "Hi" }]));
-    assert_eq!((&answer["stop_reason"], &answer["usage"]["input_tokens"]), (&json!("end_turn"), &json!(4)));
+    let mut request = anthropic_request(json!([user_message("!reply Hi")]));
+    request["stream"] = json!(false);
+    request["system"] = json!([{ "type": "text", "text": "be kind" }]);
+    let response = post_messages(&model, &request).json();
+    assert_eq!(response["content"], json!([{ "type": "text", "text": "Hi" }]));
+    assert_eq!(
+        (&response["stop_reason"], &response["usage"]["input_tokens"]),
+        (&json!("end_turn"), &json!(4))
+    );
 }
 
 #[test]
-fn responses_stream_items_and_end_with_all_of_them() {
+fn responses_stream_ends_with_all_items() {
     let model = ScriptedModel::start();
     let events = events(&post_responses(&model, &responses_request(json!("!think hm | !chunks 2 Hi"))));
     assert_eq!(joined_text(&events, "response.reasoning_summary_text.delta", "/delta"), "hm");
@@ -130,10 +137,10 @@ fn responses_stream_items_and_end_with_all_of_them() {
     for (number, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], json!(number));
     }
-    let mut whole = responses_request(json!([user_message("!tool list {}")]));
-    whole["stream"] = json!(false);
-    let answer = post_responses(&model, &whole).json();
-    let call = &answer["output"][0];
+    let mut request = responses_request(json!([user_message("!tool list {}")]));
+    request["stream"] = json!(false);
+    let response = post_responses(&model, &request).json();
+    let call = &response["output"][0];
     assert_eq!(
         (&call["type"], &call["call_id"], &call["name"]),
         (&json!("function_call"), &json!("call_2_0"), &json!("list"))
@@ -141,7 +148,7 @@ fn responses_stream_items_and_end_with_all_of_them() {
 }
 
 #[test]
-fn responses_read_calls_and_results_among_their_items() {
+fn responses_input_items_include_calls_and_results() {
     let model = ScriptedModel::start();
     let input = json!([
         { "role": "user", "content": [{ "type": "input_text", "text": "!tool a {}" }] },
@@ -152,26 +159,26 @@ fn responses_read_calls_and_results_among_their_items() {
     ]);
     let events = events(&post_responses(&model, &responses_request(input)));
     assert_eq!(joined_text(&events, "response.output_text.delta", "/delta"), "tool said: done");
-    assert_eq!(model.call_counts("!tool a {}", 1).responses, 1, "a text and its call are one answer");
+    assert_eq!(model.call_counts("!tool a {}", 1).responses, 1, "a text and its call are one response");
 }
 
 #[test]
-fn the_sessions_facts_behind_a_message_are_no_part_of_it() {
+fn session_context_is_stripped_from_the_prompt() {
     let model = ScriptedModel::start();
     model.set_response("Hello", "Hi!");
-    let behind = "\n\n<session-context>\nTime: noon\n</session-context>";
-    assert_eq!(chat_said(&model, &chat_request(&format!("Hello{behind}"))), "Hi!");
-    assert_eq!(chat_said(&model, &chat_request(&format!("!reply ok{behind}"))), "ok");
+    let context = "\n\n<session-context>\nTime: noon\n</session-context>";
+    assert_eq!(chat_text(&model, &chat_request(&format!("Hello{context}"))), "Hi!");
+    assert_eq!(chat_text(&model, &chat_request(&format!("!reply ok{context}"))), "ok");
     assert_eq!(
-        chat_said(&model, &chat_request("<session-context> what is it?")),
+        chat_text(&model, &chat_request("<session-context> what is it?")),
         "echo: <session-context> what is it?"
     );
-    let shown = model.requests()[0].body["messages"][0]["content"].take();
-    assert!(shown.as_str().is_some_and(|text| text.ends_with(behind)), "requests are kept as they came");
+    let recorded = model.requests()[0].body["messages"][0]["content"].take();
+    assert!(recorded.as_str().is_some_and(|text| text.ends_with(context)), "requests are recorded unchanged");
 }
 
 #[test]
-fn an_answer_fits_the_schema_that_was_asked_for_in_every_api() {
+fn response_fits_the_requested_schema_in_every_api() {
     let model = ScriptedModel::start();
     let schema = json!({
         "type": "object",
@@ -195,37 +202,37 @@ fn an_answer_fits_the_schema_that_was_asked_for_in_every_api() {
     response["text"] = json!({ "format": { "type": "json_schema", "name": "x", "schema": schema } });
     let anthropic = events(&post_messages(&model, &anthropic));
     let response = events(&post_responses(&model, &response));
-    let answers = [
-        chat_said(&model, &chat),
+    let texts = [
+        chat_text(&model, &chat),
         joined_text(&anthropic, "content_block_delta", "/delta/text"),
         joined_text(&response, "response.output_text.delta", "/delta"),
     ];
-    for answer in answers {
-        assert_eq!(serde_json::from_str::<Value>(&answer).expect("JSON"), expected);
+    for text in texts {
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), expected);
     }
     chat["messages"] = json!([user_message("!reply {\"name\": 7}")]);
-    assert_eq!(chat_said(&model, &chat), "{\"name\": 7}", "a test may want a wrong answer");
+    assert_eq!(chat_text(&model, &chat), "{\"name\": 7}", "JSON is not changed");
 }
 
 #[test]
-fn messages_are_refused_in_their_own_form() {
+fn messages_errors_have_the_anthropic_format() {
     let model = ScriptedModel::with_key("sk-right");
     let body = anthropic_request(json!([user_message("Hello")]));
-    let error = |answer: &RawResponse| (answer.status, answer.json()["error"]["type"].take());
-    let refused = post_messages(&model, &body);
-    assert_eq!(error(&refused), (401, json!("authentication_error")));
-    assert_eq!(refused.json()["type"], "error");
-    let keyed = format!("{VERSION_HEADER}x-api-key: sk-right\r\n");
-    assert_eq!(send(&model, "/v1/messages", &keyed, &body).status, 200);
+    let error = |response: &RawResponse| (response.status, response.json()["error"]["type"].take());
+    let response = post_messages(&model, &body);
+    assert_eq!(error(&response), (401, json!("authentication_error")));
+    assert_eq!(response.json()["type"], "error");
+    let with_key = format!("{VERSION_HEADER}x-api-key: sk-right\r\n");
+    assert_eq!(send(&model, "/v1/messages", &with_key, &body).status, 200);
     let unversioned = send(&model, "/v1/messages", "x-api-key: sk-right\r\n", &body);
     assert_eq!(error(&unversioned), (400, json!("invalid_request_error")));
-    let limitless = json!({ "model": "m", "messages": [user_message("Hello")] });
+    let without_max_tokens = json!({ "model": "m", "messages": [user_message("Hello")] });
     assert_eq!(
-        error(&send(&model, "/v1/messages", &keyed, &limitless)),
+        error(&send(&model, "/v1/messages", &with_key, &without_max_tokens)),
         (400, json!("invalid_request_error"))
     );
     let scripted = anthropic_request(json!([user_message("!status 529")]));
-    assert_eq!(error(&send(&model, "/v1/messages", &keyed, &scripted)), (529, json!("server_error")));
+    assert_eq!(error(&send(&model, "/v1/messages", &with_key, &scripted)), (529, json!("server_error")));
     let bearer = "Authorization: Bearer sk-right\r\n";
     assert_eq!(send(&model, "/v1/responses", "", &responses_request(json!("Hello"))).status, 401);
     assert_eq!(send(&model, "/v1/responses", bearer, &json!({ "model": "m" })).status, 400);
@@ -233,7 +240,7 @@ fn messages_are_refused_in_their_own_form() {
 }
 
 #[test]
-fn cuts_and_stalls_are_the_same_in_every_api() {
+fn cut_and_stall_work_in_every_api() {
     let model = ScriptedModel::start();
     for (path, body) in [
         ("/v1/messages", anthropic_request(json!([user_message("!cut half")]))),

@@ -1,16 +1,16 @@
-//! The ledger of questions: how often each was asked, how often answered to the last byte.
+//! The ledger: requests and complete responses per round.
 
 use serde_json::json;
 use testkit::{CallCounts, ModelOptions, ScriptedModel};
 
 use crate::support::{chat_request, chat_request_with, send_chat, start_chat, streamed_text};
 
-fn call_counts(asked: usize, answered: usize) -> CallCounts {
-    CallCounts { requests: asked, responses: answered }
+fn call_counts(requests: usize, responses: usize) -> CallCounts {
+    CallCounts { requests, responses }
 }
 
 #[test]
-fn questions_are_told_apart_by_the_users_words_and_the_round() {
+fn calls_are_counted_by_user_message_and_round() {
     let model = ScriptedModel::start();
     let user = json!({ "role": "user", "content": "!tool a {}" });
     let call = json!({ "role": "assistant", "content": null, "tool_calls": [] });
@@ -27,7 +27,7 @@ fn questions_are_told_apart_by_the_users_words_and_the_round() {
 }
 
 #[test]
-fn only_an_answer_that_went_out_whole_is_answered() {
+fn only_complete_responses_are_counted() {
     let model = ScriptedModel::start();
     let held = start_chat(&model, "!hold gate so far");
     model.wait_called("!hold gate so far", 0, 1);
@@ -41,11 +41,11 @@ fn only_an_answer_that_went_out_whole_is_answered() {
     let mut cut = start_chat(&model, "!cut half");
     cut.read_to_end();
     assert_eq!(model.call_counts("!cut half", 0), call_counts(1, 0));
-    assert_eq!(model.aborted(), 1, "a cut is the model's own");
+    assert_eq!(model.aborted(), 1, "a cut is no abort");
 }
 
 #[test]
-fn refused_questions_are_not_counted_and_a_model_may_count_nothing() {
+fn rejected_or_unrecorded_requests_are_not_counted() {
     let model = ScriptedModel::with_key("sk-1");
     assert_eq!(send_chat(&model, &chat_request("Hello")).status, 401);
     assert_eq!(model.call_counts("Hello", 0), call_counts(0, 0));

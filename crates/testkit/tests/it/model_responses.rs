@@ -1,4 +1,4 @@
-//! Every script word that is answered, over a real socket.
+//! Script commands with a successful response, over a real socket.
 
 use serde_json::{Value, json};
 use testkit::{RawConnection, ScriptedModel};
@@ -8,7 +8,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_reply_is_a_stream_of_role_content_finish_and_usage() {
+fn reply_streams_role_content_finish_and_usage() {
     let model = ScriptedModel::start();
     let mut events = stream_events(&send_chat(&model, &chat_request("!reply Hi \"there\"\n")));
     for event in &mut events {
@@ -37,7 +37,7 @@ fn a_reply_is_a_stream_of_role_content_finish_and_usage() {
 }
 
 #[test]
-fn usage_is_told_only_where_it_was_asked_for() {
+fn usage_is_sent_only_on_request() {
     let model = ScriptedModel::start();
     let mut request = chat_request("Hello");
     request["stream_options"] = json!({ "include_usage": false });
@@ -47,21 +47,21 @@ fn usage_is_told_only_where_it_was_asked_for() {
 }
 
 #[test]
-fn an_instant_answer_is_one_chunk() {
+fn response_without_waits_is_one_chunk() {
     let model = ScriptedModel::start();
-    let answer = send_chat(&model, &chat_request("!chunks 5 one frame for five deltas"));
-    let raw = String::from_utf8_lossy(&answer.raw).into_owned();
+    let response = send_chat(&model, &chat_request("!chunks 5 one frame for five deltas"));
+    let raw = String::from_utf8_lossy(&response.raw).into_owned();
     let body = &raw[raw.find("\r\n\r\n").expect("a head") + 4..];
-    assert_eq!(body, format!("{:X}\r\n{}\r\n0\r\n\r\n", answer.body.len(), answer.text()));
+    assert_eq!(body, format!("{:X}\r\n{}\r\n0\r\n\r\n", response.body.len(), response.text()));
 }
 
 #[test]
-fn without_a_stream_the_answer_is_one_completion() {
+fn unstreamed_response_is_one_completion() {
     let model = ScriptedModel::start();
-    let answer = send_chat(&model, &without_stream(chat_request("!reply Hi")));
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    assert_eq!(answer.header("content-length"), Some(answer.body.len().to_string().as_str()));
-    let mut completion = answer.json();
+    let response = send_chat(&model, &without_stream(chat_request("!reply Hi")));
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    assert_eq!(response.header("content-length"), Some(response.body.len().to_string().as_str()));
+    let mut completion = response.json();
     completion["created"] = json!(0);
     let message = json!({ "role": "assistant", "content": "Hi" });
     let expected = json!({
@@ -73,7 +73,7 @@ fn without_a_stream_the_answer_is_one_completion() {
 }
 
 #[test]
-fn what_is_no_script_is_echoed() {
+fn message_without_command_is_echoed() {
     let model = ScriptedModel::start();
     assert_eq!(streamed_text(&model, &chat_request("Hello, wörld")), "echo: Hello, wörld");
     let parts = json!([{ "type": "text", "text": "two " }, { "type": "text", "text": "parts" }]);
@@ -88,7 +88,7 @@ fn what_is_no_script_is_echoed() {
 }
 
 #[test]
-fn a_registered_answer_comes_before_the_script() {
+fn set_response_takes_precedence_over_commands() {
     let model = ScriptedModel::start();
     model.set_response("Hello", "Hello! How can I help you?");
     model.set_response("!silent", "not so silent");
@@ -98,7 +98,7 @@ fn a_registered_answer_comes_before_the_script() {
 }
 
 #[test]
-fn chunks_cut_a_text_into_as_many_deltas() {
+fn chunks_command_splits_text_into_deltas() {
     let model = ScriptedModel::start();
     let table = [
         ("!chunks 3 abcdefg", vec!["ab", "cd", "efg"]),
@@ -112,7 +112,7 @@ fn chunks_cut_a_text_into_as_many_deltas() {
 }
 
 #[test]
-fn slow_streams_word_by_word() {
+fn slow_command_streams_word_by_word() {
     let model = ScriptedModel::start();
     assert_eq!(deltas(&stream_events(&send_chat(&model, &chat_request("!slow 1 a b c")))), ["a ", "b ", "c"]);
     let completion = send_chat(&model, &without_stream(chat_request("!slow 1 a b c"))).json();
@@ -120,7 +120,7 @@ fn slow_streams_word_by_word() {
 }
 
 #[test]
-fn an_empty_answer_finishes_without_content() {
+fn empty_command_finishes_without_content() {
     let model = ScriptedModel::start();
     let events = stream_events(&send_chat(&model, &chat_request("!empty")));
     assert!(deltas(&events).is_empty());
@@ -128,18 +128,18 @@ fn an_empty_answer_finishes_without_content() {
 }
 
 #[test]
-fn a_thought_is_streamed_before_the_answer_and_is_no_content() {
+fn think_command_streams_reasoning_before_content() {
     let model = ScriptedModel::start();
     let events = stream_events(&send_chat(&model, &chat_request("!think let me see | !chunks 2 42")));
-    let delta = |place: usize| &events[place]["choices"][0]["delta"];
+    let delta = |index: usize| &events[index]["choices"][0]["delta"];
     assert_eq!(delta(1), &json!({ "reasoning_content": "let me see" }));
     assert_eq!(deltas(&events), ["4", "2"]);
-    let answer = send_chat(&model, &without_stream(chat_request("!think let me see | 42"))).json();
-    assert_eq!(answer["choices"][0]["message"]["content"], "42");
+    let response = send_chat(&model, &without_stream(chat_request("!think let me see | 42"))).json();
+    assert_eq!(response["choices"][0]["message"]["content"], "42");
 }
 
 #[test]
-fn history_is_every_user_message() {
+fn history_command_lists_user_messages() {
     let model = ScriptedModel::start();
     let messages = json!([
         { "role": "system", "content": "be kind" },
@@ -151,27 +151,28 @@ fn history_is_every_user_message() {
 }
 
 #[test]
-fn tool_calls_stream_their_arguments_in_two_pieces() {
+fn tool_call_arguments_stream_in_two_deltas() {
     let model = ScriptedModel::start();
     let content = "!tool read {\"path\":\"a\"}\n!tool list {}";
     let events = stream_events(&send_chat(&model, &chat_request(content)));
     let calls: Vec<_> = events.iter().map(|event| &event["choices"][0]["delta"]["tool_calls"][0]).collect();
-    let named = |index: usize, name: &str| {
+    let start = |index: usize, name: &str| {
         let function = json!({ "name": name, "arguments": "" });
         json!({ "index": index, "id": format!("call_1_{index}"), "type": "function", "function": function })
     };
-    let more = |index: usize, piece: &str| json!({ "index": index, "function": { "arguments": piece } });
-    assert_eq!(*calls[1], named(0, "read"));
-    assert_eq!(*calls[2], more(0, "{\"path"));
-    assert_eq!(*calls[3], more(0, "\":\"a\"}"));
-    assert_eq!(*calls[4], named(1, "list"));
-    assert_eq!(*calls[5], more(1, "{"));
-    assert_eq!(*calls[6], more(1, "}"));
+    let delta =
+        |index: usize, arguments: &str| json!({ "index": index, "function": { "arguments": arguments } });
+    assert_eq!(*calls[1], start(0, "read"));
+    assert_eq!(*calls[2], delta(0, "{\"path"));
+    assert_eq!(*calls[3], delta(0, "\":\"a\"}"));
+    assert_eq!(*calls[4], start(1, "list"));
+    assert_eq!(*calls[5], delta(1, "{"));
+    assert_eq!(*calls[6], delta(1, "}"));
     assert_eq!(events[7]["choices"][0]["finish_reason"], "tool_calls");
 }
 
 #[test]
-fn tool_calls_without_a_stream_are_in_the_message() {
+fn unstreamed_tool_calls_are_in_the_message() {
     let model = ScriptedModel::start();
     let completion = send_chat(&model, &without_stream(chat_request("!tool list {\"depth\":1}"))).json();
     let choice = &completion["choices"][0];
@@ -182,7 +183,7 @@ fn tool_calls_without_a_stream_are_in_the_message() {
 }
 
 #[test]
-fn after_tools_the_model_says_what_they_said() {
+fn tool_results_are_repeated_in_the_response() {
     let model = ScriptedModel::start();
     let mut messages = json!([
         { "role": "user", "content": "!tool a {}\n!tool b {}" },
@@ -197,7 +198,7 @@ fn after_tools_the_model_says_what_they_said() {
 }
 
 #[test]
-fn one_connection_serves_many_requests() {
+fn connection_serves_many_requests() {
     let model = ScriptedModel::start();
     let mut connection = RawConnection::open(model.port());
     for content in ["one", "!chunks 3 two", "!slow 1 thr ee", "!status 500", "!html", "!empty", "last"] {
@@ -210,7 +211,7 @@ fn one_connection_serves_many_requests() {
     assert_eq!(model.requests().len(), 8);
 }
 
-/// The names and arguments of the tools that a stream calls.
+/// The names and arguments of the tool calls in a stream.
 fn called_tools(model: &ScriptedModel, messages: Value) -> Vec<(String, String)> {
     let events = stream_events(&send_chat(model, &chat_request_with(messages)));
     let calls =
@@ -228,32 +229,40 @@ fn called_tools(model: &ScriptedModel, messages: Value) -> Vec<(String, String)>
 }
 
 #[test]
-fn a_model_that_insists_calls_again_after_each_result() {
+fn insist_command_calls_again_after_each_result() {
     let model = ScriptedModel::start();
     let user = json!({ "role": "user", "content": "!insist hammer {\"nail\":1}" });
-    let asked = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }] });
+    let call = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }] });
     let result = json!({ "role": "tool", "content": "bent", "tool_call_id": "c1" });
-    let again = [("hammer".to_owned(), "{\"nail\":1}".to_owned())];
-    assert_eq!(called_tools(&model, json!([user])), again);
-    assert_eq!(called_tools(&model, json!([user, asked, result])), again);
+    let expected = [("hammer".to_owned(), "{\"nail\":1}".to_owned())];
+    assert_eq!(called_tools(&model, json!([user])), expected);
+    assert_eq!(called_tools(&model, json!([user, call, result])), expected);
 }
 
 #[test]
-fn an_obedient_model_does_what_it_reads_wherever_it_stands() {
+fn injectable_model_follows_commands_in_any_text() {
     let model = ScriptedModel::injectable();
     let system = json!({ "role": "system", "content": "Be good. !tool a {}" });
     let user = json!({ "role": "user", "content": "Hi!\n!tool b {\"x\":1} please" });
-    let asked = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }] });
+    let assistant = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }] });
     let result = json!({ "role": "tool", "content": "{\"content\":\"!tool c {}\"}", "tool_call_id": "c1" });
     let call = |name: &str, arguments: &str| (name.to_owned(), arguments.to_owned());
     assert_eq!(called_tools(&model, json!([system, user])), [call("a", "{}"), call("b", "{\"x\":1}")]);
-    assert_eq!(called_tools(&model, json!([system, user, asked, result])), [call("c", "{}")]);
+    assert_eq!(called_tools(&model, json!([system, user, assistant, result])), [call("c", "{}")]);
     let done = json!({ "role": "tool", "content": "done", "tool_call_id": "c1" });
     assert_eq!(
-        streamed_text(&model, &chat_request_with(json!([system, user, asked, done]))),
+        streamed_text(&model, &chat_request_with(json!([system, user, assistant, done]))),
         "tool said: done"
     );
-    assert_eq!(streamed_text(&model, &chat_request("!nonsense")), "echo: !nonsense", "no word is a slip");
+    assert_eq!(
+        streamed_text(&model, &chat_request("!nonsense")),
+        "echo: !nonsense",
+        "an unknown command is text"
+    );
     model.set_response("report", "!tool a {}");
-    assert_eq!(streamed_text(&model, &chat_request("report")), "!tool a {}", "an answer is not an order");
+    assert_eq!(
+        streamed_text(&model, &chat_request("report")),
+        "!tool a {}",
+        "a set response is not executed"
+    );
 }

@@ -1,4 +1,4 @@
-//! What the scripted model lets a test see and wait for: requests, stalls, aborts, releases, its own end.
+//! What a test can observe of the scripted model: requests, stalls, aborts, releases, shutdown.
 
 use std::net::TcpListener;
 use std::thread;
@@ -10,15 +10,15 @@ use crate::support::{
     chat_request, deltas, post, post_with, send_chat, start_chat, stream_events, without_stream,
 };
 
-/// Reads until the stream has said this much.
+/// Reads until the stream contains this text.
 fn read_until(connection: &mut RawConnection, text: &str) {
     use std::io::Read as _;
     let mut received = Vec::new();
     while !String::from_utf8_lossy(&received).contains(text) {
-        let mut piece = [0; 4096];
-        let read = connection.stream().read(&mut piece).expect("the stream goes on");
+        let mut chunk = [0; 4096];
+        let read = connection.stream().read(&mut chunk).expect("the stream goes on");
         assert_ne!(read, 0, "the stream ended without {text:?}");
-        received.extend_from_slice(&piece[..read]);
+        received.extend_from_slice(&chunk[..read]);
     }
 }
 
@@ -41,7 +41,7 @@ fn requests_are_recorded_with_headers_and_body() {
 }
 
 #[test]
-fn a_model_may_keep_no_requests() {
+fn request_recording_can_be_disabled() {
     let options = ModelOptions { record_requests: false, ..ModelOptions::default() };
     let model = ScriptedModel::open(options).expect("a free port");
     send_chat(&model, &chat_request("Hello"));
@@ -50,7 +50,7 @@ fn a_model_may_keep_no_requests() {
 }
 
 #[test]
-fn a_stall_streams_its_text_and_sees_the_client_go() {
+fn stall_streams_text_and_detects_disconnect() {
     let model = ScriptedModel::start();
     let mut connection = start_chat(&model, "!stall so far");
     read_until(&mut connection, "so far");
@@ -60,10 +60,10 @@ fn a_stall_streams_its_text_and_sees_the_client_go() {
 }
 
 #[test]
-fn every_way_to_stand_still_is_counted_and_every_way_to_leave_is_an_abort() {
+fn hanging_requests_are_counted_and_disconnects_abort() {
     let model = ScriptedModel::start();
     let mut waiting: Vec<_> =
-        ["!stall", "!silent", "!hold a", "!hold b so far"].map(|word| start_chat(&model, word)).into();
+        ["!stall", "!silent", "!hold a", "!hold b so far"].map(|command| start_chat(&model, command)).into();
     let mut connection = RawConnection::open(model.port());
     connection.send(&post(&without_stream(chat_request("!stall"))));
     waiting.push(connection);
@@ -78,7 +78,7 @@ fn every_way_to_stand_still_is_counted_and_every_way_to_leave_is_an_abort() {
 }
 
 #[test]
-fn a_slow_answer_sees_the_client_go() {
+fn slow_response_detects_disconnect() {
     let model = ScriptedModel::start();
     let mut connection = start_chat(&model, "!slow 600000 one two");
     read_until(&mut connection, "one ");
@@ -87,13 +87,13 @@ fn a_slow_answer_sees_the_client_go() {
 }
 
 #[test]
-fn an_answer_that_ended_is_no_abort() {
+fn finished_response_is_no_abort() {
     let model = ScriptedModel::start();
-    for word in ["Hello", "!cut x", "!status 500", "!status 204", "!garbage", "!html", "!slow 1 a b"] {
-        start_chat(&model, word).try_read_response().ok();
+    for command in ["Hello", "!cut x", "!status 500", "!status 204", "!garbage", "!html", "!slow 1 a b"] {
+        start_chat(&model, command).try_read_response().ok();
     }
     let silent = start_chat(&model, "!silent");
-    // The model has one thread: what stalls now comes after all that was answered before.
+    // The model has one thread: a request that stalls now was received after the earlier ones had ended.
     model.wait_stalled(1);
     assert_eq!(model.aborted(), 0);
     drop(silent);
@@ -102,7 +102,7 @@ fn an_answer_that_ended_is_no_abort() {
 }
 
 #[test]
-fn a_hold_goes_on_when_it_is_released() {
+fn hold_continues_when_released() {
     let model = ScriptedModel::start();
     let mut held = start_chat(&model, "!hold gate so far");
     let mut other = start_chat(&model, "!hold other");
@@ -114,7 +114,7 @@ fn a_hold_goes_on_when_it_is_released() {
 }
 
 #[test]
-fn a_hold_that_was_released_before_does_not_wait() {
+fn hold_released_earlier_does_not_wait() {
     let model = ScriptedModel::start();
     model.release("gate");
     assert_eq!(deltas(&stream_events(&send_chat(&model, &chat_request("!hold gate")))), [" released gate"]);
@@ -123,7 +123,7 @@ fn a_hold_that_was_released_before_does_not_wait() {
 }
 
 #[test]
-fn waits_end_by_what_other_threads_do() {
+fn waits_see_requests_of_other_threads() {
     let model = ScriptedModel::start();
     thread::scope(|scope| {
         for index in 0..20 {
@@ -138,7 +138,7 @@ fn waits_end_by_what_other_threads_do() {
 }
 
 #[test]
-fn a_dropped_model_closes_its_connections_and_frees_its_port() {
+fn dropped_model_closes_connections_and_frees_port() {
     let model = ScriptedModel::start();
     let port = model.port();
     let mut stalled = start_chat(&model, "!stall");

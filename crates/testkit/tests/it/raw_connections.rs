@@ -1,4 +1,4 @@
-//! `RawConnection` and `RawAnswer` against the scripted model and against hand-written servers.
+//! `RawConnection` and `RawResponse` against the scripted model and hand-written servers.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ enum CloseTiming {
     AfterPeer,
 }
 
-/// A connection to a server that sends these bytes to the first that connects.
+/// A connection to a server that sends these bytes to its first client.
 fn serve_once(bytes: &'static [u8], closes: CloseTiming) -> RawConnection {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
@@ -30,7 +30,7 @@ fn serve_once(bytes: &'static [u8], closes: CloseTiming) -> RawConnection {
 }
 
 #[test]
-fn pipelined_requests_are_read_one_answer_at_a_time() {
+fn pipelined_responses_are_read_one_at_a_time() {
     let model = ScriptedModel::start();
     let mut connection = RawConnection::open(model.port());
     let both = [post(&chat_request("one")), post(&without_stream(chat_request("two")))].concat();
@@ -42,7 +42,7 @@ fn pipelined_requests_are_read_one_answer_at_a_time() {
 }
 
 #[test]
-fn a_request_may_be_sent_byte_by_byte() {
+fn request_can_be_sent_byte_by_byte() {
     let model = ScriptedModel::start();
     let mut connection = RawConnection::open(model.port());
     for byte in post(&chat_request("split")) {
@@ -52,7 +52,7 @@ fn a_request_may_be_sent_byte_by_byte() {
 }
 
 #[test]
-fn a_half_closed_connection_is_read_to_its_end() {
+fn half_closed_connection_is_read_to_the_end() {
     let model = ScriptedModel::start();
     let mut connection = RawConnection::open(model.port());
     connection.shutdown_write();
@@ -60,47 +60,47 @@ fn a_half_closed_connection_is_read_to_its_end() {
 }
 
 #[test]
-fn an_announced_close_is_waited_for() {
+fn connection_close_header_is_awaited() {
     let model = ScriptedModel::start();
     let request = without_stream(chat_request("bye")).to_string();
     let mut connection = RawConnection::open(model.port());
     connection.send(&post_with("Connection: close\r\n", request.as_bytes()));
-    let answer = connection.read_response();
-    assert!(answer.closed);
-    assert_eq!(answer.header("CONNECTION"), Some("close"));
+    let response = connection.read_response();
+    assert!(response.closed);
+    assert_eq!(response.header("CONNECTION"), Some("close"));
 }
 
 #[test]
-fn a_body_without_length_ends_with_the_connection() {
+fn body_without_length_ends_with_the_connection() {
     let mut connection =
         serve_once(b"HTTP/1.1 200 OK\r\nX-A:  b \r\n\r\nto the end", CloseTiming::Immediately);
-    let answer = connection.read_response();
-    assert_eq!((answer.text().as_str(), answer.closed), ("to the end", true));
-    assert_eq!(answer.header("x-a"), Some("b"));
+    let response = connection.read_response();
+    assert_eq!((response.text().as_str(), response.closed), ("to the end", true));
+    assert_eq!(response.header("x-a"), Some("b"));
 }
 
 #[test]
-fn chunks_are_put_together_and_trailers_skipped() {
+fn chunks_are_joined_and_trailers_skipped() {
     let bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
         3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nX-T: 1\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
     let mut connection = serve_once(bytes, CloseTiming::AfterPeer);
-    let answer = connection.read_response();
-    assert_eq!((answer.text().as_str(), answer.closed), ("abc0123456789", false));
-    assert!(answer.raw.ends_with(b"X-T: 1\r\n\r\n"));
+    let response = connection.read_response();
+    assert_eq!((response.text().as_str(), response.closed), ("abc0123456789", false));
+    assert!(response.raw.ends_with(b"X-T: 1\r\n\r\n"));
     assert_eq!(connection.read_response().status, 204);
 }
 
 #[test]
-fn interim_and_head_answers_have_no_body() {
+fn interim_and_head_responses_have_no_body() {
     let bytes = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
     let mut connection = serve_once(bytes, CloseTiming::AfterPeer);
     assert_eq!(connection.read_response().status, 100);
-    let answer = connection.read_head_response().expect("a whole head");
-    assert_eq!((answer.status, answer.body.len()), (200, 0));
+    let response = connection.read_head_response().expect("a complete head");
+    assert_eq!((response.status, response.body.len()), (200, 0));
 }
 
 #[test]
-fn a_truncated_or_malformed_answer_is_told_apart() {
+fn truncated_and_malformed_responses_differ() {
     let truncated = [
         "",
         "HTTP/1.1 200 OK\r\nContent-Len",

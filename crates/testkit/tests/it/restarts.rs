@@ -1,24 +1,24 @@
-//! Daemons that end and start again on the same home, with programs that stand in for them.
+//! Restarting daemons on the same home, with fake daemons.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 
 use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder};
 
-const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
+const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fake-daemon.sh");
 
 fn fake_daemon(model: &ScriptedModel) -> TestDaemonBuilder {
-    TestDaemon::builder(FAKE_DAEMON).env("STAND_IN_PORT", model.port().to_string())
+    TestDaemon::builder(FAKE_DAEMON).env("FAKE_DAEMON_PORT", model.port().to_string())
 }
 
 #[test]
-fn a_killed_daemon_starts_again_on_the_same_home() {
+fn killed_daemon_restarts_on_the_same_home() {
     let model = ScriptedModel::start();
     let daemon = fake_daemon(&model).env("ONCE", "1").arg("--first").start();
     daemon.wait_stderr("env: ");
     assert!(daemon.stderr().contains(" ONCE "), "{}", daemon.stderr());
     let home = daemon.home().to_owned();
-    fs::write(home.join("kept"), "x").expect("a home");
+    fs::write(home.join("file"), "x").expect("a home");
     let stopped = daemon.kill();
     assert_eq!((stopped.status.signal(), stopped.port), (Some(9), model.port()));
     assert!(stopped.stdout.starts_with("Welcome\n") && stopped.stderr.contains("args: serve"));
@@ -27,16 +27,16 @@ fn a_killed_daemon_starts_again_on_the_same_home() {
     assert!(daemon.stderr().contains("--first --second\n"), "{}", daemon.stderr());
     assert!(!daemon.stderr().contains(" ONCE "), "{}", daemon.stderr());
     assert_eq!(daemon.home(), home);
-    assert!(home.join("kept").exists());
+    assert!(home.join("file").exists());
     let stopped = daemon.stop();
     assert_eq!(stopped.status.code(), Some(7));
     assert!(home.exists());
     drop(stopped);
-    assert!(!home.exists(), "what was made for it goes with the last handle");
+    assert!(!home.exists(), "the last handle removes the directory");
 }
 
 #[test]
-fn a_daemon_can_be_killed_before_it_is_ready() {
+fn daemon_can_be_killed_before_it_is_ready() {
     let model = ScriptedModel::start();
     let stopped = fake_daemon(&model).spawn().kill();
     assert_eq!((stopped.status.signal(), stopped.port), (Some(9), 0));
@@ -46,7 +46,7 @@ fn a_daemon_can_be_killed_before_it_is_ready() {
 }
 
 #[test]
-fn another_command_runs_on_the_same_home() {
+fn stopped_daemon_runs_another_command() {
     let stopped = TestDaemon::builder("/bin/echo").spawn().wait_stopped();
     assert!(stopped.status.success());
     let finished = stopped.run(&["check", "--deep"]);

@@ -1,4 +1,4 @@
-//! What several tests need: requests as bytes, and streams read back.
+//! Shared helpers: requests as bytes, and parsed streams.
 
 use serde_json::{Value, json};
 use testkit::{RawConnection, RawResponse, ScriptedModel};
@@ -16,18 +16,18 @@ pub(crate) fn chat_request_with(messages: Value) -> Value {
     request
 }
 
-/// The same request without a stream.
+/// The same request without streaming.
 pub(crate) fn without_stream(mut request: Value) -> Value {
     request["stream"] = json!(false);
     request
 }
 
-/// A request as HTTP.
+/// A request as HTTP bytes.
 pub(crate) fn post(request: &Value) -> Vec<u8> {
     post_with("", request.to_string().as_bytes())
 }
 
-/// A request as HTTP, with more header lines.
+/// A request as HTTP bytes, with more header lines.
 pub(crate) fn post_with(header_lines: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
@@ -36,37 +36,37 @@ pub(crate) fn post_with(header_lines: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Sends a request on a fresh connection and reads its answer.
+/// Sends a request on a new connection and reads the response.
 pub(crate) fn send_chat(model: &ScriptedModel, request: &Value) -> RawResponse {
     let mut connection = RawConnection::open(model.port());
     connection.send(&post(request));
     connection.read_response()
 }
 
-/// Sends a request on a fresh connection and leaves it there.
+/// Sends a request on a new connection without reading the response.
 pub(crate) fn start_chat(model: &ScriptedModel, content: &str) -> RawConnection {
     let mut connection = RawConnection::open(model.port());
     connection.send(&post(&chat_request(content)));
     connection
 }
 
-/// The events of a stream, which has to end with `[DONE]`.
-pub(crate) fn stream_events(answer: &RawResponse) -> Vec<Value> {
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
-    assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
-    let text = answer.text();
+/// The events of a stream, which must end with `[DONE]`.
+pub(crate) fn stream_events(response: &RawResponse) -> Vec<Value> {
+    assert_eq!(response.status, 200, "{}", response.text());
+    assert_eq!(response.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    assert_eq!(response.header("transfer-encoding"), Some("chunked"));
+    let text = response.text();
     let events = text.strip_suffix("data: [DONE]\n\n").expect("a stream ends with [DONE]");
     events.split_terminator("\n\n").map(parse_event).collect()
 }
 
-/// The contents of all deltas, one for each that has some.
+/// The contents of all deltas with content.
 pub(crate) fn deltas(events: &[Value]) -> Vec<&str> {
     let contents = events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str());
     contents.filter(|content| !content.is_empty()).collect()
 }
 
-/// What a stream says when it is put together.
+/// The joined text of a streamed response.
 pub(crate) fn streamed_text(model: &ScriptedModel, request: &Value) -> String {
     deltas(&stream_events(&send_chat(model, request))).concat()
 }

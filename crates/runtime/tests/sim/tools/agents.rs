@@ -1,4 +1,4 @@
-//! The tools that reach other agents. Arguments are words of the form `key=value`, then a message:
+//! The tools that target other agents. Arguments are `key=value` pairs, then a message:
 //! `to=b wait=yes #7 say hello; done`.
 
 use agent::outside::{CallSite, NewPeer, PeerResponse, ToolContext};
@@ -7,7 +7,7 @@ use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AgentOperation {
-    /// `id=NAME preset=NAME cwd=PATH write=PATH disable=TOOL model=NAME wait=yes MESSAGE`, each of them optional.
+    /// `id=NAME preset=NAME cwd=PATH write=PATH disable=TOOL model=NAME wait=yes MESSAGE`, all optional.
     Create,
     /// `to=NAME wait=yes MESSAGE`
     Send,
@@ -20,7 +20,7 @@ pub(super) enum AgentOperation {
     List,
 }
 
-/// Arguments as they were read.
+/// Parsed arguments.
 struct ParsedArguments<'a> {
     pairs: Vec<(&'a str, &'a str)>,
     message: &'a str,
@@ -68,26 +68,30 @@ impl<'a> ParsedArguments<'a> {
 }
 
 pub(super) fn effects(
-    verb: AgentOperation,
+    operation: AgentOperation,
     arguments: &str,
-    scene: &CallSite<'_>,
+    site: &CallSite<'_>,
 ) -> Result<Vec<Effect>, String> {
-    let words = ParsedArguments::parse(arguments);
-    Ok(match verb {
+    let arguments = ParsedArguments::parse(arguments);
+    Ok(match operation {
         AgentOperation::Create => {
-            vec![Effect::Create((scene.preset_inheritance)(words.peer()?.preset.as_deref()))]
+            vec![Effect::Create((site.preset_inheritance)(arguments.peer()?.preset.as_deref()))]
         }
         AgentOperation::Send | AgentOperation::Status | AgentOperation::Cancel | AgentOperation::Destroy => {
-            let target = words.target()?;
-            let kinship = (scene.relation_to)(&target);
-            vec![Effect::Reach(target, kinship)]
+            let target = arguments.target()?;
+            let relation = (site.relation_to)(&target);
+            vec![Effect::Reach(target, relation)]
         }
         AgentOperation::List => Vec::new(),
     })
 }
 
-pub(super) async fn execute(verb: AgentOperation, arguments: &str, leave: &ToolContext) -> ToolOutcome {
-    match try_execute(verb, &ParsedArguments::parse(arguments), leave).await {
+pub(super) async fn execute(
+    operation: AgentOperation,
+    arguments: &str,
+    context: &ToolContext,
+) -> ToolOutcome {
+    match try_execute(operation, &ParsedArguments::parse(arguments), context).await {
         Ok(text) => ToolOutcome::Done(text),
         Err(fault) if fault.kind == FaultKind::Denied => ToolOutcome::Denied(fault.public.into_owned()),
         Err(fault) => ToolOutcome::Failed(fault.public.into_owned()),
@@ -95,31 +99,31 @@ pub(super) async fn execute(verb: AgentOperation, arguments: &str, leave: &ToolC
 }
 
 async fn try_execute(
-    verb: AgentOperation,
-    words: &ParsedArguments<'_>,
-    leave: &ToolContext,
+    operation: AgentOperation,
+    arguments: &ParsedArguments<'_>,
+    context: &ToolContext,
 ) -> Result<String, Fault> {
-    let read = |text: String| Fault::new(FaultKind::Invalid, text);
-    let peers = &leave.peers;
-    Ok(match verb {
+    let invalid = |text: String| Fault::new(FaultKind::Invalid, text);
+    let peers = &context.peers;
+    Ok(match operation {
         AgentOperation::Create => {
-            let created = peers.create(words.peer().map_err(read)?).await?;
+            let created = peers.create(arguments.peer().map_err(invalid)?).await?;
             match created.response {
                 None => format!("created {}", created.id),
-                Some(response) => format!("created {}, which {}", created.id, describe_answer(&response?)),
+                Some(response) => format!("created {}, which {}", created.id, describe_response(&response?)),
             }
         }
         AgentOperation::Send => {
-            let (to, message) = (words.target().map_err(read)?, words.message.to_owned());
-            describe_answer(&peers.send(to, message, words.is_blocking()).await?)
+            let (to, message) = (arguments.target().map_err(invalid)?, arguments.message.to_owned());
+            describe_response(&peers.send(to, message, arguments.is_blocking()).await?)
         }
-        AgentOperation::Status => format!("{:?}", peers.status(words.target().map_err(read)?).await?),
+        AgentOperation::Status => format!("{:?}", peers.status(arguments.target().map_err(invalid)?).await?),
         AgentOperation::Cancel => {
-            let request = RequestId::Text(words.get("request").unwrap_or_default().to_owned());
-            format!("cancelled: {}", peers.cancel(words.target().map_err(read)?, request).await?)
+            let request = RequestId::Text(arguments.get("request").unwrap_or_default().to_owned());
+            format!("cancelled: {}", peers.cancel(arguments.target().map_err(invalid)?, request).await?)
         }
         AgentOperation::Destroy => {
-            format!("destroyed: {}", peers.destroy(words.target().map_err(read)?).await?)
+            format!("destroyed: {}", peers.destroy(arguments.target().map_err(invalid)?).await?)
         }
         AgentOperation::List => {
             let names: Vec<_> = peers.list().await?.into_iter().map(|peer| peer.id.to_string()).collect();
@@ -128,11 +132,11 @@ async fn try_execute(
     })
 }
 
-fn describe_answer(answer: &PeerResponse) -> String {
-    let halted = answer.halted.map(|why| format!(" and halted: {why}")).unwrap_or_default();
-    match (answer.queued, answer.cancelled) {
-        (true, _) => "has it".to_owned(),
-        (false, true) => format!("was cancelled after '{}'", answer.content),
-        (false, false) => format!("said '{}'{halted}", answer.content),
+fn describe_response(response: &PeerResponse) -> String {
+    let halted = response.halted.map(|halt| format!(" and halted: {halt}")).unwrap_or_default();
+    match (response.queued, response.cancelled) {
+        (true, _) => "queued".to_owned(),
+        (false, true) => format!("was cancelled after '{}'", response.content),
+        (false, false) => format!("replied '{}'{halted}", response.content),
     }
 }

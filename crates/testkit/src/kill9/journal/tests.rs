@@ -1,10 +1,10 @@
-//! The reader of events finds holes, repeats, questions that were asked too often, and turns that are left open.
+//! Tests of the event reader: it finds gaps, duplicates, excess model calls and open turns.
 
 use serde_json::json;
 
 use super::*;
 
-/// Numbers events as a daemon does.
+/// Creates events with the sequence and numbers of a daemon.
 #[derive(Default)]
 struct FakeDaemon {
     sequence: u64,
@@ -50,21 +50,21 @@ fn ledger_with_requests(user: &str, times: usize) -> Ledger {
 }
 
 #[test]
-fn holes_and_repeats_are_found() {
+fn gaps_and_duplicates_are_violations() {
     let mut daemon = FakeDaemon::default();
     let events: Vec<_> = (0..4).map(|_| daemon_started(&mut daemon)).collect();
     assert!(replay(&events).violations.is_empty());
-    assert!(!replay(&[events[0].clone(), events[2].clone()]).violations.is_empty(), "a hole");
-    assert!(!replay(&[events[0].clone(), events[0].clone()]).violations.is_empty(), "a repeat");
-    assert!(!replay(&events[1..]).violations.is_empty(), "it begins with 1");
+    assert!(!replay(&[events[0].clone(), events[2].clone()]).violations.is_empty(), "gap");
+    assert!(!replay(&[events[0].clone(), events[0].clone()]).violations.is_empty(), "duplicate");
+    assert!(!replay(&events[1..]).violations.is_empty(), "the first sequence is 1");
     let gap = StreamEvent { kind: "gap".to_owned(), data: "{}".to_owned(), ..StreamEvent::default() };
     assert!(!replay(&[gap]).violations.is_empty());
     let delta = StreamEvent { kind: "text_delta".to_owned(), ..StreamEvent::default() };
-    assert!(replay(&[delta]).violations.is_empty(), "what is not journalled has no place");
+    assert!(replay(&[delta]).violations.is_empty(), "an event without id has no sequence");
 }
 
 #[test]
-fn each_life_may_ask_once_until_the_answer_is_kept() {
+fn each_daemon_run_may_request_a_round_once() {
     let mut daemon = FakeDaemon::default();
     let mut events = vec![daemon_started(&mut daemon)];
     events.extend(turn_accepted(&mut daemon, "hi"));
@@ -76,13 +76,13 @@ fn each_life_may_ask_once_until_the_answer_is_kept() {
     assert_eq!(journal.excess_calls(&ledger_with_requests("hi", 2)), [""; 0]);
     assert_eq!(
         journal.excess_calls(&ledger_with_requests("hi", 3)),
-        ["\"hi\" (round 0) was asked 3 times, not 2"]
+        ["\"hi\" (round 0) was requested 3 times, not 2"]
     );
     assert_eq!(journal.response_count(), 1);
 }
 
 #[test]
-fn turns_are_open_until_they_end_and_kills_meet_them_there() {
+fn kills_are_counted_by_stage_of_open_turns() {
     let mut daemon = FakeDaemon::default();
     let mut events = vec![daemon_started(&mut daemon)];
     events.extend(turn_accepted(&mut daemon, "hi"));
@@ -105,7 +105,7 @@ fn turns_are_open_until_they_end_and_kills_meet_them_there() {
 }
 
 #[test]
-fn an_interrupted_turn_that_is_opened_again_may_ask_again() {
+fn reopened_turn_may_request_its_round_again() {
     let mut daemon = FakeDaemon::default();
     let mut events = vec![daemon_started(&mut daemon)];
     events.extend(turn_accepted(&mut daemon, "hi"));
@@ -126,7 +126,7 @@ fn an_interrupted_turn_that_is_opened_again_may_ask_again() {
 }
 
 #[test]
-fn a_renamed_agent_keeps_its_turns() {
+fn renamed_agent_retains_its_open_turns() {
     let mut daemon = FakeDaemon::default();
     let mut events = vec![daemon_started(&mut daemon)];
     events.extend(turn_accepted(&mut daemon, "hi"));

@@ -1,22 +1,22 @@
-//! A judge that finds nothing is worth nothing: each thing that must not be is shown to it.
+//! Tests of the checks: each kind of violation is detected.
 
 use super::*;
 use crate::kill9::expectations::Steer;
 
-/// An agent with an answered send and a line.
+/// An agent with two acknowledged sends, an appended line and an accepted instruction.
 fn expectations() -> Expectations {
-    let mut book = Expectations::default();
-    let agent = book.add_agent(None, 0);
-    book.agents[agent].state = AgentState::Alive;
-    for (content, act, answer) in [
+    let mut expected = Expectations::default();
+    let agent = expected.add_agent(None, 0);
+    expected.agents[agent].state = AgentState::Alive;
+    for (content, action, reply) in [
         ("!reply hi", ModelAction::Reply("hi".to_owned()), "hi"),
         ("!tool x", ModelAction::Append(vec!["line-1".to_owned()]), "tool said: yes"),
     ] {
-        let place = book.add_send(agent, content.to_owned(), act, 0);
-        book.sends[place].state = SendState::Acknowledged(answer.to_owned());
+        let index = expected.add_send(agent, content.to_owned(), action, 0);
+        expected.sends[index].state = SendState::Acknowledged(reply.to_owned());
     }
-    book.steers.push(Steer { agent, content: "!reply word".to_owned(), accepted: Some(true) });
-    book
+    expected.steers.push(Steer { agent, content: "!reply instruction".to_owned(), accepted: Some(true) });
+    expected
 }
 
 fn message(role: &str, content: &str) -> Value {
@@ -30,23 +30,23 @@ fn history(result: &str) -> Vec<Value> {
         message("user", "!tool x"),
         message("assistant", ""),
         message("tool", result),
-        message("user", "!reply word"),
+        message("user", "!reply instruction"),
         message("assistant", "tool said: yes"),
     ]
 }
 
 const APPENDED_RESULT: &str = r#"{"bytes_written":7,"success":true}"#;
 
-fn check(book: &Expectations, messages: &[Value], lines: &[(&str, usize)]) -> (usize, usize, usize) {
+fn check(expected: &Expectations, messages: &[Value], lines: &[(&str, usize)]) -> (usize, usize, usize) {
     let lines = lines.iter().map(|(line, times)| ((*line).to_owned(), *times)).collect();
     let mut verdict = Verdict::default();
     verdict.check_lines(&lines);
-    verdict.check_history(book, 0, Some(messages), &lines);
+    verdict.check_history(expected, 0, Some(messages), &lines);
     (verdict.lost, verdict.duplicated, verdict.violations.len())
 }
 
 #[test]
-fn what_is_as_it_was_told_is_clean() {
+fn consistent_history_has_no_violations() {
     assert_eq!(check(&expectations(), &history(APPENDED_RESULT), &[("line-1", 1)]), (0, 0, 0));
     let unknown = history("Outcome unknown: the daemon stopped");
     assert_eq!(check(&expectations(), &unknown, &[("line-1", 1)]), (0, 0, 0));
@@ -55,53 +55,53 @@ fn what_is_as_it_was_told_is_clean() {
 }
 
 #[test]
-fn a_message_that_is_missing_or_has_another_answer_is_lost() {
+fn missing_message_or_other_reply_counts_as_lost() {
     let history = history(APPENDED_RESULT);
     assert_eq!(check(&expectations(), &history[2..], &[("line-1", 1)]).0, 1);
     let mut other = history.clone();
     other[1] = message("assistant", "ho");
     assert_eq!(check(&expectations(), &other, &[("line-1", 1)]).0, 1);
-    let without_word = [&history[..5], &history[6..]].concat();
-    assert_eq!(check(&expectations(), &without_word, &[("line-1", 1)]).0, 1);
+    let without_instruction = [&history[..5], &history[6..]].concat();
+    assert_eq!(check(&expectations(), &without_instruction, &[("line-1", 1)]).0, 1);
     assert_eq!(check(&expectations(), &[], &[]).0, 3);
 }
 
 #[test]
-fn a_message_or_a_line_that_is_there_twice_is_doubled() {
+fn message_or_line_that_occurs_twice_is_duplicated() {
     let twice = [history(APPENDED_RESULT), vec![message("user", "!reply hi")]].concat();
     assert_eq!(check(&expectations(), &twice, &[("line-1", 1)]).1, 1);
-    let word_twice = [history(APPENDED_RESULT), vec![message("user", "!reply word")]].concat();
-    assert_eq!(check(&expectations(), &word_twice, &[("line-1", 1)]).1, 1);
+    let instruction_twice = [history(APPENDED_RESULT), vec![message("user", "!reply instruction")]].concat();
+    assert_eq!(check(&expectations(), &instruction_twice, &[("line-1", 1)]).1, 1);
     assert_eq!(check(&expectations(), &history(APPENDED_RESULT), &[("line-1", 2)]).1, 1);
 }
 
 #[test]
-fn what_the_model_was_told_of_a_line_is_held_against_the_file() {
+fn tool_results_are_checked_against_the_file() {
     assert_eq!(check(&expectations(), &history(APPENDED_RESULT), &[]).0, 1);
     assert_eq!(check(&expectations(), &history("Did not execute: halted"), &[("line-1", 1)]).2, 1);
     assert_eq!(check(&expectations(), &history("Execution failed: no"), &[]).2, 1);
 }
 
 #[test]
-fn what_nobody_sent_and_what_nobody_answered_is_a_fault() {
-    let more = [history(APPENDED_RESULT), vec![message("user", "who?")]].concat();
-    assert_eq!(check(&expectations(), &more, &[("line-1", 1)]), (0, 0, 1));
-    let mut open = expectations();
-    open.sends[0].state = SendState::Pending;
-    assert_eq!(check(&open, &history(APPENDED_RESULT), &[("line-1", 1)]), (0, 0, 1));
+fn unknown_message_or_pending_send_is_a_violation() {
+    let extra = [history(APPENDED_RESULT), vec![message("user", "who?")]].concat();
+    assert_eq!(check(&expectations(), &extra, &[("line-1", 1)]), (0, 0, 1));
+    let mut pending = expectations();
+    pending.sends[0].state = SendState::Pending;
+    assert_eq!(check(&pending, &history(APPENDED_RESULT), &[("line-1", 1)]), (0, 0, 1));
 }
 
 #[test]
-fn agents_that_are_missing_or_too_many_are_found() {
+fn missing_and_unexpected_agents_are_violations() {
     let listed = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
-    let judge = |names: Option<&BTreeSet<String>>| {
+    let check = |names: Option<&BTreeSet<String>>| {
         let mut verdict = Verdict::default();
         verdict.check_agent_list(&expectations(), names);
         (verdict.lost, verdict.violations.len())
     };
-    let own = expectations().agents[0].name.clone();
-    assert_eq!(judge(Some(&listed(&[&own]))), (0, 0));
-    assert_eq!(judge(Some(&listed(&[]))), (1, 1));
-    assert_eq!(judge(Some(&listed(&[&own, "other"]))), (0, 1));
-    assert_eq!(judge(None), (0, 1));
+    let name = expectations().agents[0].name.clone();
+    assert_eq!(check(Some(&listed(&[&name]))), (0, 0));
+    assert_eq!(check(Some(&listed(&[]))), (1, 1));
+    assert_eq!(check(Some(&listed(&[&name, "other"]))), (0, 1));
+    assert_eq!(check(None), (0, 1));
 }

@@ -1,4 +1,4 @@
-//! The bytes of Anthropic's Messages API.
+//! Encodes responses of Anthropic's Messages API.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use super::{EventEncoder, call_id, estimate_tokens, output_bytes, push_event, sp
 use crate::model::request::ParsedRequest;
 use crate::model::script::ScriptedCall;
 
-/// A stream of blocks: each is opened before anything of it is said, and closed before the next.
+/// A stream of content blocks: each one is started before its deltas, and stopped before the next.
 pub(super) struct AnthropicEncoder {
     number: usize,
     unsent: Vec<u8>,
-    /// The kind of the block that is open.
+    /// The kind of the open block.
     open_block: Option<&'static str>,
     blocks: usize,
     calls: usize,
@@ -20,7 +20,7 @@ pub(super) struct AnthropicEncoder {
 
 impl AnthropicEncoder {
     pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
-        let mut events = Self {
+        let mut encoder = Self {
             number,
             unsent: Vec::with_capacity(1024),
             open_block: None,
@@ -30,8 +30,8 @@ impl AnthropicEncoder {
         };
         let usage = usage(request, 1);
         let message = message(request, number, &json!([]), &Value::Null, &usage);
-        events.push("message_start", &json!({ "type": "message_start", "message": message }));
-        events
+        encoder.push("message_start", &json!({ "type": "message_start", "message": message }));
+        encoder
     }
 
     fn push(&mut self, kind: &str, data: &Value) {
@@ -46,8 +46,8 @@ impl AnthropicEncoder {
     }
 
     fn push_delta(&mut self, delta: &Value) {
-        let more = json!({ "type": "content_block_delta", "index": self.blocks, "delta": delta });
-        self.push("content_block_delta", &more);
+        let event = json!({ "type": "content_block_delta", "index": self.blocks, "delta": delta });
+        self.push("content_block_delta", &event);
     }
 
     fn finish_block(&mut self) {
@@ -83,8 +83,8 @@ impl EventEncoder for AnthropicEncoder {
             "tool_use",
             &json!({ "type": "tool_use", "id": id, "name": call.name, "input": {} }),
         );
-        for piece in split_evenly(&call.arguments, 2) {
-            self.push_delta(&json!({ "type": "input_json_delta", "partial_json": piece }));
+        for chunk in split_evenly(&call.arguments, 2) {
+            self.push_delta(&json!({ "type": "input_json_delta", "partial_json": chunk }));
         }
         self.output_bytes += call.name.len() + call.arguments.len();
     }
@@ -103,7 +103,7 @@ impl EventEncoder for AnthropicEncoder {
     }
 }
 
-/// The answer to a request that did not ask for a stream.
+/// Encodes a response without streaming.
 pub(super) fn completion(
     request: &ParsedRequest,
     number: usize,

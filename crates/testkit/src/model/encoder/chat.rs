@@ -1,4 +1,4 @@
-//! The bytes of OpenAI's chat completions.
+//! Encodes responses of OpenAI's Chat Completions API.
 
 use std::io::Write as _;
 
@@ -9,12 +9,12 @@ use super::{EventEncoder, call_id, estimate_tokens, now_s, output_bytes, push_st
 use crate::model::request::{ParsedRequest, ResponseMode};
 use crate::model::script::ScriptedCall;
 
-/// A stream under way: what was said and not yet sent is in `unsent`.
+/// A stream of completion chunks; `unsent` has the encoded bytes that were not sent yet.
 pub(super) struct ChatEncoder {
     number: usize,
-    /// Everything of an event before its delta; the same for all events of an answer.
+    /// The start of an event up to its delta; equal for all events of a response.
     event_prefix: Vec<u8>,
-    /// What follows the finish reason; OpenAI shows a null usage in every event of a stream that ends with one.
+    /// The end of an event after the finish reason; OpenAI sends a null usage in every event but the last of a stream.
     event_suffix: &'static str,
     unsent: Vec<u8>,
     usage: Option<UsageBytes>,
@@ -30,7 +30,7 @@ struct UsageBytes {
 impl ChatEncoder {
     pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
         let with_usage = request.response_mode == ResponseMode::StreamedWithUsage;
-        let mut events = Self {
+        let mut encoder = Self {
             number,
             event_prefix: event_prefix(request, number),
             event_suffix: if with_usage { "}],\"usage\":null}\n\n" } else { "}]}\n\n" },
@@ -38,8 +38,8 @@ impl ChatEncoder {
             usage: with_usage.then(|| UsageBytes { prompt_bytes: request.content_bytes(), output_bytes: 0 }),
             calls: 0,
         };
-        events.push_delta(b"{\"role\":\"assistant\",\"content\":\"\"}", "null");
-        events
+        encoder.push_delta(b"{\"role\":\"assistant\",\"content\":\"\"}", "null");
+        encoder
     }
 
     fn push_text_delta(&mut self, member: &[u8], text: &str) {
@@ -59,9 +59,9 @@ impl ChatEncoder {
         self.unsent.extend_from_slice(self.event_suffix.as_bytes());
     }
 
-    fn count_output(&mut self, said: &str) {
+    fn count_output(&mut self, text: &str) {
         if let Some(usage) = &mut self.usage {
-            usage.output_bytes += said.len();
+            usage.output_bytes += text.len();
         }
     }
 }
@@ -75,17 +75,17 @@ impl EventEncoder for ChatEncoder {
         self.push_text_delta(b"{\"reasoning_content\":", thought);
     }
 
-    /// A call as OpenAI streams it: first who is called, then the arguments, here in two pieces.
+    /// Encodes a call as OpenAI streams it: first id and name, then the arguments, here in two chunks.
     fn push_call(&mut self, call: &ScriptedCall) {
         let index = self.calls;
         self.calls += 1;
         let id = call_id(self.number, index);
         let function = json!({ "name": call.name, "arguments": "" });
-        let named = json!({ "index": index, "id": id, "type": "function", "function": function });
-        self.push_delta(json!({ "tool_calls": [named] }).to_string().as_bytes(), "null");
-        for piece in split_evenly(&call.arguments, 2) {
-            let more = json!({ "index": index, "function": { "arguments": piece } });
-            self.push_delta(json!({ "tool_calls": [more] }).to_string().as_bytes(), "null");
+        let start = json!({ "index": index, "id": id, "type": "function", "function": function });
+        self.push_delta(json!({ "tool_calls": [start] }).to_string().as_bytes(), "null");
+        for chunk in split_evenly(&call.arguments, 2) {
+            let delta = json!({ "index": index, "function": { "arguments": chunk } });
+            self.push_delta(json!({ "tool_calls": [delta] }).to_string().as_bytes(), "null");
         }
         self.count_output(&call.name);
         self.count_output(&call.arguments);
@@ -98,7 +98,7 @@ impl EventEncoder for ChatEncoder {
     fn finish(mut self: Box<Self>) -> Bytes {
         self.push_delta(b"{}", if self.calls == 0 { "\"stop\"" } else { "\"tool_calls\"" });
         if let Some(usage) = self.usage {
-            // The opening ends inside of `choices`, which this event leaves empty.
+            // The prefix ends inside `choices`, which is empty in this event.
             let head = self.event_prefix.len() - FIRST_CHOICE.len();
             self.unsent.extend_from_slice(&self.event_prefix[..head]);
             self.unsent.extend_from_slice(b"],\"usage\":");
@@ -113,17 +113,17 @@ impl EventEncoder for ChatEncoder {
 const FIRST_CHOICE: &str = "{\"index\":0,\"delta\":";
 
 fn event_prefix(request: &ParsedRequest, number: usize) -> Vec<u8> {
-    let mut opening = Vec::with_capacity(192);
+    let mut prefix = Vec::with_capacity(192);
     write!(
-        opening,
+        prefix,
         "data: {{\"id\":\"chatcmpl-{number}\",\"object\":\"chat.completion.chunk\",\"created\":{},\"model\":",
         now_s()
     )
-    .expect("a buffer takes all");
-    push_string(&mut opening, &request.model);
-    opening.extend_from_slice(b",\"choices\":[");
-    opening.extend_from_slice(FIRST_CHOICE.as_bytes());
-    opening
+    .expect("writing to a Vec cannot fail");
+    push_string(&mut prefix, &request.model);
+    prefix.extend_from_slice(b",\"choices\":[");
+    prefix.extend_from_slice(FIRST_CHOICE.as_bytes());
+    prefix
 }
 
 impl UsageBytes {
@@ -134,11 +134,11 @@ impl UsageBytes {
             buffer,
             "{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion},\"total_tokens\":{total}}}"
         )
-        .expect("a buffer takes all");
+        .expect("writing to a Vec cannot fail");
     }
 }
 
-/// The answer to a request that did not ask for a stream.
+/// Encodes a response without streaming.
 pub(super) fn completion(
     request: &ParsedRequest,
     number: usize,
@@ -147,16 +147,16 @@ pub(super) fn completion(
 ) -> Bytes {
     let mut message = json!({ "role": "assistant", "content": text });
     if !calls.is_empty() {
-        let listed = calls.iter().enumerate().map(|(index, call)| {
+        let tool_calls = calls.iter().enumerate().map(|(index, call)| {
             let function = json!({ "name": call.name, "arguments": call.arguments });
             json!({ "id": call_id(number, index), "type": "function", "function": function })
         });
-        message["tool_calls"] = listed.collect();
+        message["tool_calls"] = tool_calls.collect();
     }
     let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" };
     let (prompt, completion) =
         (estimate_tokens(request.content_bytes()), estimate_tokens(output_bytes(text, calls)));
-    let whole = json!({
+    let body = json!({
         "id": format!("chatcmpl-{number}"),
         "object": "chat.completion",
         "created": now_s(),
@@ -164,5 +164,5 @@ pub(super) fn completion(
         "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason }],
         "usage": { "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion },
     });
-    Bytes::from(whole.to_string())
+    Bytes::from(body.to_string())
 }

@@ -1,4 +1,4 @@
-//! The bytes of OpenAI's Responses API.
+//! Encodes responses of OpenAI's Responses API.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,16 +7,16 @@ use super::{EventEncoder, call_id, estimate_tokens, now_s, output_bytes, push_ev
 use crate::model::request::ParsedRequest;
 use crate::model::script::ScriptedCall;
 
-/// A stream of items: text that follows text belongs to the same one.
+/// A stream of items: consecutive text deltas belong to one item.
 pub(super) struct ResponsesEncoder {
     number: usize,
     unsent: Vec<u8>,
     sequence: usize,
-    /// The response as it is when it begins; its end is made from it.
+    /// The response object as sent in the first event; completed in the last one.
     response: Value,
-    /// What is whole.
+    /// Finished items.
     output: Vec<Value>,
-    /// The item that grows, and what was said in it.
+    /// The open item and its text so far.
     open_item: Option<(ItemKind, String)>,
     prompt_tokens: usize,
     output_bytes: usize,
@@ -31,7 +31,7 @@ enum ItemKind {
 
 impl ResponsesEncoder {
     pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
-        let mut events = Self {
+        let mut encoder = Self {
             number,
             unsent: Vec::with_capacity(1024),
             sequence: 0,
@@ -42,9 +42,9 @@ impl ResponsesEncoder {
             output_bytes: 0,
             calls: 0,
         };
-        let response = events.response.clone();
-        events.push("response.created", json!({ "response": response }));
-        events
+        let response = encoder.response.clone();
+        encoder.push("response.created", json!({ "response": response }));
+        encoder
     }
 
     fn push(&mut self, kind: &str, mut data: Value) {
@@ -59,7 +59,7 @@ impl ResponsesEncoder {
         format!("item_{}_{}", self.number, self.output.len())
     }
 
-    /// Says more in an item of this kind, which is opened if another one is.
+    /// Sends a delta to an item of this kind; opens one if the open item is of another kind.
     fn push_delta(&mut self, kind: ItemKind, text: &str) {
         if self.open_item.as_ref().is_none_or(|(open, _)| *open != kind) {
             self.finish_item();
@@ -68,20 +68,20 @@ impl ResponsesEncoder {
             self.open_item = Some((kind, String::new()));
         }
         let id = self.item_id();
-        let (event, place) = match kind {
+        let (event, index_key) = match kind {
             ItemKind::Message => ("response.output_text.delta", "content_index"),
             ItemKind::Reasoning => ("response.reasoning_summary_text.delta", "summary_index"),
         };
-        self.push(event, json!({ "item_id": id, place: 0, "delta": text }));
-        if let Some((_, said)) = &mut self.open_item {
-            said.push_str(text);
+        self.push(event, json!({ "item_id": id, index_key: 0, "delta": text }));
+        if let Some((_, item_text)) = &mut self.open_item {
+            item_text.push_str(text);
         }
         self.output_bytes += text.len();
     }
 
     fn finish_item(&mut self) {
-        let Some((kind, said)) = self.open_item.take() else { return };
-        let item = item(kind, &self.item_id(), &said);
+        let Some((kind, item_text)) = self.open_item.take() else { return };
+        let item = item(kind, &self.item_id(), &item_text);
         self.push_done_item(item);
     }
 
@@ -109,11 +109,11 @@ impl EventEncoder for ResponsesEncoder {
             "response.output_item.added",
             json!({ "item": function_call_item(&id, &call_id, &call.name, "") }),
         );
-        for piece in split_evenly(&call.arguments, 2) {
-            self.push("response.function_call_arguments.delta", json!({ "item_id": id, "delta": piece }));
+        for chunk in split_evenly(&call.arguments, 2) {
+            self.push("response.function_call_arguments.delta", json!({ "item_id": id, "delta": chunk }));
         }
-        let whole = json!({ "item_id": id, "arguments": call.arguments });
-        self.push("response.function_call_arguments.done", whole);
+        let done = json!({ "item_id": id, "arguments": call.arguments });
+        self.push("response.function_call_arguments.done", done);
         self.push_done_item(function_call_item(&id, &call_id, &call.name, &call.arguments));
         self.output_bytes += call.name.len() + call.arguments.len();
     }
@@ -133,14 +133,14 @@ impl EventEncoder for ResponsesEncoder {
     }
 }
 
-/// The answer to a request that did not ask for a stream.
+/// Encodes a response without streaming.
 pub(super) fn completion(
     request: &ParsedRequest,
     number: usize,
     text: &str,
     calls: &[ScriptedCall],
 ) -> Bytes {
-    let id = |place: usize| format!("item_{number}_{place}");
+    let id = |index: usize| format!("item_{number}_{index}");
     let mut output: Vec<_> =
         (!text.is_empty()).then(|| item(ItemKind::Message, &id(0), text)).into_iter().collect();
     for (index, call) in calls.iter().enumerate() {
@@ -162,13 +162,13 @@ fn response(request: &ParsedRequest, number: usize, status: &str, output: &[Valu
     })
 }
 
-fn item(kind: ItemKind, id: &str, said: &str) -> Value {
+fn item(kind: ItemKind, id: &str, text: &str) -> Value {
     match kind {
         ItemKind::Reasoning => {
-            json!({ "type": "reasoning", "id": id, "summary": [{ "type": "summary_text", "text": said }] })
+            json!({ "type": "reasoning", "id": id, "summary": [{ "type": "summary_text", "text": text }] })
         }
         ItemKind::Message => {
-            let content = json!([{ "type": "output_text", "text": said, "annotations": [] }]);
+            let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
             json!({ "type": "message", "id": id, "role": "assistant", "content": content })
         }
     }

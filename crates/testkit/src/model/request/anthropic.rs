@@ -1,4 +1,4 @@
-//! Reads a request to the Messages API: results stand inside of the user's messages there, and the prompt beside them.
+//! Parses an Anthropic Messages request: tool results are inside user messages, the system prompt is a separate field.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,15 +23,15 @@ struct Fields {
 pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
     let fields: Fields = parse_json(body)?;
     let model = require_model(fields.model)?;
-    // This API alone wants a number.
+    // Only this API requires max_tokens.
     fields.max_tokens.ok_or_else(|| missing_parameter("max_tokens"))?;
-    let given = fields
+    let input = fields
         .messages
         .filter(|messages| !messages.is_empty())
         .ok_or_else(|| missing_parameter("messages"))?;
     let system = Some(content_text(&fields.system)).filter(|text| !text.is_empty());
     let mut messages: Vec<_> = system.map(|text| Message::new("system", text)).into_iter().collect();
-    given.into_iter().for_each(|message| split_tool_results(message, &mut messages));
+    input.into_iter().for_each(|message| split_tool_results(message, &mut messages));
     let schema = fields.output_config.pointer("/format/schema").cloned();
     Ok(ParsedRequest {
         api: Api::Anthropic,
@@ -42,7 +42,7 @@ pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
     })
 }
 
-/// The results in a message as messages of their own, before what the user says beside them.
+/// Splits the tool results of a message into separate messages, followed by the user's text.
 fn split_tool_results(message: Message, messages: &mut Vec<Message>) {
     let blocks = message.content.as_array().into_iter().flatten();
     let results = blocks.filter(|block| block["type"] == "tool_result");

@@ -1,4 +1,4 @@
-//! Reads a request to the Responses API: what was said, called and returned are items of one list there.
+//! Parses an OpenAI Responses request: messages, tool calls and tool results are items of one list.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
     let mut messages: Vec<_> = prompt.map(|text| Message::new("system", text)).into_iter().collect();
     let before = messages.len();
     match fields.input {
-        Value::String(said) => messages.push(Message::new("user", said)),
+        Value::String(text) => messages.push(Message::new("user", text)),
         Value::Array(items) => items.into_iter().for_each(|item| push_item(item, &mut messages)),
         _ => {}
     }
@@ -44,11 +44,11 @@ pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
     })
 }
 
-/// What the model says and calls in one answer are several items, and one message.
+/// Appends an item. The text and calls of one model response are several items, but one message.
 fn push_item(mut item: Value, messages: &mut Vec<Message>) {
     match (item["type"].as_str(), item["role"].as_str()) {
         (Some("function_call_output"), _) => {
-            messages.push(Message::new("tool", content_text(&item["output"])))
+            messages.push(Message::new("tool", content_text(&item["output"])));
         }
         (Some("function_call"), _) if messages.last().is_some_and(|last| last.role == "assistant") => {}
         (Some("function_call"), _) => messages.push(Message::new("assistant", "")),

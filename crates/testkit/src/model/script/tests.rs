@@ -1,4 +1,4 @@
-//! The script's grammar as a table: a message, and what it means.
+//! The script grammar as a table: messages and their parsed scripts.
 
 use super::*;
 
@@ -59,36 +59,39 @@ fn well_formed() -> Vec<(&'static str, Script)> {
 }
 
 #[test]
-fn every_well_formed_message_means_one_thing() {
+fn well_formed_messages_parse() {
     for (content, expected) in well_formed() {
         assert_eq!(Script::parse(content), Ok(expected), "{content:?}");
     }
 }
 
 #[test]
-fn every_word_has_a_case_in_the_table() {
+fn every_command_has_a_parser_case() {
     let cases = well_formed();
-    for word in SCRIPT_COMMANDS {
-        let start = format!("!{}", word.name);
-        assert!(word.usage.starts_with(&start), "{}", word.usage);
+    for command in SCRIPT_COMMANDS {
+        let start = format!("!{}", command.name);
+        assert!(command.usage.starts_with(&start), "{}", command.usage);
         assert!(cases.iter().any(|(content, _)| content.starts_with(&start)), "{start}");
     }
 }
 
 #[test]
-fn a_misused_word_says_how_it_is_written() {
+fn misused_command_error_shows_usage() {
     let table = [
-        ("!chunks 0 a", "an answer has at least one delta; write: !chunks N TEXT"),
-        ("!chunks many a", "\"many\" is not a number that fits; write: !chunks N TEXT"),
-        ("!slow", "\"\" is not a number that fits; write: !slow MS TEXT"),
-        ("!hold", "the name to release is missing; write: !hold NAME [TEXT]"),
-        ("!think hm", "what follows the thought is missing; write: !think THOUGHT | REST"),
-        ("!think hm | !silent", "only what is streamed can follow a thought; write: !think THOUGHT | REST"),
-        ("!tool", "the tool's name is missing; write: !tool NAME {JSON}"),
-        ("!tool a {}\n!reply b", "\"!reply b\" is not a tool call; write: !tool NAME {JSON}"),
-        ("!status 100", "100 is no final status; write: !status CODE [BODY]"),
-        ("!status teapot", "\"teapot\" is not a number that fits; write: !status CODE [BODY]"),
-        ("!silent please", "this word stands alone; write: !silent"),
+        ("!chunks 0 a", "a response has at least one delta; usage: !chunks N TEXT"),
+        ("!chunks many a", "\"many\" is not a valid number; usage: !chunks N TEXT"),
+        ("!slow", "\"\" is not a valid number; usage: !slow MS TEXT"),
+        ("!hold", "missing name to release; usage: !hold NAME [TEXT]"),
+        ("!think hm", "missing `|` and what follows the thought; usage: !think THOUGHT | REST"),
+        (
+            "!think hm | !silent",
+            "only a streamed response can follow a thought; usage: !think THOUGHT | REST",
+        ),
+        ("!tool", "missing tool name; usage: !tool NAME {JSON}"),
+        ("!tool a {}\n!reply b", "\"!reply b\" is not a tool call; usage: !tool NAME {JSON}"),
+        ("!status 100", "100 is not a final status (200 to 599); usage: !status CODE [BODY]"),
+        ("!status teapot", "\"teapot\" is not a valid number; usage: !status CODE [BODY]"),
+        ("!silent please", "this command takes no arguments; usage: !silent"),
     ];
     for (content, expected) in table {
         let fault = Script::parse(content).expect_err(content);
@@ -97,31 +100,31 @@ fn a_misused_word_says_how_it_is_written() {
 }
 
 #[test]
-fn an_unknown_word_is_named_and_the_known_ones_are_listed() {
-    let fault = Script::parse("!replay x").expect_err("no such word");
+fn unknown_command_error_lists_known_commands() {
+    let fault = Script::parse("!replay x").expect_err("no such command");
     assert_eq!(
         fault.to_string(),
-        "unknown script word !replay; known: !reply !chunks !stall !silent !slow !hold !think !tool !insist !status \
-         !later !cut !garbage !html !empty !history"
+        "unknown script command !replay; known: !reply !chunks !stall !silent !slow !hold !think !tool !insist \
+         !status !later !cut !garbage !html !empty !history"
     );
 }
 
 #[test]
-fn calls_are_found_wherever_a_text_asks_for_them() {
+fn injected_calls_are_found_anywhere_in_a_text() {
     let found = |text: &str| -> Vec<(String, String)> {
         injected_calls(text).into_iter().map(|call| (call.name, call.arguments)).collect()
     };
-    let of = |calls: &[(&str, &str)]| -> Vec<(String, String)> {
+    let expected = |calls: &[(&str, &str)]| -> Vec<(String, String)> {
         calls.iter().map(|(name, arguments)| ((*name).to_owned(), (*arguments).to_owned())).collect()
     };
-    assert_eq!(found("!tool a {}"), of(&[("a", "{}")]));
+    assert_eq!(found("!tool a {}"), expected(&[("a", "{}")]));
     assert_eq!(
-        found("Please, now: !tool a {\"b\": 1} and tell nobody.\n> !tool c {}"),
-        of(&[("a", r#"{"b":1}"#), ("c", "{}")])
+        found("Please, now: !tool a {\"b\": 1} and no more.\n> !tool c {}"),
+        expected(&[("a", r#"{"b":1}"#), ("c", "{}")])
     );
     assert_eq!(
         found(r#"{"content":"first\n!tool a {\"b\":\"c\"}","more":["!tool d {}"]}"#),
-        of(&[("a", r#"{"b":"c"}"#), ("d", "{}")])
+        expected(&[("a", r#"{"b":"c"}"#), ("d", "{}")])
     );
     for nothing in ["", "tool a {}", "!tool a", "!tool a {", "!tool", "{\"content\":5}"] {
         assert_eq!(found(nothing), [], "{nothing}");
