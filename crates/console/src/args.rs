@@ -11,8 +11,8 @@ use nexus3_client::{Token, TokenFault};
 use nexus3_protocol::events::EventKind;
 use nexus3_protocol::methods::{OnRestart, PageSize};
 
-/// Calls a running daemon. Answers are JSON on standard output, messages go to standard error. Exit code: 0 done,
-/// 1 the daemon or the connection said no, 2 wrong usage.
+/// Calls a running daemon. Answers are JSON on standard output, messages go to standard error. Exit code: 0 done, 1 the
+/// daemon or the connection said no, 2 wrong usage.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   nexus3 rpc create worker --system-prompt 'You are brief.'
@@ -49,8 +49,8 @@ pub(crate) struct ConnectionArgs {
     pub(crate) api_key: Option<Token>,
 }
 
-/// Asks once and prints the answer as it is said. Uses the running daemon, or starts one that stops by itself when it is
-/// no longer used.
+/// Asks once and prints the answer as it is said. Uses the running daemon, or starts one that stops by itself when it
+/// is no longer used.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage, 130 interrupted before the question was sent.
@@ -418,7 +418,8 @@ pub struct EventsArgs {
     pub(crate) json: bool,
 }
 
-/// Reads a token. A function would do, but then clap repeats what was given, and that may be a secret with a slip in it.
+/// Reads a token. A function would do, but then clap repeats what was given, and that may be a secret with a slip in
+/// it.
 #[derive(Clone)]
 struct TokenParser;
 

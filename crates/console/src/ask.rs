@@ -1,5 +1,5 @@
-//! `nexus3 ask`: one question, one answer, as it is said. Which daemon answers is found here; how one is started is left to
-//! the binary.
+//! `nexus3 ask`: one question, one answer, as it is said. Which daemon answers is found here; how one is started is
+//! left to the binary.
 
 use std::io::Read;
 
@@ -61,7 +61,8 @@ pub struct AskRequest {
 }
 
 impl AskRequest {
-    /// Reads it, for as long as somebody writes it: this comes before anything that keeps Ctrl-C from ending the process.
+    /// Reads it, for as long as somebody writes it: this comes before anything that keeps Ctrl-C from ending the
+    /// process.
     ///
     /// # Errors
     /// What to say when it, or an image, cannot be read.

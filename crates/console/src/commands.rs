@@ -175,8 +175,8 @@ pub(crate) fn read_message(text: String, input: &mut dyn Read) -> Result<String,
     Ok(message)
 }
 
-/// On the wire `"5"` and `5` are two names, on the command line they look the same: the number is tried when there
-/// is no send with the text.
+/// On the wire `"5"` and `5` are two names, on the command line they look the same: the number is tried when there is
+/// no send with the text.
 async fn cancel(session: &ConnectionOptions, agent_id: &str, name: String) -> Result<CancelOutput, Failure> {
     let client = session.client();
     let agent = client.agent(agent_id);

@@ -7,7 +7,8 @@ use nexus3_protocol::methods::ImageParam;
 use crate::commands::absolute_path;
 use crate::connection::Failure;
 
-/// What fits into a request beside a long text, in base64. What is larger is read by the daemon, if the agent may read it.
+/// What fits into a request beside a long text, in base64. What is larger is read by the daemon, if the agent may read
+/// it.
 const INLINE_BYTES_MAX: usize = 600 << 10;
 
 /// What the daemon takes of one picture.

@@ -1,5 +1,5 @@
-//! The command line: an ordinary client. Owns the words of `nexus3 rpc …` and `nexus3 ask`, and what they print; reads neither the
-//! environment nor the terminal by itself, so that the binary and the tests hand in what they have.
+//! The command line: an ordinary client. Owns the words of `nexus3 rpc …` and `nexus3 ask`, and what they print; reads
+//! neither the environment nor the terminal by itself, so that the binary and the tests hand in what they have.
 
 mod args;
 mod ask;
@@ -83,8 +83,8 @@ pub async fn run(
 }
 
 /// Asks once. `start` starts a daemon on a port when none is there, and returns when it answers; what it says when it
-/// fails is for the user. `interrupt` is polled all the time: before the question is sent it ends everything at once, then
-/// the send is cancelled at the daemon.
+/// fails is for the user. `interrupt` is polled all the time: before the question is sent it ends everything at once,
+/// then the send is cancelled at the daemon.
 pub async fn ask(
     question: AskRequest,
     options: &ConsoleOptions,

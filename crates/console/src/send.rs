@@ -159,7 +159,8 @@ impl StreamedText {
         None
     }
 
-    /// What of the answer is still to be told. One that was stored is not said again, and some of it may have been missed.
+    /// What of the answer is still to be told. One that was stored is not said again, and some of it may have been
+    /// missed.
     fn remaining<'a>(&self, content: &'a str) -> Cow<'a, str> {
         if let Some(rest) = content.strip_prefix(&self.text) {
             return rest.into();

@@ -1,5 +1,5 @@
-//! The token a client shows to a daemon: its shape, and the files it is found in. Which names these files have is
-//! the protocol's business.
+//! The token a client shows to a daemon: its shape, and the files it is found in. Which names these files have is the
+//! protocol's business.
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! One trait for everybody who calls agents: over HTTP or in the same process. Made from the method list, so a method that
-//! one of them lacks does not compile. Code written against it runs on both.
+//! One trait for everybody who calls agents: over HTTP or in the same process. Made from the method list, so a method
+//! that one of them lacks does not compile. Code written against it runs on both.
 
 use std::future::Future;
 

@@ -1,5 +1,5 @@
-//! The names by which a client finds a daemon on its machine: port, home, token files, token shape.
-//! Reading and writing the files is left to the client and the binary.
+//! The names by which a client finds a daemon on its machine: port, home, token files, token shape. Reading and writing
+//! the files is left to the client and the binary.
 
 /// The port a daemon listens on when nothing else is said.
 pub const PORT_DEFAULT: u16 = 8765;
@@ -22,8 +22,8 @@ pub fn token_file_name(port: u16) -> String {
     if port == PORT_DEFAULT { "rpc.token".to_owned() } else { format!("rpc-{port}.token") }
 }
 
-/// The files, inside the home, where a client looks for the token of this port, first to last.
-/// The last two are what servers of an older generation wrote.
+/// The files, inside the home, where a client looks for the token of this port, first to last. The last two are what
+/// servers of an older generation wrote.
 #[must_use]
 pub fn token_file_candidates(port: u16) -> [String; 4] {
     [

@@ -47,8 +47,8 @@ macro_rules! define_events {
                 }
             }
 
-            /// All names, for whoever gave another one. One by one: `join` of a list whose length the compiler knows makes
-            /// it work for minutes.
+            /// All names, for whoever gave another one. One by one: `join` of a list whose length the compiler knows
+            /// makes it work for minutes.
             #[must_use]
             #[inline(never)]
             pub fn choices() -> String {
@@ -149,7 +149,8 @@ define_events! {
         TurnBegun = "turn_begun";
         /// A message came into the context: an answer of the model, the result of a tool, or a word that was added.
         MessageEvent = "message";
-        /// Somebody added a word to the turn. It comes into the context, as a `message`, before the model is asked again.
+        /// Somebody added a word to the turn. It comes into the context, as a `message`, before the model is asked
+        /// again.
         Steered = "steered";
         /// A tool call is about to run.
         ToolBegun = "tool_begun";
@@ -176,7 +177,8 @@ define_events! {
         TextDelta = "text_delta";
         /// The model thinks. What it thinks is shown and never kept.
         ReasoningDelta = "reasoning_delta";
-        /// The cursor is not in the journal, so events may be missing. The stream goes on at `first`. Told whatever the filter.
+        /// The cursor is not in the journal, so events may be missing. The stream goes on at `first`. Told whatever the
+        /// filter.
         Gap = "gap";
         /// The reader was too slow: deltas were dropped. Events of the journal follow and none of them is missing. Told
         /// whatever the filter.

@@ -1,5 +1,5 @@
-//! Length frames for the Unix door: four bytes of length, big end first, then that many bytes.
-//! A codec without a socket: it is fed bytes as they come and gives frames.
+//! Length frames for the Unix door: four bytes of length, big end first, then that many bytes. A codec without a
+//! socket: it is fed bytes as they come and gives frames.
 
 #[cfg(test)]
 mod tests;

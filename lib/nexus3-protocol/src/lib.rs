@@ -1,6 +1,5 @@
 //! Every word on the nexus3 wire: JSON-RPC 2.0, the method list, events and their streams, length frames, and the names
-//! of token files.
-//! No sockets, files, clock or async: bytes in, values out, and back.
+//! of token files. No sockets, files, clock or async: bytes in, values out, and back.
 
 mod api;
 pub mod discovery;

@@ -32,8 +32,8 @@ pub fn openrpc() -> Value {
     }))
 }
 
-/// The same with the members of every object in the order of their names: whether `serde_json` keeps another order depends on
-/// what else is in the build.
+/// The same with the members of every object in the order of their names: whether `serde_json` keeps another order
+/// depends on what else is in the build.
 fn sort_members(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(sort_members).collect(),

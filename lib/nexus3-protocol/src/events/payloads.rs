@@ -126,7 +126,8 @@ pub struct MessageEvent {
     pub tool_calls: Vec<ToolCallView>,
     /// The call that a tool's message answers.
     pub tool_call_id: Option<String>,
-    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
+    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`,
+    /// `interrupted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<serde_json::Map<String, serde_json::Value>>,
 }

@@ -1,4 +1,5 @@
-//! What a reader of an event stream asks for: where to begin and which kinds. The words of the query, in both directions.
+//! What a reader of an event stream asks for: where to begin and which kinds. The words of the query, in both
+//! directions.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

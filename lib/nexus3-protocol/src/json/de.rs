@@ -345,8 +345,8 @@ impl<'de> SeqAccess<'de> for ItemAccess<'de> {
     }
 }
 
-/// `serde_json::Value` takes an object with such a key for JSON text in a string and reads that text itself:
-/// its depth and its duplicate keys would go unseen.
+/// `serde_json::Value` takes an object with such a key for JSON text in a string and reads that text itself: its depth
+/// and its duplicate keys would go unseen.
 const SERDE_JSON_PRIVATE_PREFIX: &str = "$serde_json::private::";
 
 struct MemberAccess<'de> {

@@ -1,5 +1,5 @@
-//! The strict reader: bytes to [`Json`]. Faults say where, in the words the original server's clients know.
-//! What a duplicate key means is left to the caller: it is reported beside the value, not as a syntax fault.
+//! The strict reader: bytes to [`Json`]. Faults say where, in the words the original server's clients know. What a
+//! duplicate key means is left to the caller: it is reported beside the value, not as a syntax fault.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

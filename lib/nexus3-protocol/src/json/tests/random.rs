@@ -1,6 +1,5 @@
-//! Random values, random bytes and broken texts, judged against another parser.
-//! Where the two differ on purpose: depth (kept below both limits here), and numbers beyond a double, which ours keeps
-//! as text and the other refuses.
+//! Random values, random bytes and broken texts, judged against another parser. Where the two differ on purpose: depth
+//! (kept below both limits here), and numbers beyond a double, which ours keeps as text and the other refuses.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;

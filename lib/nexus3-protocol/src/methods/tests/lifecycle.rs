@@ -227,11 +227,11 @@ fn what_is_wrong_with_a_session_is_named_with_its_place() {
         (call(r#"{"id":"c"}"#), "Missing required parameter: session.messages[0].tool_calls[0].name"),
         (
             call(r#"{"id":"c","name":"x","arguments":[]}"#),
-            "session.messages[0].tool_calls[0] must have an object or a text as arguments",
+            "session.messages[0].tool_calls[0] must have an object or a string as arguments",
         ),
         (
             call(r#"{"id":"c","name":"x","function":{"name":"x"}}"#),
-            "session.messages[0].tool_calls[0] must hold either name and arguments or function",
+            "session.messages[0].tool_calls[0] must have either name and arguments or function",
         ),
         (
             with("}", r#","nexus3":{"on_restart":"never"}}"#),
