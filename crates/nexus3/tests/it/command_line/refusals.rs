@@ -130,7 +130,7 @@ fn what_the_daemon_refuses_is_told_in_its_words() {
 fn a_destroy_of_nobody_fails_and_still_answers() {
     let daemon = bare();
     let refused = rpc(&daemon, &["destroy", "nobody"]);
-    assert_eq!((refused.code, refused.stderr.as_str()), (1, "no agent nobody\n"));
+    assert_eq!((refused.code, refused.stderr.as_str()), (1, "agent not found: nobody\n"));
     assert_eq!(json_of(&refused), json!({ "success": false, "agent_id": "nobody" }));
 }
 
