@@ -1,4 +1,4 @@
-//! The arguments of `nexus3 rpc …`, with the help texts.
+//! Command-line arguments of `nexus3 rpc` and `nexus3 ask`, with their help texts. Every help line fits 80 columns.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -11,10 +11,14 @@ use nexus3_client::{Token, TokenFault};
 use nexus3_protocol::events::EventKind;
 use nexus3_protocol::methods::{OnRestart, PageSize};
 
-/// Calls a running daemon. Answers are JSON on standard output, messages go to standard error. Exit code: 0 done,
-/// 1 the daemon or the connection said no, 2 wrong usage.
+/// Call a running daemon
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "Results are JSON on standard output, messages go to standard error.
+Exit code: 0 success, 1 the daemon or the connection failed, 2 wrong usage.
+Other users can see arguments: prefer NEXUS3_API_KEY or the token file to
+--api-key.
+
+Examples:
   nexus3 rpc create worker --system-prompt 'You are brief.'
   nexus3 rpc send worker 'Name three rivers.'
   nexus3 rpc events --agent worker
@@ -23,77 +27,78 @@ pub struct RpcArgs {
     #[command(flatten)]
     pub(crate) address: ConnectionArgs,
 
-    /// What to do
+    /// Command
     #[command(subcommand)]
     pub(crate) command: RpcCommand,
 }
 
 impl AskArgs {
-    /// The port, if one was named.
+    /// The port, if given.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.address.port
     }
 }
 
-/// Which daemon is meant.
+/// Address of the daemon, and the token.
 #[derive(Debug, Args)]
 pub(crate) struct ConnectionArgs {
-    /// The daemon's port on this machine [default: the setting `port`, 8765]
+    /// Daemon's port [default: the setting port, 8765]
     #[arg(short, long, global = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
 
-    /// The daemon's token [default: NEXUS3_API_KEY, or the token file in NEXUS3_HOME]. Other users of this machine
-    /// can see arguments: prefer the default
+    /// Token [default: NEXUS3_API_KEY or token file]
     #[arg(long, global = true, value_name = "KEY", value_parser = TokenParser)]
     pub(crate) api_key: Option<Token>,
 }
 
-/// Asks once and prints the answer as it is said. Uses the running daemon, or starts one that stops by itself when it is
-/// no longer used.
+/// Ask one question and print the response as it arrives
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage, 130 interrupted before the question was sent.
-
-The answer goes to standard output, everything else to standard error. Ctrl-C cancels. Without --agent nothing is kept.
+#[command(after_help = "Uses the running daemon, or starts one that stops by itself when idle.
+The response goes to standard output, everything else to standard error.
+Ctrl-C cancels. Without --agent the conversation is not stored.
+Other users can see arguments: prefer NEXUS3_API_KEY or the token file to
+--api-key.
+Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage, 130 interrupted
+before the question was sent.
 
 Examples:
   nexus3 ask 'Why is the sky blue?'
   nexus3 ask - < question.txt
   nexus3 ask 'What does this project do?' --model anthropic/claude-sonnet-4-5
-  nexus3 ask 'And why is it red in the evening?' --agent weather"
-)]
+  nexus3 ask 'And why is it red in the evening?' --agent weather")]
 pub struct AskArgs {
     #[command(flatten)]
     pub(crate) address: ConnectionArgs,
-    /// The question; "-" reads it from standard input
+    /// Question; "-" reads it from standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: String,
-    /// The model that answers [default: the daemon's]
+    /// Model [default: the daemon's default model]
     #[arg(short, long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Go on with the agent of this name, which is made when it is not there, instead of one for this question alone
+    /// Continue with this agent; create it if missing
     #[arg(short, long = "agent", value_name = "ID")]
     pub(crate) agent_id: Option<String>,
-    /// The system prompt of an agent that is made [default: the daemon's]
+    /// System prompt of a new agent [default: daemon's]
     #[arg(long, value_name = "TEXT")]
     pub(crate) system_prompt: Option<String>,
-    /// Show the model this picture (PNG, JPEG, GIF or WebP); can be given several times
+    /// Image: PNG, JPEG, GIF or WebP (repeatable)
     #[arg(long = "image", value_name = "FILE")]
     pub(crate) images: Vec<String>,
-    /// Pull the small model without asking when there is no other
+    /// Download a small model without asking if needed
     #[arg(short, long)]
     pub yes: bool,
-    /// How long to wait for the answer before it is cancelled
+    /// Cancel after this time
     #[arg(short, long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
 }
 
-/// One command.
+/// Subcommands of `nexus3 rpc`.
 #[derive(Debug, Subcommand)]
 pub enum RpcCommand {
-    /// Say whether a daemon is running: no_server, nexus_server, other_service, timeout or error
-    #[command(after_help = "Exit code 0 when a daemon is running, else 1.
+    /// Check whether a daemon is running
+    #[command(after_help = "Prints no_server, nexus_server, other_service, timeout or error.
+Exit code: 0 a daemon is running, 1 otherwise, 2 wrong usage.
 
 Examples:
   nexus3 rpc detect
@@ -105,8 +110,12 @@ Examples:
   nexus3 rpc list")]
     List,
 
-    /// Create an agent, and give it a first message if there is one
-    #[command(after_help = "Examples:
+    /// Create an agent, optionally with a first message
+    #[command(after_help = "With --message the response is printed under \"response\".
+--on-restart decides about a turn that a crash of the daemon interrupts: resume
+continues it, mark ends it as interrupted. The default is the daemon's setting.
+
+Examples:
   nexus3 rpc create
   nexus3 rpc create worker --system-prompt 'You are brief.'
   nexus3 rpc create writer --cwd /tmp/project --write-path /tmp/project/output
@@ -115,9 +124,10 @@ Examples:
   nexus3 rpc create worker -M 'Name three rivers.' -t 60")]
     Create(CreateArgs),
 
-    /// Send a message to an agent and print its answer
-    #[command(after_help = "Ctrl-C and the time limit cancel the turn; what was said until then is printed.
-A send that is repeated with the same --request-id and text is not done twice: it gets the answer of the first.
+    /// Send a message to an agent and print its response
+    #[command(after_help = "Ctrl-C and the timeout cancel the turn and print the partial text.
+A send with the --request-id and text of an earlier one does not run again: it
+prints the earlier response.
 
 Examples:
   nexus3 rpc send worker 'Name three rivers.'
@@ -128,14 +138,14 @@ Examples:
   nexus3 rpc send worker -t 10 -- '-1 is what kind of number?'")]
     Send(SendArgs),
 
-    /// Cancel a send that is running or waiting
+    /// Cancel a running or queued send
     #[command(after_help = "Example:
   nexus3 rpc cancel worker 91b8a2f0c4d3e576")]
     Cancel {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// The request_id of the send
+        /// Request id of the send
         #[arg(value_name = "REQUEST_ID")]
         request_id: String,
     },
@@ -144,22 +154,22 @@ Examples:
     #[command(after_help = "Example:
   nexus3 rpc status worker")]
     Status {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
     },
 
-    /// Make an agent's context shorter: older messages are summed up
-    #[command(after_help = "Waits for a turn that is running. What was summed up stays in the journal.
+    /// Shorten an agent's context by summarizing older messages
+    #[command(after_help = "Waits for the running turn. The original messages stay in the journal.
 
 Examples:
   nexus3 rpc compact worker
   nexus3 rpc compact worker --if-full")]
     Compact {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// Only when the context is full
+        /// Compact only when the context is full
         #[arg(long)]
         if_full: bool,
     },
@@ -169,36 +179,36 @@ Examples:
   nexus3 rpc messages worker
   nexus3 rpc messages worker --offset 200 --limit 50")]
     Messages {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// The first message to print [default: 0]
+        /// Index of the first message [default: 0]
         #[arg(long, value_name = "N")]
         offset: Option<u64>,
-        /// How many to print at the most, 1 to 2000 [default: 200]
+        /// Maximum number of messages, 1 to 2000 [default: 200]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=PageSize::MAX))]
         limit: Option<u64>,
     },
 
-    /// Add a word to the turn an agent is working on
-    #[command(after_help = "Exit code 1 when no turn is running.
+    /// Send extra instructions to the running turn
+    #[command(after_help = "Exit code: 0 accepted, 1 no turn is running, 2 wrong usage.
 
 Example:
   nexus3 rpc steer worker 'Only European rivers.'")]
     Steer {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// The word to add; "-" reads it from standard input
+        /// Instructions; "-" reads them from standard input
         #[arg(value_name = "TEXT")]
         text: String,
     },
 
-    /// Show one agent in full: its place in the tree, its tools, what it has used up
+    /// Show one agent: position in the tree, tools, resource usage
     #[command(after_help = "Example:
   nexus3 rpc show worker")]
     Show {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
     },
@@ -207,123 +217,126 @@ Example:
     #[command(after_help = "Example:
   nexus3 rpc children lead")]
     Children {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
     },
 
-    /// Explain what an agent may do: every limit, who set it, and why
+    /// Explain an agent's permissions: each limit and its origin
     #[command(after_help = "Example:
   nexus3 rpc permissions worker")]
     Permissions {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
     },
 
-    /// List what is kept of every agent: how long it is, whether it is in memory, what a crash means for it
+    /// List all stored agents, including those asleep
     #[command(after_help = "Examples:
   nexus3 rpc sessions
   nexus3 rpc sessions --offset 200 --limit 50")]
     Sessions {
-        /// The first session to print [default: 0]
+        /// Index of the first agent [default: 0]
         #[arg(long, value_name = "N")]
         offset: Option<u64>,
-        /// How many to print at the most, 1 to 2000 [default: 200]
+        /// Maximum number of agents, 1 to 2000 [default: 200]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=PageSize::MAX))]
         limit: Option<u64>,
     },
 
-    /// Make a new agent that begins where another one stands, or stood
-    #[command(after_help = "The new agent has the same prompt, permissions, folder, model and parent.
+    /// Create a copy of an agent with all or its first messages
+    #[command(after_help = "The copy has the same system prompt, permissions, working directory, model and
+parent.
 
 Examples:
   nexus3 rpc fork worker
   nexus3 rpc fork worker worker-2 --messages 4")]
     Fork {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// The new agent's name; the daemon makes one up when it is left out
+        /// Id of the new agent [default: random]
         #[arg(value_name = "NEW_ID")]
         new_agent_id: Option<String>,
-        /// How many of its first messages the new agent has [default: all]
+        /// Number of first messages to copy [default: all]
         #[arg(long, value_name = "N")]
         messages: Option<u64>,
     },
 
-    /// Take an agent back to its first messages; the rest stays in the journal, but the model no longer sees it
-    #[command(after_help = "Example:
+    /// Remove an agent's newest messages from its context
+    #[command(after_help = "The model no longer sees the removed messages; they stay in the journal.
+
+Example:
   nexus3 rpc rollback worker 4")]
     Rollback {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// How many of its first messages stay
+        /// Number of first messages that stay
         #[arg(value_name = "MESSAGES")]
         messages: u64,
     },
 
-    /// Give an agent another name
+    /// Change an agent's id
     #[command(after_help = "Example:
   nexus3 rpc rename worker archivist")]
     Rename {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// Its new name
+        /// New id
         #[arg(value_name = "NEW_ID")]
         new_agent_id: String,
     },
 
-    /// Print an agent as a document that can be imported
+    /// Print an agent as a session document for import
     #[command(after_help = "Examples:
   nexus3 rpc export worker > worker.json
   nexus3 rpc export worker | nexus3 rpc import - --as copy -p 9000")]
     Export {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
     },
 
-    /// Make an agent from an exported document, or from a session file of the original NEXUS3
-    #[command(after_help = "To import when no daemon runs, or many files at once: nexus3 import FILE...
+    /// Create an agent from a session document
+    #[command(after_help = "FILE is an export, or a session file of the original NEXUS3.
+To import many files, or without a daemon: nexus3 import FILE...
 
 Examples:
   nexus3 rpc import worker.json
   nexus3 rpc import ~/.nexus3/sessions/worker.json --as worker-2")]
     Import {
-        /// The document; "-" reads it from standard input
+        /// Session document; "-" reads it from standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// The agent's name [default: the one in the document]
+        /// Id of the new agent [default: the id in the document]
         #[arg(long = "as", value_name = "NAME")]
         name: Option<String>,
     },
 
-    /// Print what happens, one line an event, until Ctrl-C
-    #[command(
-        after_help = "Goes on where it was when the daemon is restarted. Text that a model is just saying is shown too; it has no number.
-Exit code 0 after Ctrl-C.
+    /// Print events, one per line, until Ctrl-C
+    #[command(after_help = "Reconnects when the daemon restarts, and continues without gaps. Text that a
+model is streaming is printed too; it has no sequence number.
+Exit code: 0 after Ctrl-C, 1 the daemon or the connection failed, 2 wrong usage.
 
 Examples:
   nexus3 rpc events
   nexus3 rpc events --agent worker --kind message,turn_ended
-  nexus3 rpc events --after 0 --json > everything.jsonl"
-    )]
+  nexus3 rpc events --after 0 --json > everything.jsonl")]
     Events(EventsArgs),
 
-    /// Destroy an agent and its children; turns that are running are cancelled
-    #[command(after_help = "Exit code 1 when there is no such agent.
+    /// Destroy an agent and its descendants; cancel their turns
+    #[command(after_help = "Exit code: 0 destroyed, 1 agent not found, 2 wrong usage.
 
 Examples:
   nexus3 rpc destroy worker
   nexus3 rpc destroy lead --orphan")]
     Destroy {
-        /// The agent
+        /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// Leave its children, under the ceiling they had
+        /// Keep the children, under the ceiling they had
         #[arg(long)]
         orphan: bool,
     },
@@ -334,83 +347,83 @@ Examples:
     Shutdown,
 }
 
-/// What `create` takes.
+/// Arguments of `create`.
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// The agent's name; the daemon makes one up when it is left out
+    /// Id of the new agent [default: random]
     #[arg(value_name = "ID")]
     pub(crate) agent_id: Option<String>,
-    /// The agent's system prompt
+    /// System prompt
     #[arg(long, value_name = "TEXT")]
     pub(crate) system_prompt: Option<String>,
-    /// What the agent may do: sandboxed, worker, trusted, or a preset of the configuration
+    /// Permission preset, e.g. sandboxed, worker, trusted
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
-    /// The agent it is created under; it can never do more than this one may grant
+    /// Parent agent; limits what the new agent may do
     #[arg(long, value_name = "ID")]
     pub(crate) parent: Option<String>,
-    /// The working directory [default: the parent's, or the daemon's]
+    /// Working directory [default: parent's or daemon's]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<String>,
-    /// A folder the agent may write to, relative to its working directory; may be given several times
+    /// Writable directory, relative to cwd (repeatable)
     #[arg(long = "write-path", value_name = "DIR")]
     pub(crate) write_paths: Vec<String>,
-    /// A tool the agent may not call; may be given several times
+    /// Tool the agent may not call (repeatable)
     #[arg(long = "disable-tool", value_name = "TOOL")]
     pub(crate) disable_tools: Vec<String>,
-    /// The model that answers it [default: the daemon's]
+    /// Model [default: the daemon's default model]
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// What becomes of a turn that a crash cut off: resume it, or mark it as interrupted [default: the daemon's]
+    /// Turn interrupted by a crash: resume or mark
     #[arg(long, value_name = "POLICY", value_parser = parse_on_restart)]
     pub(crate) on_restart: Option<OnRestart>,
-    /// Make up a temporary name: .1, .2, …
+    /// Create a temporary agent with the id .1, .2, …
     #[arg(long, conflicts_with = "agent_id")]
     pub(crate) temporary: bool,
-    /// A first message; its answer is printed under "response". "-" reads it from standard input
+    /// First message; "-" reads it from standard input
     #[arg(short = 'M', long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
-    /// How long to wait for the answer before the turn is cancelled
+    /// Cancel the turn after this time
     #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
 }
 
-/// What `send` takes.
+/// Arguments of `send`.
 #[derive(Debug, Args)]
 pub struct SendArgs {
-    /// The agent
+    /// Agent id
     #[arg(value_name = "ID")]
     pub(crate) agent_id: String,
-    /// The message; "-" reads it from standard input
+    /// Message; "-" reads it from standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: String,
-    /// Show the model this picture (PNG, JPEG, GIF or WebP); can be given several times
+    /// Image: PNG, JPEG, GIF or WebP (repeatable)
     #[arg(long = "image", value_name = "FILE")]
     pub(crate) images: Vec<String>,
-    /// Print the text as the model says it, instead of the answer as JSON at the end
+    /// Print text as it arrives, not JSON at the end
     #[arg(long)]
     pub(crate) stream: bool,
-    /// The send's name, for repeating it safely and for cancel [default: made up]
+    /// Id for safe retry and cancel [default: random]
     #[arg(long, value_name = "REQUEST_ID")]
     pub(crate) request_id: Option<String>,
-    /// How long to wait for the answer before the turn is cancelled
+    /// Cancel the turn after this time
     #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
 }
 
-/// What `events` takes.
+/// Arguments of `events`.
 #[derive(Debug, Args)]
 pub struct EventsArgs {
-    /// Begin behind this number of the journal, 0 with everything there is [default: with what happens from now on]
+    /// Start after this sequence, 0 for all [default: only new]
     #[arg(long, value_name = "N")]
     pub(crate) after: Option<u64>,
-    /// Only these kinds, such as message or turn_ended; comma separated, may be given several times
+    /// Only these kinds, such as message,turn_ended (repeatable)
     #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = parse_event_kind)]
     pub(crate) kinds: Vec<EventKind>,
-    /// Leave out what models are just saying and thinking
+    /// Omit streamed text and reasoning
     #[arg(long)]
     pub(crate) no_deltas: bool,
-    /// Only this agent's
+    /// Only events of this agent
     #[arg(long = "agent", value_name = "ID")]
     pub(crate) agent_id: Option<String>,
     /// Print each event as one line of JSON
@@ -418,7 +431,8 @@ pub struct EventsArgs {
     pub(crate) json: bool,
 }
 
-/// Reads a token. A function would do, but then clap repeats what was given, and that may be a secret with a slip in it.
+/// Parser of `--api-key`. With a plain function clap would repeat the value in its error, and it may be a mistyped
+/// secret.
 #[derive(Clone)]
 struct TokenParser;
 
@@ -434,8 +448,10 @@ impl TypedValueParser for TokenParser {
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let wanted = text.parse().ok().and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
-    wanted.filter(|wanted| !wanted.is_zero()).ok_or_else(|| "must be a number of seconds above 0".to_owned())
+    let seconds = text.parse().ok().and_then(|number: f64| Duration::try_from_secs_f64(number).ok());
+    seconds
+        .filter(|seconds| !seconds.is_zero())
+        .ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
 fn parse_event_kind(text: &str) -> Result<EventKind, String> {

@@ -1,5 +1,5 @@
-//! `nexus3 ask`: one question, one answer, as it is said. Which daemon answers is found here; how one is started is left to
-//! the binary.
+//! `nexus3 ask`: one question, streamed response. Finds the daemon and the agent; starting a daemon is left to the
+//! binary.
 
 use std::io::Read;
 
@@ -13,28 +13,28 @@ use crate::images::load_images;
 use crate::send::{OutgoingMessage, OutputMode, RetryHint, send};
 use crate::{Interrupt, Streams};
 
-/// Which daemon is asked.
+/// Origin of the daemon that answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DaemonOrigin {
-    /// It was there.
+    /// It was already running.
     Found,
-    /// It was started for this question, with what stands in the environment now.
+    /// It was started for this question, with the current environment.
     Started,
 }
 
 impl DaemonOrigin {
-    /// A refusal of a model by a daemon that was there: it may come of what that daemon was started with, perhaps by an
-    /// earlier question.
+    /// Adds a hint to an unknown-model error of a daemon that was already running: its environment may lack the key
+    /// that the current one has.
     pub(crate) fn explain_unknown_model(self, text: String) -> String {
         if self == Self::Started || !text.contains("Unknown model") {
             return text;
         }
-        text + "\nA daemon was running already; it has the environment and the configuration that it was started with. \
-                `nexus3 rpc shutdown` stops it, and the next ask starts one with yours."
+        text + "\nThe running daemon has the environment and configuration it was started with. \
+                Stop it with `nexus3 rpc shutdown`; the next ask starts one with yours."
     }
 }
 
-/// Makes sure that a daemon answers.
+/// Detects the daemon, or starts one.
 pub(crate) async fn ensure_daemon(
     probe: &ConnectionOptions,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
@@ -44,16 +44,18 @@ pub(crate) async fn ensure_daemon(
         Detection::NexusServer => Ok(DaemonOrigin::Found),
         Detection::NoServer => start(port).await.map(|()| DaemonOrigin::Started),
         Detection::OtherService => {
-            Err(format!("something that is not nexus3 uses port {port}; choose another one with -p PORT"))
+            Err(format!("port {port} is used by another service; choose another port with -p PORT"))
         }
         Detection::Timeout => Err(format!(
-            "whatever uses port {port} does not answer; choose another one with -p PORT, or look at it with nexus3 rpc detect"
+            "no response on port {port}; choose another port with -p PORT, or check it with: nexus3 rpc detect -p {port}"
         )),
-        Detection::Error => Err(format!("port {port} cannot be looked at; try nexus3 rpc detect -p {port}")),
+        Detection::Error => {
+            Err(format!("cannot probe port {port}; check it with: nexus3 rpc detect -p {port}"))
+        }
     }
 }
 
-/// A question that was read.
+/// A question with its images.
 pub struct AskRequest {
     pub(crate) args: AskArgs,
     content: String,
@@ -61,10 +63,10 @@ pub struct AskRequest {
 }
 
 impl AskRequest {
-    /// Reads it, for as long as somebody writes it: this comes before anything that keeps Ctrl-C from ending the process.
+    /// Reads the question. This may block on standard input, so it must run before Ctrl-C is handled.
     ///
     /// # Errors
-    /// What to say when it, or an image, cannot be read.
+    /// An error text when the question or an image cannot be read.
     pub fn read(mut args: AskArgs, input: &mut dyn Read) -> Result<Self, String> {
         let content =
             read_message(std::mem::take(&mut args.text), input).map_err(|failure| failure.message())?;
@@ -72,42 +74,47 @@ impl AskRequest {
         Ok(Self { args, content, images })
     }
 
-    /// Whether there is nothing to ask.
+    /// Whether there is neither text nor image.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.content.trim().is_empty() && self.images.is_empty()
     }
 }
 
-/// The agent that is asked.
+/// The agent that answers.
 pub(crate) struct AskTarget {
     agent_id: String,
-    /// Made for this question alone.
+    /// Created for this question only.
     is_temporary: bool,
 }
 
-/// Finds or makes the agent that is asked.
-pub(crate) async fn prepare_agent(args: &AskArgs, session: &ConnectionOptions) -> Result<AskTarget, Failure> {
-    let client = session.client();
+/// Finds or creates the agent that answers.
+pub(crate) async fn prepare_agent(
+    args: &AskArgs,
+    connection: &ConnectionOptions,
+) -> Result<AskTarget, Failure> {
+    let client = connection.client();
     let (model, system_prompt) = (args.model.clone(), args.system_prompt.clone());
-    let maker = AgentCreator { client: &client, model, system_prompt };
+    let creator = AgentCreator { client: &client, model, system_prompt };
     Ok(match args.agent_id.clone() {
-        Some(agent_id) => AskTarget { agent_id: maker.find_or_create(agent_id).await?, is_temporary: false },
-        None => AskTarget { agent_id: maker.create(None).await?, is_temporary: true },
+        Some(agent_id) => {
+            AskTarget { agent_id: creator.find_or_create(agent_id).await?, is_temporary: false }
+        }
+        None => AskTarget { agent_id: creator.create(None).await?, is_temporary: true },
     })
 }
 
-/// Asks and prints the answer.
+/// Sends the question and prints the response.
 pub(crate) async fn run(
-    question: AskRequest,
-    asked: AskTarget,
-    session: &ConnectionOptions,
+    request: AskRequest,
+    target: AskTarget,
+    connection: &ConnectionOptions,
     streams: &mut Streams<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
-    let AskRequest { args, content, images } = question;
-    let AskTarget { agent_id, is_temporary: is_guest } = asked;
-    let client = session.client();
+    let AskRequest { args, content, images } = request;
+    let AskTarget { agent_id, is_temporary } = target;
+    let client = connection.client();
     let outgoing = OutgoingMessage {
         agent_id: agent_id.clone(),
         content,
@@ -116,21 +123,22 @@ pub(crate) async fn run(
         time_limit: args.timeout,
         retry_hint: RetryHint::NewRequest,
     };
-    let telling = OutputMode::Streamed(streams.output);
-    let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await;
-    if is_guest {
-        // It goes with the daemon anyway.
+    let output_mode = OutputMode::Streamed(streams.output);
+    let output =
+        send(connection, connection.client(), outgoing, output_mode, streams.errors, interrupt).await;
+    if is_temporary {
+        // An error is ignored: the daemon destroys leftover temporary agents by itself.
         let params = DestroyAgentParams { agent_id, ..DestroyAgentParams::default() };
         let _ = client.destroy_agent(&params).await;
     }
-    let answered = answered?;
-    if let Some(halted) = &answered.halted {
-        let _ = writeln!(streams.errors, "the turn stopped before its end: {halted}");
+    let output = output?;
+    if let Some(halted) = &output.halted {
+        let _ = writeln!(streams.errors, "the turn stopped early: {halted}");
     }
-    exit_code_for(&answered)
+    exit_code_for(&output)
 }
 
-/// Makes the agent that is asked.
+/// Creates the agent that answers.
 struct AgentCreator<'a> {
     client: &'a Client,
     model: Option<String>,
@@ -146,14 +154,14 @@ impl AgentCreator<'_> {
         };
         match &self.model {
             Some(wanted) if found.agent.model.as_ref() != Some(wanted) => Err(Failure::Message(format!(
-                "the agent {agent_id} is answered by {}; leave --model out, or ask another agent",
+                "agent {agent_id} uses the model {}; omit --model, or use another agent",
                 found.agent.model.as_deref().unwrap_or("no model"),
             ))),
             _ => Ok(agent_id),
         }
     }
 
-    /// A nameless one is temporary. It works where the user stands.
+    /// Creates an agent in the current directory; temporary if it has no id.
     async fn create(self, agent_id: Option<String>) -> Result<String, Failure> {
         let params = CreateAgentParams {
             temporary: agent_id.is_none().then_some(true),

@@ -1,4 +1,4 @@
-//! Which daemon a command talks to, with which token, and what to say when it is refused.
+//! Address and token of the daemon that a command calls, and the error texts about them.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use nexus3_protocol::discovery::token_file_candidates;
 use crate::ConsoleOptions;
 use crate::args::ConnectionArgs;
 
-/// The daemon a command talks to.
+/// Address and token of the daemon.
 pub(crate) struct ConnectionOptions {
     pub(crate) endpoint: Endpoint,
     pub(crate) new_request_id: fn() -> String,
@@ -19,11 +19,11 @@ pub(crate) struct ConnectionOptions {
     is_key_from_argument: bool,
 }
 
-/// Why a command did not do what it was asked.
+/// Failure of a command.
 pub(crate) enum Failure {
     /// The call failed.
     Call(ClientFault),
-    /// Something else; this is what to say about it.
+    /// Any other failure, as a text for the user.
     Message(String),
 }
 
@@ -32,14 +32,16 @@ impl ConnectionOptions {
         address: &ConnectionArgs,
         options: &ConsoleOptions,
     ) -> Result<Self, TokenFault> {
-        let mut session = Self::without_discovery(address, options);
-        if session.token.is_none() {
-            session.token = discover_token(&session.home, session.api_key.as_deref(), &session.endpoint)?;
+        let mut connection = Self::without_discovery(address, options);
+        if connection.token.is_none() {
+            connection.token =
+                discover_token(&connection.home, connection.api_key.as_deref(), &connection.endpoint)?;
         }
-        Ok(session)
+        Ok(connection)
     }
 
-    /// For a probe: it shows no token, so a token that is not fit to be used must not stop it.
+    /// Creates options without reading a token file. A probe sends no token, so an unusable token file must not stop
+    /// it.
     pub(crate) fn without_discovery(address: &ConnectionArgs, options: &ConsoleOptions) -> Self {
         Self {
             endpoint: Endpoint::new(&options.host, address.port.unwrap_or(options.port)),
@@ -55,7 +57,7 @@ impl ConnectionOptions {
         Client::new(self.endpoint.clone(), self.token.clone())
     }
 
-    /// A client with the token of now: a daemon that was started again has another one.
+    /// Creates a client with a newly read token, because a restarted daemon has another one.
     pub(crate) fn fresh_client(&self) -> Result<Client, TokenFault> {
         if self.is_key_from_argument {
             return Ok(self.client());
@@ -64,7 +66,7 @@ impl ConnectionOptions {
         Ok(Client::new(self.endpoint.clone(), token))
     }
 
-    /// Where the token came from that the daemon did not take.
+    /// Describes the origin of the rejected token.
     fn token_origin(&self) -> String {
         match self.token.as_ref().map(Token::source) {
             Some(TokenSource::File(path)) => format!("the token came from {}", path.display()),
@@ -82,16 +84,16 @@ impl ConnectionOptions {
 }
 
 impl Failure {
-    pub(crate) fn explain(&self, session: &ConnectionOptions) -> String {
+    pub(crate) fn explain(&self, connection: &ConnectionOptions) -> String {
         match self {
             Failure::Call(fault @ ClientFault::Rpc { status: 401 | 403, .. }) => {
-                format!("{fault}; {}", session.token_origin())
+                format!("{fault}; {}", connection.token_origin())
             }
             other => other.message(),
         }
     }
 
-    /// The same, where no token had a part in it.
+    /// Returns the error text without the origin of the token.
     pub(crate) fn message(&self) -> String {
         match self {
             Failure::Call(fault) => fault.to_string(),
@@ -100,7 +102,7 @@ impl Failure {
     }
 
     pub(crate) fn write_failed(fault: impl Into<io::Error>) -> Self {
-        Failure::Message(format!("the answer cannot be written: {}", fault.into()))
+        Failure::Message(format!("cannot write the output: {}", fault.into()))
     }
 }
 

@@ -1,5 +1,5 @@
-//! `events`: what happens, as lines, over restarts of the daemon. Nothing is left out and nothing comes twice, because
-//! each connection begins behind the last number that was printed.
+//! `nexus3 rpc events`: prints events as lines, across restarts of the daemon. There are no gaps and no duplicates,
+//! because each connection starts after the last printed sequence number.
 
 mod event_format;
 
@@ -14,29 +14,30 @@ use crate::args::EventsArgs;
 use crate::connection::{ConnectionOptions, Failure};
 use crate::{EXIT_SUCCESS, Interrupt, Streams};
 
-/// The shortest and the longest wait before the daemon is tried again.
+/// Minimum and maximum delay before a reconnect.
 const RETRY_DELAY_BOUNDS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// A daemon that has just been started takes a new token: being refused so often after a restart is still no answer.
+/// Number of rejections because of the token that are retried: a restarted daemon may still be writing its new token
+/// file.
 const AUTH_REFUSALS_MAX: u32 = 5;
 
 /// Prints events until Ctrl-C.
 pub(crate) async fn follow(
     args: EventsArgs,
-    session: &ConnectionOptions,
+    connection: &ConnectionOptions,
     streams: &mut Streams<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
     let kinds = (!args.kinds.is_empty()).then(|| args.kinds.into_iter().collect());
     let filter = EventKindFilter { kinds, deltas: !args.no_deltas };
-    let watch =
+    let subscription =
         EventSubscription { agent_id: args.agent_id, query: EventQuery { after: args.after, filter } };
-    let style = if args.json { OutputFormat::Json } else { OutputFormat::Text };
+    let output_format = if args.json { OutputFormat::Json } else { OutputFormat::Text };
     tokio::select! {
         biased;
         () = interrupt => Ok(EXIT_SUCCESS),
-        ended = follow_with_reconnect(watch, style, session, streams) => match ended {
-            // A reader that went away has seen enough.
+        end = follow_with_reconnect(subscription, output_format, connection, streams) => match end {
+            // A closed pipe, as with `head`, is not a failure.
             FollowEnd::OutputClosed => Ok(EXIT_SUCCESS),
             FollowEnd::Failed(failure) => Err(failure),
         },
@@ -49,62 +50,63 @@ enum OutputFormat {
     Json,
 }
 
-/// Why the watching ended.
+/// End of the subscription.
 enum FollowEnd {
-    /// Nobody reads what is printed.
+    /// Standard output was closed.
     OutputClosed,
     Failed(Failure),
 }
 
 async fn follow_with_reconnect(
-    mut watch: EventSubscription,
-    style: OutputFormat,
-    session: &ConnectionOptions,
+    mut subscription: EventSubscription,
+    output_format: OutputFormat,
+    connection: &ConnectionOptions,
     streams: &mut Streams<'_>,
 ) -> FollowEnd {
-    let mut patience = ReconnectPolicy::default();
+    let mut policy = ReconnectPolicy::default();
     loop {
-        let why = match follow_once(&mut watch, style, session, streams, &mut patience).await {
-            Ok(()) => "the daemon ended the stream".to_owned(),
-            Err(FollowEnd::Failed(Failure::Call(fault))) if patience.should_retry(&fault) => {
-                describe_fault(&fault)
-            }
-            Err(stopped) => return stopped,
-        };
-        if patience.should_announce() {
-            // For people; when nobody reads it, the stream still goes on.
-            let _ = writeln!(streams.errors, "{why}; trying again until Ctrl-C");
+        let cause =
+            match follow_once(&mut subscription, output_format, connection, streams, &mut policy).await {
+                Ok(()) => "the daemon closed the stream".to_owned(),
+                Err(FollowEnd::Failed(Failure::Call(fault))) if policy.should_retry(&fault) => {
+                    describe_fault(&fault)
+                }
+                Err(end) => return end,
+            };
+        if policy.should_announce() {
+            // If standard error is closed, the stream still continues.
+            let _ = writeln!(streams.errors, "{cause}; reconnecting until Ctrl-C");
         }
-        sleep(patience.next_delay()).await;
+        sleep(policy.next_delay()).await;
     }
 }
 
-/// Watching asks for nothing that could have been carried out or not.
+/// Describes a fault. The text of `Transport` warns about side effects, which a subscription does not have.
 fn describe_fault(fault: &ClientFault) -> String {
     match fault {
-        ClientFault::Transport { reason, .. } => format!("the connection was lost: {reason}"),
+        ClientFault::Transport { reason, .. } => format!("connection lost: {reason}"),
         other => other.to_string(),
     }
 }
 
-/// Watches over one connection. `watch` stands behind what was printed.
+/// Prints the events of one connection. The cursor of `subscription` follows the printed events.
 async fn follow_once(
-    watch: &mut EventSubscription,
-    style: OutputFormat,
-    session: &ConnectionOptions,
+    subscription: &mut EventSubscription,
+    output_format: OutputFormat,
+    connection: &ConnectionOptions,
     streams: &mut Streams<'_>,
-    patience: &mut ReconnectPolicy,
+    policy: &mut ReconnectPolicy,
 ) -> Result<(), FollowEnd> {
     let failed = |fault: ClientFault| FollowEnd::Failed(Failure::Call(fault));
-    let client = session.fresh_client().map_err(|fault| failed(fault.into()))?;
-    let mut events = client.subscribe(watch).await.map_err(failed)?;
-    patience.reset();
+    let client = connection.fresh_client().map_err(|fault| failed(fault.into()))?;
+    let mut events = client.subscribe(subscription).await.map_err(failed)?;
+    policy.reset();
     loop {
         let next = events.next().await;
-        // Also when there is nothing to print: a stream may say where it stands before anything happens.
-        watch.query.after = events.cursor().or(watch.query.after);
+        // Updated even without an event: a stream may send its cursor first.
+        subscription.query.after = events.cursor().or(subscription.query.after);
         let Some(event) = next.map_err(failed)? else { return Ok(()) };
-        let text = match style {
+        let text = match output_format {
             OutputFormat::Text => event_format::format_text(&event),
             OutputFormat::Json => event_format::format_json(&event),
         };
@@ -116,7 +118,7 @@ async fn follow_once(
     }
 }
 
-/// How long the daemon is waited for.
+/// Reconnect policy: exponential backoff, and which faults are retried.
 #[derive(Default)]
 struct ReconnectPolicy {
     was_connected: bool,
@@ -130,22 +132,23 @@ impl ReconnectPolicy {
         *self = Self { was_connected: true, ..Self::default() };
     }
 
-    /// Whether to try again. A daemon that was never reached is no daemon.
+    /// Whether to reconnect. Never before the first successful connection.
     fn should_retry(&mut self, fault: &ClientFault) -> bool {
-        let refused = matches!(fault, ClientFault::Rpc { status: 401 | 403, .. } | ClientFault::Token(_));
-        self.auth_refusals += u32::from(refused);
-        let passing = match fault {
+        let is_auth_refusal =
+            matches!(fault, ClientFault::Rpc { status: 401 | 403, .. } | ClientFault::Token(_));
+        self.auth_refusals += u32::from(is_auth_refusal);
+        let is_transient = match fault {
             ClientFault::Connect { .. } | ClientFault::Timeout { .. } | ClientFault::Transport { .. } => true,
             ClientFault::Rpc { status, .. } => {
-                matches!(status, 429 | 503) || (refused && self.auth_refusals <= AUTH_REFUSALS_MAX)
+                matches!(status, 429 | 503) || (is_auth_refusal && self.auth_refusals <= AUTH_REFUSALS_MAX)
             }
             ClientFault::Token(_) => self.auth_refusals <= AUTH_REFUSALS_MAX,
             ClientFault::Protocol { .. } | ClientFault::Request(_) => false,
         };
-        self.was_connected && passing
+        self.was_connected && is_transient
     }
 
-    /// Whether this is the first failure of a row.
+    /// Whether this is the first failure since the last connection.
     fn should_announce(&mut self) -> bool {
         !std::mem::replace(&mut self.is_announced, true)
     }

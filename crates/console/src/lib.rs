@@ -1,5 +1,5 @@
-//! The command line: an ordinary client. Owns the words of `nexus3 rpc …` and `nexus3 ask`, and what they print; reads neither the
-//! environment nor the terminal by itself, so that the binary and the tests hand in what they have.
+//! Command-line client: arguments, output and exit codes of `nexus3 rpc` and `nexus3 ask`. It reads neither the
+//! environment nor the terminal: the binary, or a test, passes in what it needs.
 
 mod args;
 mod ask;
@@ -23,44 +23,44 @@ pub use snapshot_file::{SnapshotFileFault, input_label, read_snapshot};
 
 use connection::ConnectionOptions;
 
-/// Exit code: done.
+/// Exit code: success.
 pub const EXIT_SUCCESS: u8 = 0;
 
-/// Exit code: the daemon or the connection said no. The message is on standard error.
+/// Exit code: the daemon or the connection failed. The message is on standard error.
 pub const EXIT_FAILURE: u8 = 1;
 
-/// Exit code: what a shell takes for "ended by Ctrl-C".
+/// Exit code: interrupted by Ctrl-C, as shells report it.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
-/// What the binary knows and the arguments do not say.
+/// Values that the binary passes in beside the arguments.
 pub struct ConsoleOptions {
-    /// The directory with the token files.
+    /// Directory with the token files.
     pub home: PathBuf,
-    /// What `NEXUS3_API_KEY` holds.
+    /// Value of `NEXUS3_API_KEY`.
     pub api_key: Option<String>,
-    /// The daemon's address on this machine.
+    /// Host of the daemon.
     pub host: String,
-    /// The port when the arguments name none.
+    /// Port if the arguments have none.
     pub port: u16,
-    /// Makes a name for a send: 16 random hex digits.
+    /// Generates a request id: 16 random hex digits.
     pub new_request_id: fn() -> String,
 }
 
 /// The streams a command reads and writes.
 pub struct Streams<'a> {
-    /// Where a message written as `-` is read from.
+    /// Standard input, read when a message is `-`.
     pub input: &'a mut dyn Read,
-    /// Where answers go, as JSON.
+    /// Standard output, for results.
     pub output: &'a mut dyn Write,
-    /// Where messages for people go.
+    /// Standard error, for messages.
     pub errors: &'a mut dyn Write,
 }
 
-/// Ctrl-C, as the commands that care about it see it.
+/// A future that resolves at Ctrl-C.
 type Interrupt<'a> = Pin<&'a mut dyn Future<Output = ()>>;
 
-/// Runs one command and says its exit code. `interrupt` ends when the user presses Ctrl-C; it is polled only while a
-/// send is waiting for its answer, which is then cancelled at the daemon, and while events are watched.
+/// Runs one command and returns its exit code. `interrupt` resolves at Ctrl-C; it is polled only while a send waits for
+/// its response, which is then cancelled at the daemon, and while events are printed.
 pub async fn run(
     args: RpcArgs,
     options: &ConsoleOptions,
@@ -68,25 +68,25 @@ pub async fn run(
     interrupt: impl Future<Output = ()>,
 ) -> u8 {
     let interrupt = pin!(interrupt);
-    let session = match &args.command {
+    let connection = match &args.command {
         RpcCommand::Detect => Ok(ConnectionOptions::without_discovery(&args.address, options)),
         _ => ConnectionOptions::with_discovered_token(&args.address, options),
     };
-    let session = match session {
-        Ok(session) => session,
+    let connection = match connection {
+        Ok(connection) => connection,
         Err(fault) => return report_failure(&mut streams, &fault.to_string()),
     };
-    match commands::run(args.command, &session, &mut streams, interrupt).await {
+    match commands::run(args.command, &connection, &mut streams, interrupt).await {
         Ok(code) => code,
-        Err(failure) => report_failure(&mut streams, &failure.explain(&session)),
+        Err(failure) => report_failure(&mut streams, &failure.explain(&connection)),
     }
 }
 
-/// Asks once. `start` starts a daemon on a port when none is there, and returns when it answers; what it says when it
-/// fails is for the user. `interrupt` is polled all the time: before the question is sent it ends everything at once, then
-/// the send is cancelled at the daemon.
+/// Runs `nexus3 ask` and returns its exit code. `start` starts a daemon on a port when none is running, and returns
+/// when it answers, or an error text for the user. `interrupt` is polled throughout: before the question is sent it
+/// exits at once, afterwards it cancels the send at the daemon.
 pub async fn ask(
-    question: AskRequest,
+    request: AskRequest,
     options: &ConsoleOptions,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
     mut streams: Streams<'_>,
@@ -96,19 +96,19 @@ pub async fn ask(
     let prepared = tokio::select! {
         biased;
         () = interrupt.as_mut() => return EXIT_INTERRUPTED,
-        prepared = prepare_ask(&question.args, options, start) => prepared,
+        prepared = prepare_ask(&request.args, options, start) => prepared,
     };
-    let (session, asked) = match prepared {
+    let (connection, target) = match prepared {
         Ok(prepared) => prepared,
         Err(text) => return report_failure(&mut streams, &text),
     };
-    match ask::run(question, asked, &session, &mut streams, interrupt).await {
+    match ask::run(request, target, &connection, &mut streams, interrupt).await {
         Ok(code) => code,
-        Err(failure) => report_failure(&mut streams, &failure.explain(&session)),
+        Err(failure) => report_failure(&mut streams, &failure.explain(&connection)),
     }
 }
 
-/// Everything that a question needs before it is sent.
+/// Finds or starts the daemon, and finds or creates the agent.
 async fn prepare_ask(
     args: &AskArgs,
     options: &ConsoleOptions,
@@ -116,15 +116,15 @@ async fn prepare_ask(
 ) -> Result<(ConnectionOptions, ask::AskTarget), String> {
     let daemon =
         ask::ensure_daemon(&ConnectionOptions::without_discovery(&args.address, options), start).await?;
-    let session = ConnectionOptions::with_discovered_token(&args.address, options)
+    let connection = ConnectionOptions::with_discovered_token(&args.address, options)
         .map_err(|fault| fault.to_string())?;
-    let asked = ask::prepare_agent(args, &session).await;
-    let asked = asked.map_err(|failure| daemon.explain_unknown_model(failure.explain(&session)))?;
-    Ok((session, asked))
+    let target = ask::prepare_agent(args, &connection).await;
+    let target = target.map_err(|failure| daemon.explain_unknown_model(failure.explain(&connection)))?;
+    Ok((connection, target))
 }
 
 fn report_failure(streams: &mut Streams<'_>, text: &str) -> u8 {
-    // With standard error gone there is nobody left to tell; the exit code still says it.
+    // If standard error is closed, the exit code still reports the failure.
     let _ = writeln!(streams.errors, "{text}");
     EXIT_FAILURE
 }

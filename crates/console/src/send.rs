@@ -1,5 +1,5 @@
-//! A send that ends in time: at its limit and on Ctrl-C the turn is cancelled at the daemon, because a client that
-//! just goes away leaves it running.
+//! A send with a timeout. At the timeout and at Ctrl-C it cancels the turn at the daemon, because a turn continues when
+//! its client disconnects.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -15,109 +15,108 @@ use tokio::time::{sleep, timeout};
 use crate::Interrupt;
 use crate::connection::{ConnectionOptions, Failure};
 
-/// How long a daemon may take to end a turn that was cancelled.
+/// Time a daemon has to end a cancelled turn.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
-/// How long to wait until a cancel that found nothing is tried again.
+/// Delay before a cancel that found no send is repeated.
 const CANCEL_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A message on its way.
+/// A message to send.
 pub(crate) struct OutgoingMessage {
     pub(crate) agent_id: String,
     pub(crate) content: String,
     pub(crate) images: Vec<ImageParam>,
-    /// The send's name; one is made up when there is none.
+    /// Request id; `None`: a random one.
     pub(crate) request_id: Option<String>,
     pub(crate) time_limit: Duration,
     pub(crate) retry_hint: RetryHint,
 }
 
-/// How a send whose connection broke is done again.
+/// How to retry a send whose connection failed.
 pub(crate) enum RetryHint {
-    /// By its name, which makes it safe.
+    /// With the same request id, which is safe.
     SameRequestId,
-    /// As if for the first time: the command takes no name.
+    /// As a new request, because the command has no request id option.
     NewRequest,
 }
 
-/// How the answer is told.
+/// How the response is printed.
 pub(crate) enum OutputMode<'a> {
-    /// All of it at the end, by whoever asked.
+    /// As a whole at the end, by the caller.
     Buffered,
-    /// Its text, here, as it is said.
+    /// As text, while it arrives.
     Streamed(&'a mut dyn Write),
 }
 
-/// Sends a message and waits for the answer; a cancelled send's answer is an answer, too.
+/// Sends a message and returns the response, also that of a cancelled send.
 pub(crate) async fn send(
-    session: &ConnectionOptions,
+    connection: &ConnectionOptions,
     client: Client,
     outgoing: OutgoingMessage,
-    telling: OutputMode<'_>,
+    output_mode: OutputMode<'_>,
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint: repeat } =
-        outgoing;
-    // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
+    let OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint } = outgoing;
+    // The client's own timeout must not close the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
-    let request_id = RequestIdParam::Text(request_id.unwrap_or_else(session.new_request_id));
+    let request_id = RequestIdParam::Text(request_id.unwrap_or_else(connection.new_request_id));
     let params = SendParams {
         content,
         images: (!images.is_empty()).then_some(images),
         request_id: Some(request_id.clone()),
         ..SendParams::default()
     };
-    // What was said so far does not end its line.
-    let gap = if matches!(telling, OutputMode::Streamed(_)) { "\n" } else { "" };
-    let mut sending = pin!(async {
-        let answered = match telling {
+    // Streamed text does not end with a line feed yet.
+    let gap = if matches!(output_mode, OutputMode::Streamed(_)) { "\n" } else { "" };
+    let mut pending_send = pin!(async {
+        let outcome = match output_mode {
             OutputMode::Buffered => agent.send(&params).await.map_err(Failure::from),
             OutputMode::Streamed(output) => stream_response(&agent, &params, output).await,
         };
-        answered.map_err(|failure| with_retry_hint(failure, &repeat, &request_id))
+        outcome.map_err(|failure| with_retry_hint(failure, &retry_hint, &request_id))
     });
     let reason = tokio::select! {
         biased;
-        answered = &mut sending => return answered,
+        outcome = &mut pending_send => return outcome,
         () = interrupt => "interrupted".to_owned(),
-        () = sleep(limit) => format!("no answer within {limit:?}"),
+        () = sleep(limit) => format!("no response within {limit:?}"),
     };
-    // Progress for people; when nobody reads it, the cancel still has to happen.
+    // If standard error is closed, the cancel must still be sent.
     let _ = writeln!(errors, "{gap}{reason}; cancelling {request_id}");
-    match timeout(CANCEL_GRACE, cancel(&agent, &request_id, sending)).await {
-        Ok(answered) => answered,
+    match timeout(CANCEL_GRACE, cancel(&agent, &request_id, pending_send)).await {
+        Ok(outcome) => outcome,
         Err(_) => Err(Failure::Message(format!(
             "the turn did not end within {CANCEL_GRACE:?} of its cancellation; try: nexus3 rpc cancel {agent_id} {request_id}"
         ))),
     }
 }
 
-/// Nobody knows what became of a send whose connection broke.
-fn with_retry_hint(failure: Failure, repeat: &RetryHint, request_id: &RequestIdParam) -> Failure {
+/// Adds a hint on how to retry a send whose connection failed, since its outcome is unknown.
+fn with_retry_hint(failure: Failure, retry_hint: &RetryHint, request_id: &RequestIdParam) -> Failure {
     let Failure::Call(fault @ ClientFault::Transport { .. }) = failure else { return failure };
-    Failure::Message(match repeat {
+    Failure::Message(match retry_hint {
         RetryHint::SameRequestId => {
-            format!("{fault}; send the same again with --request-id {request_id}: it is not done twice")
+            format!("{fault}; send it again with --request-id {request_id}, it does not run twice")
         }
         RetryHint::NewRequest => format!("{fault}; ask again"),
     })
 }
 
-/// Writes the text as it is said, and what of it did not come that way at the end.
+/// Prints the text while it arrives, and at the end what the deltas did not contain.
 async fn stream_response(
     agent: &AgentClient<'_>,
     params: &SendParams,
     output: &mut dyn Write,
 ) -> Result<SendOutput, Failure> {
     let mut steps = agent.send_streamed(params).await?;
-    let mut told = StreamedText::default();
-    let answer = loop {
+    let mut printed = StreamedText::default();
+    let response = loop {
         match steps.next().await? {
-            SendStep::Response(answer) => break answer,
+            SendStep::Response(response) => break response,
             SendStep::Event(event) => {
-                let Some(text) = told.push_event(&event) else { continue };
+                let Some(text) = printed.push_event(&event) else { continue };
                 output
                     .write_all(text.as_bytes())
                     .and_then(|()| output.flush())
@@ -125,26 +124,26 @@ async fn stream_response(
             }
         }
     };
-    let rest = told.remaining(&answer.content);
-    let end = if rest.is_empty() && told.text.ends_with('\n') { "" } else { "\n" };
+    let rest = printed.remaining(&response.content);
+    let end = if rest.is_empty() && printed.text.ends_with('\n') { "" } else { "\n" };
     write!(output, "{rest}{end}").and_then(|()| output.flush()).map_err(Failure::write_failed)?;
-    Ok(*answer)
+    Ok(*response)
 }
 
-/// What of an answer was told as it was said.
+/// The text printed from deltas so far.
 #[derive(Default)]
 struct StreamedText {
     text: String,
-    /// Where its last piece begins.
+    /// Start of the last delta.
     last_delta_start: usize,
-    /// Whether the turn began before our eyes.
+    /// Whether the stream contained the start of the turn.
     has_turn_begun: bool,
-    /// Whether this reader was too slow for some of it.
+    /// Whether the daemon dropped deltas.
     has_lagged: bool,
 }
 
 impl StreamedText {
-    /// The text that a model has just said, if that is what the event tells.
+    /// Appends an event; returns its text if it is a text delta.
     fn push_event(&mut self, event: &SseEvent) -> Option<&str> {
         match Event::decode(&event.event, &event.data).ok()?? {
             Event::Live(LiveEvent::TextDelta(delta)) => {
@@ -159,7 +158,8 @@ impl StreamedText {
         None
     }
 
-    /// What of the answer is still to be told. One that was stored is not said again, and some of it may have been missed.
+    /// Returns the part of the response that was not printed yet: all of a stored response, and what was missed because
+    /// of lag.
     fn remaining<'a>(&self, content: &'a str) -> Cow<'a, str> {
         if let Some(rest) = content.strip_prefix(&self.text) {
             return rest.into();
@@ -167,7 +167,7 @@ impl StreamedText {
         if !self.has_turn_begun || self.has_lagged {
             return format!("\n{content}").into();
         }
-        // Notices stand between what was said, such as that the context was made shorter: nobody says them.
+        // The response also contains notices, such as about compaction, for which there are no deltas.
         content.rsplit_once(&self.text[self.last_delta_start..]).map_or("", |(_, rest)| rest).into()
     }
 }
@@ -175,16 +175,16 @@ impl StreamedText {
 async fn cancel(
     agent: &AgentClient<'_>,
     request_id: &RequestIdParam,
-    mut sending: Pin<&mut impl Future<Output = Result<SendOutput, Failure>>>,
+    mut pending_send: Pin<&mut impl Future<Output = Result<SendOutput, Failure>>>,
 ) -> Result<SendOutput, Failure> {
     let params = CancelParams { request_id: request_id.clone() };
     loop {
         if agent.cancel(&params).await?.cancelled {
-            return sending.await;
+            return pending_send.await;
         }
-        // Nothing to cancel: the send has just been answered, or it has not arrived yet.
-        if let Ok(answered) = timeout(CANCEL_RETRY_DELAY, sending.as_mut()).await {
-            return answered;
+        // Nothing to cancel: the turn has just ended, or the send has not arrived yet.
+        if let Ok(outcome) = timeout(CANCEL_RETRY_DELAY, pending_send.as_mut()).await {
+            return outcome;
         }
     }
 }

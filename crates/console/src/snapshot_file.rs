@@ -1,4 +1,4 @@
-//! A session document as it lies in a file, checked before anybody is asked to import it.
+//! Session document files: reading, and validating before the daemon is called.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,13 +7,13 @@ use std::path::Path;
 use nexus3_protocol::json::{self, Json};
 use nexus3_protocol::methods::SnapshotDocument;
 
-/// A document longer than this is not read to its end.
+/// Maximum size of a session document.
 const SNAPSHOT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// What stands for standard input.
+/// File argument that means standard input.
 const STANDARD_INPUT_ARGUMENT: &str = "-";
 
-/// Why a file is no session document; the text names the file, and the member when one is wrong.
+/// A file that is not a session document. The text names the file and the invalid member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotFileFault(String);
 
@@ -25,18 +25,18 @@ impl std::fmt::Display for SnapshotFileFault {
 
 impl std::error::Error for SnapshotFileFault {}
 
-/// Reads a session document: an export of ours or a session file of the original. `-` is standard input.
+/// Reads a session document: an export, or a session file of the original NEXUS3. `-` is standard input.
 ///
 /// # Errors
-/// When it cannot be read or is no session document.
+/// When it cannot be read or is not a session document.
 pub fn read_snapshot(file: &Path, input: &mut dyn Read) -> Result<SnapshotDocument, SnapshotFileFault> {
-    let shown = input_label(file);
+    let label = input_label(file);
     let bytes =
-        read_bytes(file, input).map_err(|why| SnapshotFileFault(format!("{shown} cannot be read: {why}")))?;
-    parse(&bytes).map_err(|why| SnapshotFileFault(format!("{shown} is no session document: {why}")))
+        read_bytes(file, input).map_err(|why| SnapshotFileFault(format!("cannot read {label}: {why}")))?;
+    parse(&bytes).map_err(|why| SnapshotFileFault(format!("{label} is not a session document: {why}")))
 }
 
-/// How messages call it.
+/// Returns the name of an input in messages.
 #[must_use]
 pub fn input_label(file: &Path) -> String {
     if file == Path::new(STANDARD_INPUT_ARGUMENT) {
@@ -60,11 +60,11 @@ fn read_bytes(file: &Path, input: &mut dyn Read) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// As strictly as the daemon reads, in the same words.
+/// Parses the document with the daemon's rules and error texts.
 fn parse(bytes: &[u8]) -> Result<SnapshotDocument, String> {
     let document = json::parse(bytes).map_err(|fault| fault.to_string())?;
     if let Some(key) = document.duplicate {
-        return Err(format!("the key {key:?} stands twice in one object"));
+        return Err(format!("duplicate key {key:?}"));
     }
     match &document.value {
         Json::Object(members) if members.is_empty() => Err("it is empty".to_owned()),

@@ -1,8 +1,9 @@
-//! The commands against a daemon with canned answers: what they ask, print and exit with.
+//! The commands against a scripted daemon: their requests, output and exit codes.
 
 mod agents;
 mod ask_command;
 mod events;
+mod help;
 mod lifecycle_commands;
 mod scripted_daemon;
 mod streaming;
@@ -12,14 +13,14 @@ use std::future::pending;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
 use scripted_daemon::{Reply, ScriptedDaemon};
 
-/// As the binary has it.
+/// The command line of the binary, reduced to `rpc` and `ask`.
 #[derive(Parser)]
 struct Binary {
     #[command(subcommand)]
@@ -44,7 +45,7 @@ impl CommandOutcome {
     }
 }
 
-/// A run of the program; what is not set is as on a machine without tokens.
+/// A run of the program, by default on a machine without tokens.
 struct CommandRun<'a> {
     arguments: &'a [&'a str],
     port: u16,
@@ -67,7 +68,7 @@ impl<'a> CommandRun<'a> {
         self.execute(args, async |_| pending().await, interrupt).await
     }
 
-    /// The same with the words of `ask`.
+    /// Runs `nexus3 ask`.
     async fn ask_with_interrupt(
         self,
         start: impl AsyncFnOnce(u16) -> Result<(), String>,
@@ -96,8 +97,8 @@ impl<'a> CommandRun<'a> {
         let code = match args {
             TopCommand::Rpc(args) => run(args, &options, streams, interrupt).await,
             TopCommand::Ask(args) => {
-                let question = AskRequest::read(args, &mut std::io::empty()).unwrap();
-                ask(question, &options, start, streams, interrupt).await
+                let request = AskRequest::read(args, &mut std::io::empty()).unwrap();
+                ask(request, &options, start, streams, interrupt).await
             }
         };
         let [output, errors] = [output, errors].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -114,8 +115,8 @@ fn home_with_token_file(mode: u32) -> (TempDir, String) {
     let path = home.path().join("rpc.token");
     fs::write(&path, "nxk_secret").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-    let shown = path.display().to_string();
-    (home, shown)
+    let path_text = path.display().to_string();
+    (home, path_text)
 }
 
 fn send_output(content: &str) -> Value {
@@ -123,9 +124,9 @@ fn send_output(content: &str) -> Value {
 }
 
 fn cancelled_send_output(content: &str) -> Value {
-    let mut answer = send_output(content);
-    answer["cancelled"] = json!(true);
-    answer
+    let mut result = send_output(content);
+    result["cancelled"] = json!(true);
+    result
 }
 
 fn cancel_reply(cancelled: bool) -> Reply {
@@ -137,23 +138,7 @@ fn empty_list_reply() -> Reply {
 }
 
 #[test]
-fn the_arguments_are_well_formed() {
-    Binary::command().debug_assert();
-}
-
-#[test]
-fn every_command_has_an_example() {
-    let mut top = Binary::command();
-    top.build();
-    let rpc = top.find_subcommand("rpc").unwrap();
-    for command in rpc.get_subcommands().filter(|command| command.get_name() != "help") {
-        let help = command.clone().render_long_help().to_string();
-        assert!(help.contains(&format!("nexus3 rpc {}", command.get_name())), "{help}");
-    }
-}
-
-#[test]
-fn wrong_usage_exits_with_2() {
+fn wrong_usage_exits_2() {
     let lines: [&[&str]; 28] = [
         &[],
         &["nothing"],
@@ -193,67 +178,67 @@ fn wrong_usage_exits_with_2() {
 #[test]
 fn arguments_never_show_the_key() {
     let line = ["nexus3", "rpc", "list", "--api-key", "nxk_secret"];
-    let TopCommand::Rpc(args) = Binary::try_parse_from(line).unwrap().command else { panic!("it is rpc") };
+    let TopCommand::Rpc(args) = Binary::try_parse_from(line).unwrap().command else { panic!("not rpc") };
     assert!(!format!("{args:?}").contains("secret"));
 }
 
 #[tokio::test]
-async fn list_is_one_call_on_one_connection_printed_with_an_indent_of_2() {
+async fn list_is_one_call_on_one_connection() {
     let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply())]).await;
-    let finished = rpc(&daemon, &["list"]).await;
-    assert_eq!((finished.code, finished.output.as_str()), (0, "{\n  \"agents\": [],\n  \"total\": 0\n}\n"));
-    assert_eq!(finished.errors, "");
+    let outcome = rpc(&daemon, &["list"]).await;
+    assert_eq!((outcome.code, outcome.output.as_str()), (0, "{\n  \"agents\": [],\n  \"total\": 0\n}\n"));
+    assert_eq!(outcome.errors, "");
     assert_eq!((daemon.methods(), daemon.connections()), (vec!["list_agents".to_owned()], 1));
 }
 
 #[tokio::test]
-async fn the_port_can_be_given_before_and_after_the_command() {
+async fn port_option_works_before_and_after_the_command() {
     let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply())]).await;
     let port = daemon.port.to_string();
     let lines: [&[&str]; 2] = [&["-p", &port, "list"], &["list", "--port", &port]];
     for line in lines {
-        let finished = CommandRun { port: 1, ..CommandRun::new(&daemon, line) }.finish().await;
-        assert_eq!(finished.code, 0, "{}", finished.errors);
+        let outcome = CommandRun { port: 1, ..CommandRun::new(&daemon, line) }.finish().await;
+        assert_eq!(outcome.code, 0, "{}", outcome.errors);
     }
 }
 
 #[tokio::test]
-async fn detect_tells_the_port_and_the_result_and_shows_no_token() {
-    let refused = Reply::HttpRefusal(401, "Authorization header required");
-    let daemon = ScriptedDaemon::start(&[("list_agents", refused)]).await;
-    // A token file that would be refused does not stop the probe: it is not looked at.
+async fn detect_prints_port_and_result_and_sends_no_token() {
+    let rejection = Reply::HttpRefusal(401, "Authorization header required");
+    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]).await;
+    // The probe does not read the token file, so an invalid one does not stop it.
     let (home, _) = home_with_token_file(0o644);
-    let finished =
+    let outcome =
         CommandRun { home: Some(home.path()), ..CommandRun::new(&daemon, &["detect"]) }.finish().await;
-    assert_eq!(finished.code, 0);
-    assert_eq!(finished.json(), json!({ "port": daemon.port, "result": "nexus_server", "running": true }));
+    assert_eq!(outcome.code, 0);
+    assert_eq!(outcome.json(), json!({ "port": daemon.port, "result": "nexus_server", "running": true }));
 }
 
 #[tokio::test]
-async fn nothing_there_is_exit_1_and_says_how_to_start_a_daemon() {
+async fn missing_daemon_exits_1_with_the_start_command() {
     let reserved = tokio::net::TcpSocket::new_v4().unwrap();
     reserved.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = reserved.local_addr().unwrap().port();
     let run = |arguments| CommandRun { arguments, port, input: "", api_key: None, home: None }.finish();
 
-    let finished = run(&["list"]).await;
-    assert_eq!((finished.code, finished.output.as_str()), (1, ""));
+    let outcome = run(&["list"]).await;
+    assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
     assert_eq!(
-        finished.errors,
+        outcome.errors,
         format!("no nexus3 daemon at 127.0.0.1:{port}; start one with: nexus3 serve {port}\n")
     );
 
-    let finished = run(&["detect"]).await;
-    assert_eq!(finished.code, 1);
-    assert_eq!(finished.json(), json!({ "port": port, "result": "no_server", "running": false }));
+    let outcome = run(&["detect"]).await;
+    assert_eq!(outcome.code, 1);
+    assert_eq!(outcome.json(), json!({ "port": port, "result": "no_server", "running": false }));
 }
 
 #[tokio::test]
-async fn create_passes_its_arguments_on() {
+async fn create_sends_its_arguments() {
     let created = json!({ "agent_id": "a", "url": "/agent/a", "token": "nxc_a" });
     let daemon = ScriptedDaemon::start(&[("create_agent", Reply::Result(created.clone()))]).await;
-    let finished = rpc(&daemon, &["create", "a", "--system-prompt", "be brief"]).await;
-    assert_eq!((finished.code, finished.json()), (0, created));
+    let outcome = rpc(&daemon, &["create", "a", "--system-prompt", "be brief"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, created));
     assert_eq!(daemon.received()[0].params, json!({ "agent_id": "a", "system_prompt": "be brief" }));
 
     rpc(&daemon, &["create"]).await;
@@ -261,62 +246,62 @@ async fn create_passes_its_arguments_on() {
 }
 
 #[tokio::test]
-async fn create_with_a_message_sends_it_on_the_same_connection_and_prints_both_answers() {
+async fn create_with_a_message_prints_agent_and_response() {
     let created = json!({ "agent_id": "1a2b3c4d", "url": "/agent/1a2b3c4d", "token": "nxc_a" });
     let daemon = ScriptedDaemon::start(&[
         ("create_agent", Reply::Result(created)),
         ("send", Reply::Result(send_output("hi"))),
     ])
     .await;
-    let finished = rpc(&daemon, &["create", "-M", "hello"]).await;
-    assert_eq!(finished.code, 0, "{}", finished.errors);
-    assert_eq!(finished.json()["agent_id"], "1a2b3c4d");
-    assert_eq!(finished.json()["response"]["content"], "hi");
+    let outcome = rpc(&daemon, &["create", "-M", "hello"]).await;
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
+    assert_eq!(outcome.json()["agent_id"], "1a2b3c4d");
+    assert_eq!(outcome.json()["response"]["content"], "hi");
     assert_eq!(daemon.received()[1].path, "/agent/1a2b3c4d");
     assert_eq!(daemon.connections(), 1);
 }
 
 #[tokio::test]
-async fn create_tells_the_agents_name_also_when_its_message_failed() {
+async fn create_prints_the_agent_id_when_its_message_failed() {
     let created = json!({ "agent_id": "1a2b3c4d", "url": "/agent/1a2b3c4d", "token": "nxc_a" });
     let failed = Reply::HttpRefusal(500, "Provider failed");
     let daemon =
         ScriptedDaemon::start(&[("create_agent", Reply::Result(created.clone())), ("send", failed)]).await;
-    let finished = rpc(&daemon, &["create", "-M", "hello"]).await;
-    assert_eq!((finished.code, finished.json()), (1, created));
-    assert_eq!(finished.errors, "Provider failed (-32600)\n");
+    let outcome = rpc(&daemon, &["create", "-M", "hello"]).await;
+    assert_eq!((outcome.code, outcome.json()), (1, created));
+    assert_eq!(outcome.errors, "Provider failed (-32600)\n");
 }
 
 #[tokio::test]
-async fn send_names_its_request_and_prints_the_answer() {
+async fn send_has_a_request_id_and_prints_the_response() {
     let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]).await;
-    let finished = rpc(&daemon, &["send", "a", "hello"]).await;
-    assert_eq!((finished.code, finished.json()), (0, send_output("hi")));
-    let asked = &daemon.received()[0];
-    assert_eq!(asked.path, "/agent/a");
-    assert_eq!(asked.params, json!({ "content": "hello", "request_id": "0123456789abcdef" }));
+    let outcome = rpc(&daemon, &["send", "a", "hello"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, send_output("hi")));
+    let request = &daemon.received()[0];
+    assert_eq!(request.path, "/agent/a");
+    assert_eq!(request.params, json!({ "content": "hello", "request_id": "0123456789abcdef" }));
 }
 
 #[tokio::test]
-async fn a_dash_reads_the_message_from_standard_input() {
+async fn dash_reads_the_message_from_standard_input() {
     let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]).await;
-    let finished =
+    let outcome =
         CommandRun { input: "two\nlines\n", ..CommandRun::new(&daemon, &["send", "a", "-"]) }.finish().await;
-    assert_eq!(finished.code, 0, "{}", finished.errors);
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
     assert_eq!(daemon.received()[0].params["content"], "two\nlines\n");
 }
 
 #[tokio::test]
-async fn a_send_without_an_answer_in_time_is_cancelled_and_prints_what_was_said() {
+async fn send_is_cancelled_at_the_timeout_with_partial_text() {
     let daemon = ScriptedDaemon::start(&[
         ("send", Reply::UntilCancel(cancelled_send_output("half"))),
         ("cancel", cancel_reply(true)),
     ])
     .await;
-    let finished = rpc(&daemon, &["send", "a", "hello", "-t", "0.05"]).await;
-    assert_eq!((finished.code, finished.json()), (1, cancelled_send_output("half")));
-    assert!(finished.errors.starts_with("no answer within 50ms; cancelling 0123456789abcdef\n"));
-    assert!(finished.errors.contains("the send was cancelled"), "{}", finished.errors);
+    let outcome = rpc(&daemon, &["send", "a", "hello", "-t", "0.05"]).await;
+    assert_eq!((outcome.code, outcome.json()), (1, cancelled_send_output("half")));
+    assert!(outcome.errors.starts_with("no response within 50ms; cancelling 0123456789abcdef\n"));
+    assert!(outcome.errors.contains("cancelled; the text is partial"), "{}", outcome.errors);
     assert_eq!(daemon.methods(), ["send", "cancel"]);
     assert_eq!(daemon.received()[1].params, json!({ "request_id": "0123456789abcdef" }));
 }
@@ -329,13 +314,13 @@ async fn ctrl_c_cancels_the_turn_at_the_daemon() {
     ])
     .await;
     let interrupt = daemon.send_arrived();
-    let finished = CommandRun::new(&daemon, &["send", "a", "hello"]).finish_with_interrupt(interrupt).await;
-    assert_eq!((finished.code, finished.json()), (1, cancelled_send_output("half")));
-    assert!(finished.errors.starts_with("interrupted; cancelling 0123456789abcdef\n"), "{}", finished.errors);
+    let outcome = CommandRun::new(&daemon, &["send", "a", "hello"]).finish_with_interrupt(interrupt).await;
+    assert_eq!((outcome.code, outcome.json()), (1, cancelled_send_output("half")));
+    assert!(outcome.errors.starts_with("interrupted; cancelling 0123456789abcdef\n"), "{}", outcome.errors);
 }
 
 #[tokio::test]
-async fn a_cancel_that_overtook_its_send_is_repeated() {
+async fn cancel_that_overtook_its_send_is_repeated() {
     let daemon = ScriptedDaemon::start(&[
         ("send", Reply::UntilCancel(cancelled_send_output(""))),
         ("cancel", cancel_reply(false)),
@@ -343,21 +328,21 @@ async fn a_cancel_that_overtook_its_send_is_repeated() {
     ])
     .await;
     let interrupt = daemon.send_arrived();
-    let finished = CommandRun::new(&daemon, &["send", "a", "hello"]).finish_with_interrupt(interrupt).await;
-    assert_eq!((finished.code, finished.json()), (1, cancelled_send_output("")));
+    let outcome = CommandRun::new(&daemon, &["send", "a", "hello"]).finish_with_interrupt(interrupt).await;
+    assert_eq!((outcome.code, outcome.json()), (1, cancelled_send_output("")));
     assert_eq!(daemon.methods(), ["send", "cancel", "cancel"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_does_not_end_a_cancelled_turn_is_given_up() {
+async fn cancelled_turn_that_does_not_end_is_abandoned() {
     let daemon = ScriptedDaemon::start(&[("send", Reply::Hang), ("cancel", cancel_reply(true))]).await;
-    let finished = rpc(&daemon, &["send", "a", "hello", "-t", "5"]).await;
-    assert_eq!((finished.code, finished.output.as_str()), (1, ""));
-    assert!(finished.errors.ends_with("try: nexus3 rpc cancel a 0123456789abcdef\n"), "{}", finished.errors);
+    let outcome = rpc(&daemon, &["send", "a", "hello", "-t", "5"]).await;
+    assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
+    assert!(outcome.errors.ends_with("try: nexus3 rpc cancel a 0123456789abcdef\n"), "{}", outcome.errors);
 }
 
 #[tokio::test]
-async fn cancel_tries_a_name_of_digits_as_a_number_too() {
+async fn cancel_tries_a_numeric_id_as_text_and_number() {
     let not_found = json!({ "cancelled": false, "request_id": "5", "reason": "not_found_or_completed" });
     let found = json!({ "cancelled": true, "request_id": 5 });
     let daemon = ScriptedDaemon::start(&[
@@ -365,8 +350,8 @@ async fn cancel_tries_a_name_of_digits_as_a_number_too() {
         ("cancel", Reply::Result(found.clone())),
     ])
     .await;
-    let finished = rpc(&daemon, &["cancel", "a", "5"]).await;
-    assert_eq!((finished.code, finished.json()), (0, found));
+    let outcome = rpc(&daemon, &["cancel", "a", "5"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, found));
     assert_eq!(daemon.received()[0].params, json!({ "request_id": "5" }));
     assert_eq!(daemon.received()[1].params, json!({ "request_id": 5 }));
 
@@ -393,45 +378,45 @@ async fn status_prints_tokens_and_context_from_one_connection() {
         ("get_context", Reply::Result(context.clone())),
     ])
     .await;
-    let finished = rpc(&daemon, &["status", "a"]).await;
-    assert_eq!((finished.code, finished.json()), (0, json!({ "tokens": tokens, "context": context })));
+    let outcome = rpc(&daemon, &["status", "a"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, json!({ "tokens": tokens, "context": context })));
     assert_eq!(daemon.connections(), 1);
 }
 
 #[tokio::test]
-async fn messages_asks_for_the_page_it_was_told() {
+async fn messages_requests_the_given_page() {
     let page = json!({ "agent_id": "a", "total": 0, "offset": 3, "limit": 7, "messages": [] });
     let daemon = ScriptedDaemon::start(&[("get_messages", Reply::Result(page.clone()))]).await;
-    let finished = rpc(&daemon, &["messages", "a", "--offset", "3", "--limit", "7"]).await;
-    assert_eq!((finished.code, finished.json()), (0, page));
+    let outcome = rpc(&daemon, &["messages", "a", "--offset", "3", "--limit", "7"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, page));
     assert_eq!(daemon.received()[0].params, json!({ "offset": 3, "limit": 7 }));
     rpc(&daemon, &["messages", "a"]).await;
     assert_eq!(daemon.received()[1].params, Value::Null);
 }
 
 #[tokio::test]
-async fn destroy_exits_with_1_when_there_was_no_such_agent() {
-    for (success, code, errors) in [(true, 0, ""), (false, 1, "no agent a\n")] {
-        let answer = json!({ "success": success, "agent_id": "a" });
-        let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(answer.clone()))]).await;
-        let finished = rpc(&daemon, &["destroy", "a"]).await;
-        assert_eq!((finished.code, finished.json(), finished.errors.as_str()), (code, answer, errors));
+async fn destroy_exits_1_when_the_agent_does_not_exist() {
+    for (success, code, errors) in [(true, 0, ""), (false, 1, "agent not found: a\n")] {
+        let result = json!({ "success": success, "agent_id": "a" });
+        let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(result.clone()))]).await;
+        let outcome = rpc(&daemon, &["destroy", "a"]).await;
+        assert_eq!((outcome.code, outcome.json(), outcome.errors.as_str()), (code, result, errors));
     }
 }
 
 #[tokio::test]
-async fn shutdown_stops_the_server() {
-    let answer = json!({ "success": true, "message": "Server shutting down" });
-    let daemon = ScriptedDaemon::start(&[("shutdown_server", Reply::Result(answer.clone()))]).await;
-    let finished = rpc(&daemon, &["shutdown"]).await;
-    assert_eq!((finished.code, finished.json()), (0, answer));
+async fn shutdown_calls_shutdown_server() {
+    let result = json!({ "success": true, "message": "Server shutting down" });
+    let daemon = ScriptedDaemon::start(&[("shutdown_server", Reply::Result(result.clone()))]).await;
+    let outcome = rpc(&daemon, &["shutdown"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, result));
     assert_eq!(daemon.received()[0].path, "/");
 }
 
 #[tokio::test]
-async fn a_refused_token_is_named_by_where_it_came_from_and_never_shown() {
-    let refused = Reply::HttpRefusal(403, "Invalid API key");
-    let daemon = ScriptedDaemon::start(&[("list_agents", refused)]).await;
+async fn rejected_token_is_named_by_origin_and_never_shown() {
+    let rejection = Reply::HttpRefusal(403, "Invalid API key");
+    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]).await;
     let (home, path) = home_with_token_file(0o600);
     let with = |line, api_key| {
         CommandRun { api_key, home: Some(home.path()), ..CommandRun::new(&daemon, line) }.finish()
@@ -441,36 +426,32 @@ async fn a_refused_token_is_named_by_where_it_came_from_and_never_shown() {
         (with(&["list"], Some("nxk_env")).await, "nxk_env", "NEXUS3_API_KEY"),
         (with(&["list"], None).await, "nxk_secret", path.as_str()),
     ];
-    for (index, (finished, token, source)) in cases.iter().enumerate() {
-        assert_eq!(finished.code, 1);
-        assert_eq!(finished.errors, format!("Invalid API key (-32600); the token came from {source}\n"));
+    for (index, (outcome, token, source)) in cases.iter().enumerate() {
+        assert_eq!(outcome.code, 1);
+        assert_eq!(outcome.errors, format!("Invalid API key (-32600); the token came from {source}\n"));
         assert!(daemon.received()[index].head.contains(&format!("Bearer {token}")), "{source}");
     }
 }
 
 #[tokio::test]
-async fn a_missing_token_says_where_it_was_looked_for() {
-    let refused = Reply::HttpRefusal(401, "Authorization header required");
-    let daemon = ScriptedDaemon::start(&[("list_agents", refused)]).await;
-    let finished = rpc(&daemon, &["list"]).await;
-    assert_eq!(finished.code, 1);
-    assert!(finished.errors.starts_with("Authorization header required (-32600); no token was found:"));
-    assert!(
-        finished.errors.contains(&format!("rpc-{}.token, rpc.token", daemon.port)),
-        "{}",
-        finished.errors
-    );
+async fn missing_token_error_lists_the_searched_files() {
+    let rejection = Reply::HttpRefusal(401, "Authorization header required");
+    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]).await;
+    let outcome = rpc(&daemon, &["list"]).await;
+    assert_eq!(outcome.code, 1);
+    assert!(outcome.errors.starts_with("Authorization header required (-32600); no token was found:"));
+    assert!(outcome.errors.contains(&format!("rpc-{}.token, rpc.token", daemon.port)), "{}", outcome.errors);
 }
 
 #[tokio::test]
-async fn a_token_file_that_others_can_read_stops_the_command_before_it_connects() {
+async fn exposed_token_file_stops_the_command_before_connecting() {
     let daemon = ScriptedDaemon::start(&[]).await;
     let (home, path) = home_with_token_file(0o644);
-    let finished =
+    let outcome =
         CommandRun { home: Some(home.path()), ..CommandRun::new(&daemon, &["list"]) }.finish().await;
-    assert_eq!(finished.code, 1);
+    assert_eq!(outcome.code, 1);
     assert_eq!(
-        finished.errors,
+        outcome.errors,
         format!("token file {path} can be read by others (mode 0644); fix it with: chmod 600 {path}\n")
     );
     assert_eq!(daemon.connections(), 0);

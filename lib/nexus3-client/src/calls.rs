@@ -1,5 +1,5 @@
-//! A typed call for every entry of the method list: the daemon's own on [`Client`], an agent's on [`AgentClient`], and
-//! all of them by [`AgentApi`], for code that does not care whether there is a wire.
+//! A typed call for every method of the list: the daemon's on [`Client`], an agent's on [`AgentClient`], and all of
+//! them through [`AgentApi`], for code that also runs in process.
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Calls methods of one daemon. Keeps one idle connection for the next call; calls that run at the same time open their
-//! own, so a `cancel` never waits behind the `send` it is meant for.
+//! JSON-RPC client of one daemon. It reuses one idle connection; concurrent calls open their own, so a `cancel` never
+//! queues behind the `send` it cancels.
 
 #[cfg(test)]
 mod tests;
@@ -17,13 +17,13 @@ use nexus3_protocol::{Id, MethodSpec, Response, json};
 use crate::connection::{Connection, ConnectionFault, HttpRequest, HttpResponse, json_post};
 use crate::{ClientFault, Endpoint, Token};
 
-/// How long a call may take when nothing else is said.
+/// Default timeout of a call.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest answer that is read.
+/// Maximum size of a response body.
 pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Whom a call is for.
+/// The target of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallTarget<'a> {
     /// The daemon itself.
@@ -32,7 +32,7 @@ pub enum CallTarget<'a> {
     Agent(&'a str),
 }
 
-/// A caller of one daemon.
+/// A client of one daemon.
 pub struct Client {
     endpoint: Endpoint,
     token: Option<Token>,
@@ -41,14 +41,14 @@ pub struct Client {
     idle_connection: Mutex<Option<Connection>>,
 }
 
-/// A caller of one agent.
+/// A client of one agent; created by [`Client::agent`].
 pub struct AgentClient<'a> {
     pub(crate) client: &'a Client,
     pub(crate) agent_id: String,
 }
 
 impl Client {
-    /// A caller of the daemon at `endpoint`. Nothing is connected before the first call.
+    /// Creates a client of the daemon at `endpoint`. It connects at the first call.
     #[must_use]
     pub fn new(endpoint: Endpoint, token: Option<Token>) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Client {
         }
     }
 
-    /// The same caller with another limit on how long a call may take, connecting included.
+    /// Sets the timeout of a call, including the time to connect.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -73,16 +73,16 @@ impl Client {
         &self.endpoint
     }
 
-    /// A caller of one of the daemon's agents.
+    /// Returns a client of one of the daemon's agents.
     #[must_use]
     pub fn agent(&self, agent_id: impl Into<String>) -> AgentClient<'_> {
         AgentClient { client: self, agent_id: agent_id.into() }
     }
 
-    /// Calls a method. Dropping the call closes its connection; the daemon may go on with what it was asked.
+    /// Calls a method. Dropping the future closes its connection; the daemon may still execute the request.
     ///
     /// # Errors
-    /// When there is no answer, when it is not ours, or when it says no.
+    /// When no response arrives, when it is not a valid response to this request, or when the daemon returns an error.
     pub async fn call<M: MethodSpec>(
         &self,
         target: CallTarget<'_>,
@@ -90,15 +90,15 @@ impl Client {
     ) -> Result<M::Output, ClientFault> {
         let method = M::METHOD.name();
         let id = self.next_id();
-        let ask =
+        let request =
             self.post_request(target, encode_request(Some(&id), method, params).map_err(request_fault)?)?;
-        let Ok(answered) = tokio::time::timeout(self.timeout, self.exchange(method, ask)).await else {
+        let Ok(outcome) = tokio::time::timeout(self.timeout, self.exchange(method, request)).await else {
             let endpoint = self.endpoint.clone();
             return Err(ClientFault::Timeout { endpoint, method, after: self.timeout });
         };
-        let answer = answered?;
-        let (endpoint, status) = (self.endpoint.clone(), answer.status);
-        decode_response::<M>(&answer, &id)
+        let response = outcome?;
+        let (endpoint, status) = (self.endpoint.clone(), response.status);
+        decode_response::<M>(&response, &id)
             .map_err(|reason| ClientFault::Protocol { endpoint, method, status, reason })?
             .map_err(|error| ClientFault::Rpc { status, error })
     }
@@ -121,30 +121,30 @@ impl Client {
         ))
     }
 
-    pub(crate) fn with_authorization(&self, mut ask: HttpRequest) -> HttpRequest {
+    pub(crate) fn with_authorization(&self, mut request: HttpRequest) -> HttpRequest {
         if let Some(token) = &self.token {
-            ask.headers_mut().insert(AUTHORIZATION, token.authorization());
+            request.headers_mut().insert(AUTHORIZATION, token.authorization());
         }
-        ask
+        request
     }
 
     async fn exchange(
         &self,
         method: &'static str,
-        mut ask: HttpRequest,
+        mut request: HttpRequest,
     ) -> Result<HttpResponse, ClientFault> {
-        if let Some(link) = self.take_idle() {
-            // Lets the runtime look at its sockets, so that a close which has already arrived is seen before writing.
+        if let Some(connection) = self.take_idle() {
+            // Lets the runtime poll its sockets, so that a close by the peer is noticed before the request is written.
             tokio::task::yield_now().await;
-            match link.exchange(ask, RESPONSE_BYTES_MAX).await {
-                Err(ConnectionFault::Unsent(unsent)) => ask = *unsent,
+            match connection.exchange(request, RESPONSE_BYTES_MAX).await {
+                Err(ConnectionFault::Unsent(unsent)) => request = *unsent,
                 outcome => return self.finish_exchange(method, outcome),
             }
         }
-        let link = Connection::connect(&self.endpoint)
+        let connection = Connection::connect(&self.endpoint)
             .await
             .map_err(|source| ClientFault::Connect { endpoint: self.endpoint.clone(), source })?;
-        let outcome = link.exchange(ask, RESPONSE_BYTES_MAX).await;
+        let outcome = connection.exchange(request, RESPONSE_BYTES_MAX).await;
         self.finish_exchange(method, outcome)
     }
 
@@ -155,19 +155,20 @@ impl Client {
     ) -> Result<HttpResponse, ClientFault> {
         let transport = |reason| ClientFault::Transport { endpoint: self.endpoint.clone(), method, reason };
         match outcome {
-            Ok((answer, link)) => {
-                self.store_idle(link);
-                Ok(answer)
+            Ok((response, connection)) => {
+                self.store_idle(connection);
+                Ok(response)
             }
             Err(ConnectionFault::Unsent(_)) => {
-                let source = io::Error::new(ErrorKind::ConnectionAborted, "the peer closed at once");
+                let source =
+                    io::Error::new(ErrorKind::ConnectionAborted, "the peer closed the connection at once");
                 Err(ClientFault::Connect { endpoint: self.endpoint.clone(), source })
             }
             Err(ConnectionFault::Broken(fault)) => Err(transport(error_chain(&fault))),
-            Err(ConnectionFault::Oversized(answer)) => Err(ClientFault::Protocol {
+            Err(ConnectionFault::Oversized(response)) => Err(ClientFault::Protocol {
                 endpoint: self.endpoint.clone(),
                 method,
-                status: answer.status,
+                status: response.status,
                 reason: format!("more than {RESPONSE_BYTES_MAX} bytes"),
             }),
         }
@@ -177,25 +178,26 @@ impl Client {
         self.idle_connection.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn store_idle(&self, link: Option<Connection>) {
-        if link.is_some() {
-            *self.idle_connection.lock().unwrap_or_else(PoisonError::into_inner) = link;
+    fn store_idle(&self, connection: Option<Connection>) {
+        if connection.is_some() {
+            *self.idle_connection.lock().unwrap_or_else(PoisonError::into_inner) = connection;
         }
     }
 }
 
 pub(crate) fn request_fault(fault: impl std::fmt::Display) -> ClientFault {
-    ClientFault::Request(format!("the request cannot be written: {fault}"))
+    ClientFault::Request(format!("cannot encode the request: {fault}"))
 }
 
-/// The id goes into the path as it is, so only characters that mean nothing there may pass.
+/// Returns the HTTP path of a target. The id is inserted without escaping, so only characters that are safe in a path
+/// are accepted.
 pub(crate) fn target_path(target: CallTarget<'_>) -> Result<String, ClientFault> {
     match target {
         CallTarget::Daemon => Ok("/".to_owned()),
         CallTarget::Agent(id) if is_path_safe(id) => Ok(format!("/agent/{id}")),
-        CallTarget::Agent(id) => {
-            Err(ClientFault::Request(format!("{id:?} is no agent id: use letters, digits, '.', '_' and '-'")))
-        }
+        CallTarget::Agent(id) => Err(ClientFault::Request(format!(
+            "invalid agent id {id:?}: use letters, digits, '.', '_' and '-'"
+        ))),
     }
 }
 
@@ -204,21 +206,22 @@ fn is_path_safe(id: &str) -> bool {
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
-/// The outer fault says why the bytes are not an answer to this request; the inner one is the daemon's.
+/// Decodes a response. The outer error means that it is not a valid response to this request; the inner one is the
+/// daemon's error.
 pub(crate) fn decode_response<M: MethodSpec>(
-    answer: &HttpResponse,
+    response: &HttpResponse,
     id: &Id<'_>,
 ) -> Result<Result<M::Output, nexus3_protocol::RpcError>, String> {
     let response =
-        Response::parse(&answer.body).map_err(|fault| format!("no JSON-RPC response ({fault})"))?;
-    // A request that could not be read, or was refused at the door, is answered with a null id.
+        Response::parse(&response.body).map_err(|fault| format!("no JSON-RPC response ({fault})"))?;
+    // The daemon uses a null id when it rejects a request before it has parsed it.
     let refused_unread = response.outcome.is_err() && response.id.is_null();
     if response.id != *id && !refused_unread {
-        return Err(format!("the answer to request {} instead of {}", response.id.raw(), id.raw()));
+        return Err(format!("a response to request {} instead of {}", response.id.raw(), id.raw()));
     }
     match response.outcome {
         Ok(result) => {
-            json::from_json(&result).map(Ok).map_err(|fault| format!("an unknown result ({fault})"))
+            json::from_json(&result).map(Ok).map_err(|fault| format!("an unexpected result ({fault})"))
         }
         Err(error) => Ok(Err(error)),
     }

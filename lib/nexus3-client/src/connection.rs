@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection, driven by the call that uses it: there is no background task, so dropping a call ends its
-//! connection, and what lives between calls is an idle socket. What an answer means is left to the caller.
+//! One HTTP/1.1 connection, polled by the call that uses it. There is no background task: dropping a call closes its
+//! connection, and between calls only an idle socket remains. Interpreting the response is left to the caller.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,28 +18,28 @@ use tokio::net::TcpStream;
 
 use crate::Endpoint;
 
-/// A request with its whole body at hand.
+/// A request with a buffered body.
 pub(crate) type HttpRequest = Request<Full<Bytes>>;
 
-/// An answer, read to its end.
+/// A response with a buffered body.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-/// Why a request has no answer.
+/// A request without a usable response.
 #[derive(Debug)]
 pub(crate) enum ConnectionFault {
-    /// The peer had closed before anything was written: here is the request, to be sent elsewhere.
+    /// The peer closed the connection before anything was written; the request can be sent on another one.
     Unsent(Box<HttpRequest>),
-    /// The connection broke; how much the peer has seen is not known.
+    /// The connection failed; how much of the request the peer received is unknown.
     Broken(hyper::Error),
-    /// The answer's body is too long; this is its start.
+    /// The body exceeds the limit; holds its start.
     Oversized(HttpResponse),
 }
 
-/// A connection between two requests.
+/// An idle connection.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: Driver,
@@ -55,33 +55,36 @@ impl Connection {
         Ok(Self { sender, driver: Box::new(driver) })
     }
 
-    /// Sends a request and reads its answer. Gives the link back when it can be used again.
+    /// Sends a request and reads its response. Returns the connection if it can be reused.
     pub(crate) async fn exchange(
         self,
-        ask: HttpRequest,
+        request: HttpRequest,
         body_bytes_max: usize,
     ) -> Result<(HttpResponse, Option<Connection>), ConnectionFault> {
         let Connection { mut sender, driver } = self;
         let mut driver = Some(driver);
-        let work = async { read_response(send_request(&mut sender, ask).await?, body_bytes_max).await };
-        let answer = drive(&mut driver, work).await?;
-        Ok((answer, driver.map(|driver| Connection { sender, driver })))
+        let work = async { read_response(send_request(&mut sender, request).await?, body_bytes_max).await };
+        let response = drive(&mut driver, work).await?;
+        Ok((response, driver.map(|driver| Connection { sender, driver })))
     }
 
-    /// Sends a request whose answer is read as it comes.
-    pub(crate) async fn send_streaming(self, ask: HttpRequest) -> Result<StreamingResponse, ConnectionFault> {
+    /// Sends a request and returns after the response header, for reading the body as it arrives.
+    pub(crate) async fn send_streaming(
+        self,
+        request: HttpRequest,
+    ) -> Result<StreamingResponse, ConnectionFault> {
         let Connection { mut sender, driver } = self;
         let mut driver = Some(driver);
-        let response = drive(&mut driver, send_request(&mut sender, ask)).await?;
+        let response = drive(&mut driver, send_request(&mut sender, request)).await?;
         Ok(StreamingResponse { response, driver, _sender: sender })
     }
 }
 
-/// An answer that is read as it comes. Dropping it closes its connection.
+/// A response whose body is read as it arrives. Dropping it closes its connection.
 pub(crate) struct StreamingResponse {
     response: Response<Incoming>,
     driver: Option<Driver>,
-    /// Without it the connection would be closed.
+    /// hyper closes the connection when its sender is dropped.
     _sender: SendRequest<Full<Bytes>>,
 }
 
@@ -90,14 +93,14 @@ impl StreamingResponse {
         self.response.status().as_u16()
     }
 
-    /// Whether the answer says of itself that it is of this type.
+    /// Whether the `Content-Type` header names this media type.
     pub(crate) fn has_media_type(&self, media_type: &str) -> bool {
-        let named = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let essence = named.and_then(|value| value.split(';').next()).unwrap_or_default();
+        let content_type = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
         essence.trim().eq_ignore_ascii_case(media_type)
     }
 
-    /// The next bytes; none at the end. Nothing is lost when the wait is given up.
+    /// Returns the next chunk of the body, or `None` at its end. Cancel safe.
     pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, hyper::Error> {
         let body = self.response.body_mut();
         let work = async {
@@ -111,21 +114,21 @@ impl StreamingResponse {
         drive(&mut self.driver, work).await
     }
 
-    /// The rest of the answer as a whole.
+    /// Reads the rest of the body.
     pub(crate) async fn collect(self, body_bytes_max: usize) -> Result<HttpResponse, ConnectionFault> {
         let StreamingResponse { response, mut driver, _sender } = self;
         drive(&mut driver, read_response(response, body_bytes_max)).await
     }
 }
 
-/// Works while the connection is driven.
+/// Awaits `work` while polling the connection.
 async fn drive<T>(driver: &mut Option<Driver>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
         let done = work.as_mut().poll(context);
-        // Also when the work is done: this is when a connection that the peer wants closed ends.
+        // Polled even when the work is done, because only then a connection that the peer wants closed ends.
         if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(context).is_ready()) {
-            // Dropping the driver is what gives an unsent request back.
+            // Dropping the driver makes hyper return an unsent request.
             *driver = None;
         }
         match done {
@@ -138,13 +141,13 @@ async fn drive<T>(driver: &mut Option<Driver>, work: impl Future<Output = T>) ->
 
 async fn send_request(
     sender: &mut SendRequest<Full<Bytes>>,
-    ask: HttpRequest,
+    request: HttpRequest,
 ) -> Result<Response<Incoming>, ConnectionFault> {
     if sender.ready().await.is_err() {
-        return Err(ConnectionFault::Unsent(Box::new(ask)));
+        return Err(ConnectionFault::Unsent(Box::new(request)));
     }
-    sender.try_send_request(ask).await.map_err(|mut fault| match fault.take_message() {
-        Some(ask) => ConnectionFault::Unsent(Box::new(ask)),
+    sender.try_send_request(request).await.map_err(|mut fault| match fault.take_message() {
+        Some(request) => ConnectionFault::Unsent(Box::new(request)),
         None => ConnectionFault::Broken(fault.into_error()),
     })
 }
@@ -167,10 +170,10 @@ async fn read_response(
     Ok(HttpResponse { status, body })
 }
 
-/// A POST with a JSON body.
+/// Builds a POST request with a JSON body.
 ///
 /// # Errors
-/// When the host or the path cannot stand in a request.
+/// When the host or the path is not valid in a request.
 pub(crate) fn json_post(
     endpoint: &Endpoint,
     path: &str,
@@ -182,10 +185,10 @@ pub(crate) fn json_post(
         .body(Full::new(Bytes::from(body)))
 }
 
-/// A GET of an event stream.
+/// Builds a GET request for an event stream.
 ///
 /// # Errors
-/// When the host or the path cannot stand in a request.
+/// When the host or the path is not valid in a request.
 pub(crate) fn event_stream_get(endpoint: &Endpoint, path: &str) -> Result<HttpRequest, hyper::http::Error> {
     Request::get(path)
         .header(HOST, endpoint.to_string())

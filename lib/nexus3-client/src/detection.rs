@@ -1,4 +1,4 @@
-//! Finds out what listens on a port, without a token.
+//! Detection of a daemon on a port, without a token.
 
 #[cfg(test)]
 mod tests;
@@ -16,40 +16,40 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::Endpoint;
 use crate::connection::{Connection, ConnectionFault, json_post};
 
-/// How long a probe may take.
+/// Timeout of a probe.
 pub const DETECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long to wait for a daemon that is starting.
+/// Time to wait for a daemon to start.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait between two probes.
+/// Delay between two probes.
 pub const WAIT_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A stranger may send what it likes; this much of it is read.
+/// Maximum number of bytes to read of a response, since an unknown service may send any amount.
 const PROBE_BYTES_MAX: usize = 64 * 1024;
 
 const PROBE_ID: u64 = 1;
 
-/// How a list of agents starts that is too long to be read to its end: a daemon without tokens tells it to everybody.
+/// Start of a `list_agents` response that exceeds the limit. A daemon without tokens returns the list to any caller.
 const AGENT_LIST_PREFIX: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"agents":["#;
 
-/// What listens on a port.
+/// Result of a probe: what listens on a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Detection {
-    /// Nothing: the connection was refused.
+    /// The connection was refused.
     NoServer,
     /// A nexus3 daemon.
     NexusServer,
-    /// Something that is not a nexus3 daemon.
+    /// Another service.
     OtherService,
-    /// Something that did not accept or answer in time.
+    /// No connection or no response in time.
     Timeout,
-    /// Not known: the system failed.
+    /// Unknown because of a local system error.
     Error,
 }
 
 impl Detection {
-    /// The word for programs.
+    /// Machine-readable name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ pub async fn detect_server(endpoint: &Endpoint, limit: Duration) -> Detection {
     timeout(limit, probe(endpoint)).await.unwrap_or(Detection::Timeout)
 }
 
-/// Probes an address again and again until a daemon answers; false when none has within `limit`.
+/// Probes an address repeatedly until a daemon answers. Returns false when none answers within `limit`.
 pub async fn wait_for_server(endpoint: &Endpoint, limit: Duration, poll_interval: Duration) -> bool {
     let started = Instant::now();
     loop {
@@ -87,16 +87,16 @@ async fn probe(endpoint: &Endpoint) -> Detection {
     let Ok(body) = encode_request(Some(&Id::from(PROBE_ID)), Method::ListAgents.name(), &NoParams {}) else {
         return Detection::Error;
     };
-    let Ok(ask) = json_post(endpoint, "/", body) else { return Detection::Error };
-    let link = match Connection::connect(endpoint).await {
-        Ok(link) => link,
+    let Ok(request) = json_post(endpoint, "/", body) else { return Detection::Error };
+    let connection = match Connection::connect(endpoint).await {
+        Ok(connection) => connection,
         Err(fault) if fault.kind() == ErrorKind::ConnectionRefused => return Detection::NoServer,
         Err(fault) if fault.kind() == ErrorKind::TimedOut => return Detection::Timeout,
         Err(_) => return Detection::Error,
     };
-    match link.exchange(ask, PROBE_BYTES_MAX).await {
-        Ok((answer, _)) if is_nexus_response(&answer.body) => Detection::NexusServer,
-        Err(ConnectionFault::Oversized(answer)) if answer.body.starts_with(AGENT_LIST_PREFIX) => {
+    match connection.exchange(request, PROBE_BYTES_MAX).await {
+        Ok((response, _)) if is_nexus_response(&response.body) => Detection::NexusServer,
+        Err(ConnectionFault::Oversized(response)) if response.body.starts_with(AGENT_LIST_PREFIX) => {
             Detection::NexusServer
         }
         Ok(_) | Err(ConnectionFault::Unsent(_) | ConnectionFault::Oversized(_)) => Detection::OtherService,
@@ -104,21 +104,21 @@ async fn probe(endpoint: &Endpoint) -> Detection {
     }
 }
 
-/// The status is not looked at: a refusal for want of a token is as good a sign as a list.
+/// Ignores the HTTP status: a rejection because of the missing token identifies a daemon as well as a list does.
 fn is_nexus_response(body: &[u8]) -> bool {
     let Ok(response) = Response::parse(body) else { return false };
-    let answers_us = response.id == Id::from(PROBE_ID);
+    let is_our_id = response.id == Id::from(PROBE_ID);
     match response.outcome {
-        Err(_) => answers_us || response.id.is_null(),
+        Err(_) => is_our_id || response.id.is_null(),
         Ok(Json::Object(members)) => {
-            answers_us
-                && members.iter().any(|(key, value)| key == "agents" && matches!(value, Json::Array(_)))
+            is_our_id && members.iter().any(|(key, value)| key == "agents" && matches!(value, Json::Array(_)))
         }
         Ok(_) => false,
     }
 }
 
-/// A peer that talks nonsense or hangs up is somebody else; only what the system itself could not do is an error.
+/// Classifies a transport error: a peer that violates HTTP or closes the connection is another service; only a local
+/// system failure is an error.
 fn classify_error(fault: &hyper::Error) -> Detection {
     let kind = fault.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     match kind {

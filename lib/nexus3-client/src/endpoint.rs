@@ -1,10 +1,10 @@
-//! Where a daemon listens.
+//! Network address of a daemon.
 
 use std::fmt;
 
 use nexus3_protocol::discovery::PORT_DEFAULT;
 
-/// A daemon's address. Shown as `host:port`, an IPv6 host in brackets.
+/// Host and port of a daemon. Displayed as `host:port`, an IPv6 host in brackets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     host: String,
@@ -12,32 +12,32 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An address; an IPv6 host may come with its brackets or without.
+    /// Creates an address; an IPv6 host may have brackets.
     #[must_use]
     pub fn new(host: &str, port: u16) -> Self {
-        let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+        let bare = host.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')).unwrap_or(host);
         Self { host: bare.to_owned(), port }
     }
 
-    /// A port of this machine.
+    /// Creates an address on this machine.
     #[must_use]
     pub fn local(port: u16) -> Self {
         Self::new("127.0.0.1", port)
     }
 
-    /// The host, without brackets.
+    /// Host, without brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether the host is one that a daemon can bind: `127.0.0.1`, `localhost` or `::1`.
+    /// Whether the host is a loopback name that a daemon can bind: `127.0.0.1`, `localhost` or `::1`.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         matches!(self.host.as_str(), "127.0.0.1" | "::1") || self.host.eq_ignore_ascii_case("localhost")
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_reads_as_an_authority() {
+    fn endpoint_is_displayed_as_an_authority() {
         assert_eq!(Endpoint::default().to_string(), "127.0.0.1:8765");
         assert_eq!(Endpoint::new("localhost", 9000).to_string(), "localhost:9000");
         assert_eq!(Endpoint::new("::1", 8765).to_string(), "[::1]:8765");

@@ -1,4 +1,4 @@
-//! Why a call has no answer, in words that name the thing and what to do about it.
+//! Errors of a call, with texts for users that say what failed and what to do.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -8,65 +8,63 @@ use nexus3_protocol::discovery::PORT_DEFAULT;
 
 use crate::{Endpoint, TokenFault};
 
-/// Why a call failed. Never shows a token's value.
+/// Error of a call. The text never contains a token's value.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientFault {
-    /// No connection: nothing of the request was sent.
+    /// No connection; the request was not sent.
     #[error("{}", connect_message(.endpoint, .source))]
     Connect {
-        /// Where to.
+        /// Address of the daemon.
         endpoint: Endpoint,
-        /// What the system said.
+        /// The system error.
         source: std::io::Error,
     },
-    /// No answer in time. The daemon may still be working on the request.
-    #[error("{endpoint} did not answer {method} within {after:?}; it may still be working on it")]
+    /// No response in time. The daemon may still execute the request.
+    #[error("{endpoint} did not answer {method} within {after:?}; the request may still be running")]
     Timeout {
-        /// Who was asked.
+        /// Address of the daemon.
         endpoint: Endpoint,
-        /// What was asked.
+        /// The called method.
         method: &'static str,
-        /// How long the client waited.
+        /// The timeout.
         after: Duration,
     },
-    /// The connection failed under way. Whether the request was carried out is not known.
-    #[error(
-        "the connection to {endpoint} failed during {method}: {reason}; it may have been carried out or not"
-    )]
+    /// The connection failed during the call. Whether the daemon executed the request is unknown.
+    #[error("connection to {endpoint} failed during {method}: {reason}; the request may have been executed")]
     Transport {
-        /// Who was asked.
+        /// Address of the daemon.
         endpoint: Endpoint,
-        /// What was asked.
+        /// The called method.
         method: &'static str,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// An answer that is not one of ours.
+    /// A response that is not valid for this request.
     #[error(
         "{endpoint} answered {method} with HTTP {status} and {reason}; is it a nexus3 daemon of this version?"
     )]
     Protocol {
-        /// Who was asked.
+        /// Address of the daemon.
         endpoint: Endpoint,
-        /// What was asked.
+        /// The called method.
         method: &'static str,
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
-        /// What is wrong with the answer.
+        /// The cause.
         reason: String,
     },
-    /// The daemon said no.
+    /// The daemon returned an error.
     #[error("{error}")]
     Rpc {
-        /// The HTTP status: 200 when the method refused, else the door did.
+        /// HTTP status: 200 when the method returned the error, else the HTTP door rejected the request.
         status: u16,
-        /// What it said.
+        /// The error.
         error: RpcError,
     },
-    /// There is a token, but it must not be used.
+    /// The token cannot be used.
     #[error(transparent)]
     Token(#[from] TokenFault),
-    /// The request cannot be written; nothing was sent.
+    /// The request is invalid; it was not sent.
     #[error("{0}")]
     Request(String),
 }
@@ -95,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connection_says_how_to_start_a_daemon_on_that_port() {
+    fn refused_connection_names_the_command_to_start_a_daemon() {
         assert_eq!(refused(8765), "no nexus3 daemon at 127.0.0.1:8765; start one with: nexus3 serve");
         assert_eq!(refused(9000), "no nexus3 daemon at 127.0.0.1:9000; start one with: nexus3 serve 9000");
     }
 
     #[test]
-    fn any_other_connect_fault_says_what_the_system_said_and_how_to_start_a_daemon() {
+    fn other_connect_errors_have_the_cause_and_the_command() {
         let source = std::io::Error::new(ErrorKind::HostUnreachable, "no route to host");
         let text = ClientFault::Connect { endpoint: Endpoint::new("10.0.0.1", 8765), source }.to_string();
         assert!(text.contains("10.0.0.1:8765: no route to host"), "{text}");

@@ -1,5 +1,5 @@
-//! Finds a nexus3 daemon and calls it, typed by method. Reads token files, but never the environment: what
-//! `NEXUS3_API_KEY` or `NEXUS3_PORT` hold is handed in by the binary.
+//! Client of the nexus3 daemon: detection, token discovery, typed calls and event streams. It reads token files, but
+//! never the environment: the binary passes in the values of `NEXUS3_API_KEY` and `NEXUS3_PORT`.
 
 mod calls;
 mod client;

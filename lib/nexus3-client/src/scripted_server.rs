@@ -1,5 +1,5 @@
-//! A server for tests that plays a script: what each connection, one after the other, is answered. It reports what
-//! happens as events, so that tests wait for these and never for time.
+//! Test server that follows a script of responses per connection. It reports events, so that tests wait for these
+//! instead of sleeping.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -7,11 +7,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::Endpoint;
 
-/// One thing a connection does. At the end of its steps it is closed.
+/// A step of a connection, which closes after its last step.
 pub(crate) enum Step {
     /// Reads a request, then writes these bytes.
     Respond(Vec<u8>),
-    /// Reads a request and never answers.
+    /// Reads a request and never responds.
     Hang,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct ScriptedServer {
 }
 
 impl ScriptedServer {
-    /// Plays one list of steps per connection; further connections are refused.
+    /// Runs one list of steps per connection; further connections are refused.
     pub(crate) async fn start(connections: Vec<Vec<Step>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = Endpoint::local(listener.local_addr().unwrap().port());
@@ -43,16 +43,16 @@ impl ScriptedServer {
         Self { endpoint, events }
     }
 
-    /// One connection that gives one answer.
-    pub(crate) async fn respond_once(answer: Vec<u8>) -> Self {
-        Self::start(vec![vec![Step::Respond(answer)]]).await
+    /// Serves one connection with one response.
+    pub(crate) async fn respond_once(response: Vec<u8>) -> Self {
+        Self::start(vec![vec![Step::Respond(response)]]).await
     }
 
     pub(crate) async fn next_event(&mut self) -> ServerEvent {
-        self.events.recv().await.expect("the script goes on")
+        self.events.recv().await.expect("another event")
     }
 
-    /// The next request, as its text.
+    /// Returns the text of the next request.
     pub(crate) async fn next_request(&mut self) -> String {
         loop {
             if let ServerEvent::Requested(text) = self.next_event().await {
@@ -65,7 +65,7 @@ impl ScriptedServer {
         while self.next_event().await != ServerEvent::Closed {}
     }
 
-    /// How many connections were opened among the events that nobody has taken yet.
+    /// Drains the pending events and returns the number of opened connections among them.
     pub(crate) fn drain_opened_count(&mut self) -> usize {
         let mut opened = 0;
         while let Ok(event) = self.events.try_recv() {
@@ -80,7 +80,7 @@ async fn serve_connection(mut stream: TcpStream, steps: Vec<Step>, report: Unbou
         let Some(request) = read_request(&mut stream).await else { break };
         let _ = report.send(ServerEvent::Requested(request));
         match step {
-            // A peer that has read enough may be gone before the end.
+            // The client may close before it has read everything.
             Step::Respond(bytes) => drop(stream.write_all(&bytes).await),
             Step::Hang => drop(stream.read(&mut [0; 1]).await),
         }
@@ -109,21 +109,21 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// An HTTP answer with a JSON body.
+/// Returns an HTTP response with a JSON body.
 pub(crate) fn http_response(status: u16, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
-        "HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     )
     .into_bytes()
 }
 
-/// A JSON-RPC result.
+/// Returns a JSON-RPC result.
 pub(crate) fn result_response(id: u64, result: &str) -> Vec<u8> {
     http_response(200, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
 }
 
-/// A JSON-RPC error as the door sends it.
+/// Returns a JSON-RPC error as the HTTP door sends it.
 pub(crate) fn error_response(status: u16, message: &str) -> Vec<u8> {
     http_response(
         status,

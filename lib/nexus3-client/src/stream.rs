@@ -1,5 +1,5 @@
-//! What comes piece by piece: the daemon's events, and a turn while it is worked on. A stream has its own connection,
-//! which ends when it is dropped.
+//! Event streams: the daemon's events, and the events of one streamed `send`. A stream has its own connection, which
+//! closes when the stream is dropped.
 
 #[cfg(test)]
 mod tests;
@@ -19,19 +19,19 @@ use crate::connection::{
 };
 use crate::{AgentClient, ClientFault, Endpoint};
 
-/// How faults name the call that watches.
+/// Name of the subscription request in error texts.
 const EVENTS_METHOD: &str = "events";
 
-/// Which events to watch.
+/// The events to subscribe to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventSubscription {
-    /// Only this agent's; all that the caller may see when there is none.
+    /// Only events of this agent; `None`: of all agents visible to the caller.
     pub agent_id: Option<String>,
-    /// Where to begin and which kinds.
+    /// Cursor and filter.
     pub query: EventQuery,
 }
 
-/// Events as they come.
+/// A subscription to events.
 pub struct EventStream {
     endpoint: Endpoint,
     method: &'static str,
@@ -39,60 +39,66 @@ pub struct EventStream {
     decoder: SseDecoder,
 }
 
-/// A send as it is worked on.
+/// A streamed `send`.
 pub struct SendStream {
     events: EventStream,
     id: Id<'static>,
 }
 
-/// One step of a streamed send.
+/// An item of a streamed `send`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendStep {
-    /// Something happened in the turn.
+    /// An event of the turn.
     Event(SseEvent),
-    /// The turn is over; nothing more comes.
+    /// The response; the stream ends with it.
     Response(Box<SendOutput>),
 }
 
 impl Client {
-    /// Watches what happens.
+    /// Subscribes to events.
     ///
     /// # Errors
-    /// When the daemon cannot be reached or says no.
+    /// When the daemon cannot be reached or rejects the request.
     pub async fn subscribe(&self, what: &EventSubscription) -> Result<EventStream, ClientFault> {
-        let ask = self.with_authorization(
+        let request = self.with_authorization(
             event_stream_get(self.endpoint(), &events_path(what)?).map_err(request_fault)?,
         );
-        match self.open_stream(EVENTS_METHOD, ask).await? {
+        match self.open_stream(EVENTS_METHOD, request).await? {
             StreamStart::Events(stream) => Ok(*stream),
-            StreamStart::Response(answer) => Err(self.response_fault(EVENTS_METHOD, &answer)),
+            StreamStart::Response(response) => Err(self.response_fault(EVENTS_METHOD, &response)),
         }
     }
 
-    async fn open_stream(&self, method: &'static str, ask: HttpRequest) -> Result<StreamStart, ClientFault> {
+    async fn open_stream(
+        &self,
+        method: &'static str,
+        request: HttpRequest,
+    ) -> Result<StreamStart, ClientFault> {
         let endpoint = self.endpoint().clone();
-        let asking = async {
-            let link = Connection::connect(&endpoint)
+        let open = async {
+            let connection = Connection::connect(&endpoint)
                 .await
                 .map_err(|source| ClientFault::Connect { endpoint: endpoint.clone(), source })?;
-            let flow =
-                link.send_streaming(ask).await.map_err(|fault| self.connection_fault(method, fault))?;
-            if flow.has_media_type(MEDIA_TYPE) {
-                let (endpoint, reader) = (endpoint.clone(), SseDecoder::new(RESPONSE_BYTES_MAX));
+            let response = connection
+                .send_streaming(request)
+                .await
+                .map_err(|fault| self.connection_fault(method, fault))?;
+            if response.has_media_type(MEDIA_TYPE) {
+                let (endpoint, decoder) = (endpoint.clone(), SseDecoder::new(RESPONSE_BYTES_MAX));
                 return Ok(StreamStart::Events(Box::new(EventStream {
                     endpoint,
                     method,
-                    response: flow,
-                    decoder: reader,
+                    response,
+                    decoder,
                 })));
             }
-            let answer = flow
+            let response = response
                 .collect(RESPONSE_BYTES_MAX)
                 .await
                 .map_err(|fault| self.connection_fault(method, fault))?;
-            Ok(StreamStart::Response(answer))
+            Ok(StreamStart::Response(response))
         };
-        tokio::time::timeout(self.timeout(), asking).await.unwrap_or_else(|_| {
+        tokio::time::timeout(self.timeout(), open).await.unwrap_or_else(|_| {
             Err(ClientFault::Timeout { endpoint: endpoint.clone(), method, after: self.timeout() })
         })
     }
@@ -100,14 +106,14 @@ impl Client {
     fn connection_fault(&self, method: &'static str, fault: ConnectionFault) -> ClientFault {
         match self.finish_exchange(method, Err(fault)) {
             Err(fault) => fault,
-            Ok(answer) => self.response_fault(method, &answer),
+            Ok(response) => self.response_fault(method, &response),
         }
     }
 
-    /// An answer where a stream was expected: mostly the door's refusal.
-    fn response_fault(&self, method: &'static str, answer: &HttpResponse) -> ClientFault {
-        let (endpoint, status) = (self.endpoint().clone(), answer.status);
-        match decode_response::<spec::Discover>(answer, &Id::from(0)) {
+    /// Converts a response that is not an event stream, usually a rejection, to an error.
+    fn response_fault(&self, method: &'static str, response: &HttpResponse) -> ClientFault {
+        let (endpoint, status) = (self.endpoint().clone(), response.status);
+        match decode_response::<spec::Discover>(response, &Id::from(0)) {
             Ok(Err(error)) => ClientFault::Rpc { status, error },
             Ok(Ok(_)) => {
                 let reason = "no event stream".to_owned();
@@ -119,19 +125,19 @@ impl Client {
 }
 
 impl AgentClient<'_> {
-    /// Sends a message and tells what happens in its turn until it is answered.
+    /// Sends a message and streams the events of its turn, then the response.
     ///
     /// # Errors
-    /// When the daemon cannot be reached or says no.
+    /// When the daemon cannot be reached or rejects the request.
     pub async fn send_streamed(&self, params: &SendParams) -> Result<SendStream, ClientFault> {
         let (client, method) = (self.client, spec::Send::METHOD.name());
         let id = client.next_id();
         let body = encode_request(Some(&id), method, params).map_err(request_fault)?;
-        let mut ask = client.post_request(CallTarget::Agent(&self.agent_id), body)?;
-        ask.headers_mut().insert(ACCEPT, HeaderValue::from_static(MEDIA_TYPE));
-        match client.open_stream(method, ask).await? {
+        let mut request = client.post_request(CallTarget::Agent(&self.agent_id), body)?;
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(MEDIA_TYPE));
+        match client.open_stream(method, request).await? {
             StreamStart::Events(events) => Ok(SendStream { events: *events, id }),
-            StreamStart::Response(answer) => Err(client.response_fault(method, &answer)),
+            StreamStart::Response(response) => Err(client.response_fault(method, &response)),
         }
     }
 }
@@ -142,10 +148,10 @@ enum StreamStart {
 }
 
 impl EventStream {
-    /// The next event; none when the daemon has ended the stream. Nothing is lost when the wait is given up.
+    /// Returns the next event, or `None` when the daemon has ended the stream. Cancel safe.
     ///
     /// # Errors
-    /// When the connection breaks or what comes is no event.
+    /// When the connection fails or the data is not an event stream.
     pub async fn next(&mut self) -> Result<Option<SseEvent>, ClientFault> {
         loop {
             if let Some(event) =
@@ -163,7 +169,7 @@ impl EventStream {
         }
     }
 
-    /// The journal's number that the stream stands behind: where to begin to miss nothing of what comes after.
+    /// Sequence number of the last event received: the cursor for resuming without gaps.
     #[must_use]
     pub fn cursor(&self) -> Option<u64> {
         self.decoder.last_event_id()?.parse().ok()
@@ -176,24 +182,24 @@ impl EventStream {
 }
 
 impl SendStream {
-    /// The next step. Nothing is lost when the wait is given up.
+    /// Returns the next event or the response. Cancel safe.
     ///
     /// # Errors
-    /// When the connection breaks before the answer, or when the answer says no.
+    /// When the connection fails before the response, or when the response is an error.
     pub async fn next(&mut self) -> Result<SendStep, ClientFault> {
         let Some(event) = self.events.next().await? else {
             return Err(ClientFault::Transport {
                 endpoint: self.events.endpoint.clone(),
                 method: self.events.method,
-                reason: "the stream ended before the answer".to_owned(),
+                reason: "the stream ended before the response".to_owned(),
             });
         };
         if event.event != RESPONSE_EVENT {
             return Ok(SendStep::Event(event));
         }
         let status = self.events.response.status();
-        let answer = HttpResponse { status, body: event.data.into_bytes() };
-        let outcome = decode_response::<spec::Send>(&answer, &self.id)
+        let response = HttpResponse { status, body: event.data.into_bytes() };
+        let outcome = decode_response::<spec::Send>(&response, &self.id)
             .map_err(|reason| self.events.protocol_fault(&reason))?;
         outcome
             .map(|output| SendStep::Response(Box::new(output)))

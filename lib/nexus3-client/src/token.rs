@@ -1,5 +1,5 @@
-//! The token a client shows to a daemon: its shape, and the files it is found in. Which names these files have is
-//! the protocol's business.
+//! Bearer token of a client: validation, and discovery in token files. The names of the files are defined in
+//! [`nexus3_protocol::discovery`].
 
 #[cfg(test)]
 mod tests;
@@ -15,26 +15,26 @@ use nexus3_protocol::discovery::{TOKEN_FILE_BYTES_MAX, token_file_candidates};
 
 use crate::Endpoint;
 
-/// A token that can stand in a header. Neither `Debug` nor `Display` shows its value.
+/// A bearer token that is valid in a header. Neither `Debug` nor `Display` shows its value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     authorization: HeaderValue,
     source: TokenSource,
 }
 
-/// Where a token came from; for messages.
+/// Origin of a token, for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenSource {
-    /// The caller had it.
+    /// Passed in by the caller.
     Given,
-    /// It was read from this file.
+    /// Read from this file.
     File(PathBuf),
 }
 
-/// Why there is no usable token. Never shows a token's value.
+/// A token that cannot be used. The text never contains a token's value.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFault {
-    /// Others can read the file, so its token may not be a secret any more.
+    /// Other users can access the file, so its token may no longer be secret.
     #[error(
         "token file {path} can be read by others (mode {mode:04o}); fix it with: chmod 600 {path}",
         path = .path.display()
@@ -42,16 +42,16 @@ pub enum TokenFault {
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits.
         mode: u32,
     },
-    /// A symbolic link: whoever made it chose what is read.
+    /// The file is a symbolic link: its creator, not the daemon, decides which file is read.
     #[error("token file {} is a symbolic link; put the token itself there, with mode 600", .0.display())]
     Symlink(PathBuf),
-    /// A directory, a pipe, a device.
+    /// The path is a directory, pipe or device.
     #[error("token file {} is not a regular file; remove it", .0.display())]
     NotAFile(PathBuf),
-    /// More than a token file may hold.
+    /// The file is larger than [`TOKEN_FILE_BYTES_MAX`].
     #[error("token file {} is larger than {TOKEN_FILE_BYTES_MAX} bytes, so it holds no token; remove it", .0.display())]
     Oversized(PathBuf),
     /// The file cannot be read.
@@ -59,34 +59,34 @@ pub enum TokenFault {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         #[source]
         cause: std::io::Error,
     },
-    /// What the file holds is not a token.
-    #[error("token file {} holds no token: {rule}; remove it, or restart the daemon to write it anew", .path.display())]
+    /// The content of the file is not a token.
+    #[error("token file {} holds no token: {rule}; remove it, or restart the daemon to rewrite it", .path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The rule it breaks.
+        /// The violated rule.
         rule: &'static str,
     },
-    /// What the caller gave is not a token.
+    /// The value passed in by the caller is not a token.
     #[error("the given API key is not a token: {0}")]
     Given(&'static str),
 }
 
 impl Token {
-    /// Takes a token that the caller has; blanks around it do not count.
+    /// Parses a token; ignores surrounding whitespace.
     ///
     /// # Errors
-    /// When it is empty, too long, or has characters that no token has.
+    /// When it is empty, too long, or has invalid characters.
     pub fn parse(text: &str) -> Result<Self, TokenFault> {
         let authorization = bearer_header(text.as_bytes()).map_err(TokenFault::Given)?;
         Ok(Self { authorization, source: TokenSource::Given })
     }
 
-    /// Where it came from.
+    /// Origin of the token.
     #[must_use]
     pub fn source(&self) -> &TokenSource {
         &self.source
@@ -109,12 +109,12 @@ impl fmt::Display for Token {
     }
 }
 
-/// Finds the token for a daemon: `explicit` (what `NEXUS3_API_KEY` holds; blank counts as not set), then the first of
-/// the port's token files that exists in `home`. A host that is not loopback gets no token from a file: it was
-/// written for a daemon on this machine.
+/// Finds the token for a daemon: `explicit` (the value of `NEXUS3_API_KEY`; blank counts as not set), then the first of
+/// the port's token files that exists in `home`. A host that is not loopback gets no token from a file: it was written
+/// for a daemon on this machine.
 ///
 /// # Errors
-/// When the first token met is not fit to be used. It is not passed over: the next one would belong to another daemon.
+/// When the first token found cannot be used. It is not skipped, because the next one would belong to another daemon.
 pub fn discover_token(
     home: &Path,
     explicit: Option<&str>,
@@ -134,7 +134,7 @@ pub fn discover_token(
     Ok(None)
 }
 
-/// `None` when there is no such file.
+/// Reads a token file; returns `None` when it does not exist.
 fn read_token(path: PathBuf) -> Result<Option<Token>, TokenFault> {
     let Some(mut file) = open_token_file(&path)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -160,7 +160,7 @@ fn open_token_file(path: &Path) -> Result<Option<File>, TokenFault> {
     check_file(path, &named)?;
     let file = File::open(path).map_err(unreadable)?;
     let opened = file.metadata().map_err(unreadable)?;
-    // Opening follows links; one that was put there after the check leads to another file.
+    // `open` follows links: a link created after the check leads to another file.
     if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
         return Err(TokenFault::Symlink(path.to_owned()));
     }
@@ -183,17 +183,17 @@ fn check_file(path: &Path, metadata: &Metadata) -> Result<(), TokenFault> {
 }
 
 fn bearer_header(bytes: &[u8]) -> Result<HeaderValue, &'static str> {
-    let bare = bytes.trim_ascii();
-    if bare.is_empty() {
+    let trimmed = bytes.trim_ascii();
+    if trimmed.is_empty() {
         return Err("it is empty");
     }
-    if bare.len() as u64 > TOKEN_FILE_BYTES_MAX {
+    if trimmed.len() as u64 > TOKEN_FILE_BYTES_MAX {
         return Err("it is too long");
     }
-    if !bare.iter().all(u8::is_ascii_graphic) {
+    if !trimmed.iter().all(u8::is_ascii_graphic) {
         return Err("a token is one word of visible ASCII characters");
     }
-    let header = HeaderValue::from_bytes(&[b"Bearer ", bare].concat());
+    let header = HeaderValue::from_bytes(&[b"Bearer ", trimmed].concat());
     let mut header = header.map_err(|_| "a token is one word of visible ASCII characters")?;
     header.set_sensitive(true);
     Ok(header)

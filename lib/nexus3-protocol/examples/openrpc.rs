@@ -1,5 +1,5 @@
-//! Prints what `cargo xtask schema` checks in: `json` for openrpc.json, `markdown` and `events` for the
-//! reference pages.
+//! Prints the files that `cargo xtask schema` writes: `json` for openrpc.json, `markdown` and `events` for the
+//! reference pages of methods and events.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! One trait for everybody who calls agents: over HTTP or in the same process. Made from the method list, so a method that
-//! one of them lacks does not compile. Code written against it runs on both.
+//! The API as a trait, implemented by the HTTP client and by the in-process API. It is generated from the method list,
+//! so an implementation that lacks a method does not compile.
 
 use std::future::Future;
 
@@ -29,7 +29,7 @@ macro_rules! declare_call {
     };
 }
 
-/// The methods of a daemon, and of its agents by name.
+/// The methods of a daemon and, by agent id, of its agents. Code generic over this trait runs over HTTP and in process.
 ///
 /// ```
 /// use nexus3_protocol::{AgentApi, methods::{CreateAgentParams, SendParams}};
@@ -41,10 +41,10 @@ macro_rules! declare_call {
 /// }
 /// ```
 pub trait AgentApi: Sync {
-    /// Why a call failed.
+    /// Error of a failed call.
     type Fault: std::error::Error + Send;
 
-    /// One agent's methods.
+    /// Returns the methods of one agent.
     fn for_agent<'a>(&'a self, agent_id: &'a str) -> AgentScope<'a, Self>
     where
         Self: Sized,
@@ -55,14 +55,14 @@ pub trait AgentApi: Sync {
     crate::for_each_method!(declare_calls);
 }
 
-/// One agent's methods.
+/// The methods of one agent; created by [`AgentApi::for_agent`].
 pub struct AgentScope<'a, A> {
     api: &'a A,
     agent_id: &'a str,
 }
 
 impl<A: AgentApi> AgentScope<'_, A> {
-    /// The agent.
+    /// The agent's id.
     #[must_use]
     pub fn agent_id(&self) -> &str {
         self.agent_id
@@ -82,7 +82,7 @@ macro_rules! scope_call {
             $(#[doc = $doc])*
             ///
             /// # Errors
-            /// As the API's own call.
+            /// As the method of [`AgentApi`].
             pub async fn $call(&self, params: &methods::$params) -> Result<methods::$output, A::Fault> {
                 self.api.$call(self.agent_id, params).await
             }

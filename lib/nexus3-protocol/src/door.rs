@@ -1,16 +1,16 @@
-//! The places a method can be called at.
+//! The doors of the daemon: the HTTP paths at which methods are called.
 
-/// Where a method may be called.
+/// The door at which a method is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Door {
     /// `POST /` and `POST /rpc`: the daemon itself.
     Daemon,
-    /// `POST /agent/{id}`: one agent. At `/` these methods reach the agent `main`.
+    /// `POST /agent/{agent_id}`: one agent. Called at `/`, these methods go to the agent `main`.
     Agent,
 }
 
 impl Door {
-    /// The HTTP path of this door, for people.
+    /// HTTP path of this door, as a template for documents.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {

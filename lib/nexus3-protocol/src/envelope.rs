@@ -1,5 +1,5 @@
-//! JSON-RPC 2.0 messages: request, response, error, id, in both directions. Which method exists and what its
-//! parameters mean is left to the method list.
+//! JSON-RPC 2.0 messages: parsing and serializing of requests, responses, errors and ids. Method names and parameter
+//! types are left to the method list.
 
 mod id;
 mod incoming;
@@ -20,27 +20,27 @@ pub use response::{Response, ResponseFault};
 
 use crate::json::Json;
 
-/// The error codes on our wire.
+/// JSON-RPC error codes of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// −32700: the body is not JSON.
     Parse,
-    /// −32600: JSON, but not a request; also HTTP-level refusals.
+    /// −32600: JSON, but not a valid request; also rejections at the HTTP level.
     InvalidRequest,
     /// −32601: no such method at this door.
     MethodNotFound,
-    /// −32602: the parameters do not fit, or the caller may not do this.
+    /// −32602: invalid parameters, or a caller without permission.
     InvalidParams,
-    /// −32603: the daemon or what it depends on failed.
+    /// −32603: the daemon or a dependency failed.
     Internal,
-    /// −32000: reserved for application errors; nexus3 reads it but does not send it.
+    /// −32000: application error; nexus3 accepts it in responses but does not send it.
     Server,
-    /// −32001: too much work at once; `data.retry_after_ms` says when to try again.
+    /// −32001: overloaded; `data.retry_after_ms` is the delay before a retry.
     Busy,
 }
 
 impl ErrorCode {
-    /// The number on the wire.
+    /// Number on the wire.
     #[must_use]
     pub fn number(self) -> i64 {
         match self {
@@ -58,22 +58,22 @@ impl ErrorCode {
 /// The `error` member of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpcError {
-    /// The number on the wire; see [`ErrorCode`] for ours.
+    /// Number on the wire; [`ErrorCode`] lists those that nexus3 sends.
     pub code: i64,
-    /// For people. Never empty.
+    /// Text for users. Never empty.
     pub message: String,
-    /// For programs, when there is something to say.
+    /// Machine-readable details.
     pub data: Option<serde_json::Value>,
 }
 
 impl RpcError {
-    /// An error without data.
+    /// Creates an error without data.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code: code.number(), message: message.into(), data: None }
     }
 
-    /// The same error with data for programs.
+    /// Adds machine-readable details.
     #[must_use]
     pub fn with_data(mut self, data: serde_json::Value) -> Self {
         self.data = Some(data);
@@ -101,41 +101,41 @@ impl Serialize for RpcError {
     }
 }
 
-/// A request's parameters.
+/// Parameters of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Params<'a> {
-    /// By name; absent and null parameters are an empty list.
+    /// By name; empty when `params` is absent or null.
     Named(Vec<(Cow<'a, str>, Json<'a>)>),
-    /// By position. Only a door whose rules allow it hands these on.
+    /// By position. Parsed only under rules with [`EnvelopeRules::positional`].
     Positional(Vec<Json<'a>>),
 }
 
-/// A request that was read, with nothing about its method decided yet.
+/// A parsed request whose method and parameters are not validated yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request<'a> {
-    /// The method's name.
+    /// Name of the method.
     pub method: Cow<'a, str>,
-    /// Its parameters.
+    /// Parameters.
     pub params: Params<'a>,
-    /// `None` when the member is absent; a null id is `Some(Id::NULL)`.
+    /// Request id: `None` when the member is absent, `Some(Id::NULL)` when it is null.
     pub id: Option<Id<'a>>,
 }
 
-/// Writes a request as compact JSON, `params` left out when there are none.
+/// Serializes a request as compact JSON; omits `params` when it is empty.
 ///
 /// # Errors
-/// When `params` cannot be written as JSON.
+/// When `params` cannot be serialized.
 pub fn encode_request(
     id: Option<&Id<'_>>,
     method: &str,
     params: &impl Serialize,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let params = serde_json::value::to_raw_value(params)?;
-    let bare = matches!(params.get(), "null" | "{}");
+    let is_empty = matches!(params.get(), "null" | "{}");
     let mut bytes = Vec::with_capacity(96 + params.get().len());
     bytes.extend_from_slice(br#"{"jsonrpc":"2.0","method":"#);
     serde_json::to_writer(&mut bytes, method)?;
-    if !bare {
+    if !is_empty {
         bytes.extend_from_slice(br#","params":"#);
         bytes.extend_from_slice(params.get().as_bytes());
     }
@@ -147,10 +147,10 @@ pub fn encode_request(
     Ok(bytes)
 }
 
-/// Writes a successful response as compact JSON: `jsonrpc`, `id`, `result`.
+/// Serializes a successful response as compact JSON: `jsonrpc`, `id`, `result`.
 ///
 /// # Errors
-/// When `result` cannot be written as JSON.
+/// When `result` cannot be serialized.
 pub fn encode_result(id: &Id<'_>, result: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = start_response(id, b"result");
     serde_json::to_writer(&mut bytes, result)?;
@@ -158,11 +158,11 @@ pub fn encode_result(id: &Id<'_>, result: &impl Serialize) -> Result<Vec<u8>, se
     Ok(bytes)
 }
 
-/// Writes an error response as compact JSON: `jsonrpc`, `id`, `error`.
+/// Serializes an error response as compact JSON: `jsonrpc`, `id`, `error`.
 #[must_use]
 pub fn encode_error(id: &Id<'_>, error: &RpcError) -> Vec<u8> {
     let mut bytes = start_response(id, b"error");
-    // A string, an integer and a JSON value always have a JSON spelling, and a Vec takes every byte.
+    // Cannot fail: integer, string and JSON value are always serializable, and writing to a Vec never fails.
     let written = serde_json::to_writer(&mut bytes, error);
     debug_assert!(written.is_ok(), "an RpcError always serializes");
     bytes.push(b'}');
@@ -170,7 +170,7 @@ pub fn encode_error(id: &Id<'_>, error: &RpcError) -> Vec<u8> {
 }
 
 fn start_response(id: &Id<'_>, member: &[u8]) -> Vec<u8> {
-    // Room for a list of one agent, so that short answers never move.
+    // Holds `list_agents` with one agent, so that short responses are never reallocated.
     let mut bytes = Vec::with_capacity(512);
     bytes.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     bytes.extend_from_slice(id.raw().as_bytes());

@@ -1,5 +1,5 @@
-//! Everything a client can see happen: one list of events, the types of what they carry, and how they are written on an
-//! event stream. What is kept is what the daemon's journal holds; the rest is told while it happens and then gone.
+//! Events of the daemon: the list of kinds, their payload types, and their encoding as server-sent events. Journalled
+//! events can be read again; live ones exist only while they are sent. Publishing them is left to the runtime.
 
 mod payloads;
 mod query;
@@ -19,7 +19,7 @@ pub use query::{EventKindFilter, EventQuery, QueryFault, parse_cursor};
 use crate::methods::Count;
 use crate::sse;
 
-/// The kind of the last event of a streamed `send`; its data is the JSON-RPC response and nothing else.
+/// Kind of the last event of a streamed `send`; its data is the JSON-RPC response.
 pub const RESPONSE_EVENT: &str = "response";
 
 macro_rules! define_events {
@@ -27,7 +27,7 @@ macro_rules! define_events {
         journal { $( $(#[doc = $journal_doc:literal])* $journal:ident = $journal_name:literal; )* }
         live { $( $(#[doc = $live_doc:literal])* $live:ident = $live_name:literal; )* }
     ) => {
-        /// An event's kind.
+        /// The kind of an event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum EventKind {
             $( $(#[doc = $journal_doc])* $journal, )*
@@ -35,10 +35,10 @@ macro_rules! define_events {
         }
 
         impl EventKind {
-            /// The whole list, in order.
+            /// All kinds, in the order of the list.
             pub const ALL: &'static [EventKind] = &[ $( EventKind::$journal, )* $( EventKind::$live, )* ];
 
-            /// The name on the wire.
+            /// Name on the wire.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -47,8 +47,8 @@ macro_rules! define_events {
                 }
             }
 
-            /// All names, for whoever gave another one. One by one: `join` of a list whose length the compiler knows makes
-            /// it work for minutes.
+            /// All names, separated by commas, for error texts. Built in a loop, because `join` on an array of known
+            /// length takes the compiler minutes.
             #[must_use]
             #[inline(never)]
             pub fn choices() -> String {
@@ -62,7 +62,7 @@ macro_rules! define_events {
                 choices
             }
 
-            /// What it means, for people.
+            /// Description for users: the doc comment of the entry.
             #[must_use]
             pub fn doc(self) -> &'static str {
                 match self {
@@ -71,7 +71,7 @@ macro_rules! define_events {
                 }
             }
 
-            /// Whether it is kept in the journal, and can be read again.
+            /// Whether events of this kind are stored in the journal and can be read again.
             #[must_use]
             pub fn is_journalled(self) -> bool {
                 match self {
@@ -80,7 +80,7 @@ macro_rules! define_events {
                 }
             }
 
-            /// Finds a kind by its name on the wire.
+            /// Looks up a kind by its name on the wire.
             #[must_use]
             pub fn find(name: &str) -> Option<EventKind> {
                 match name {
@@ -91,7 +91,7 @@ macro_rules! define_events {
             }
         }
 
-        /// What happened and is kept: one variant for each record of the journal.
+        /// Payload of a journalled event, by kind.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "kind")]
         pub enum JournalRecord {
@@ -99,14 +99,14 @@ macro_rules! define_events {
         }
 
         impl JournalRecord {
-            /// Its kind.
+            /// Kind of the event.
             #[must_use]
             pub fn kind(&self) -> EventKind {
                 match self { $( JournalRecord::$journal(_) => EventKind::$journal, )* }
             }
         }
 
-        /// What happens and is not kept.
+        /// An event that is not stored, by kind.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "kind")]
         pub enum LiveEvent {
@@ -114,7 +114,7 @@ macro_rules! define_events {
         }
 
         impl LiveEvent {
-            /// Its kind.
+            /// Kind of the event.
             #[must_use]
             pub fn kind(&self) -> EventKind {
                 match self { $( LiveEvent::$live(_) => EventKind::$live, )* }
@@ -133,53 +133,54 @@ macro_rules! define_events {
 
 define_events! {
     journal {
-        /// An agent was made.
+        /// An agent was created.
         AgentCreated = "agent_created";
-        /// An agent was given other rights.
+        /// An agent's permissions were changed.
         PermissionsChanged = "permissions_changed";
-        /// An agent got another name. Its later events bear it.
+        /// An agent's id was changed. Its later events carry the new id.
         AgentRenamed = "agent_renamed";
-        /// An agent was told that it is finished.
+        /// An agent was marked as finished.
         AgentFinished = "agent_finished";
-        /// An agent is gone. The stream of that agent ends with this.
+        /// An agent was destroyed. Its own event stream ends with this event.
         AgentDestroyed = "agent_destroyed";
-        /// A message was taken; its turn will come. From here on the message is never lost.
+        /// A message was accepted and its turn is queued. From now on the message survives a crash.
         TurnAccepted = "turn_accepted";
-        /// A turn began: the message that was taken is in the context now. No `message` is told for it.
+        /// A turn started: its message is now in the context. No `message` event is sent for it.
         TurnBegun = "turn_begun";
-        /// A message came into the context: an answer of the model, the result of a tool, or a word that was added.
+        /// A message was added to the context: a response of the model, the result of a tool, or an added instruction.
         MessageEvent = "message";
-        /// Somebody added a word to the turn. It comes into the context, as a `message`, before the model is asked again.
+        /// An instruction was added to the turn. It enters the context, as a `message`, before the next model call.
         Steered = "steered";
         /// A tool call is about to run.
         ToolBegun = "tool_begun";
-        /// A tool call is done while others of the same answer still run. The last one to end is told by the `message`s
-        /// of all results.
+        /// A tool call ended while others of the same response are still running. When the last one ends, the `message`
+        /// events of all results follow instead.
         ToolDone = "tool_done";
-        /// A turn is over, for good unless it was interrupted.
+        /// A turn ended. Only an interrupted turn can continue.
         TurnEnded = "turn_ended";
-        /// An interrupted turn goes on.
+        /// An interrupted turn continues.
         TurnReopened = "turn_reopened";
-        /// The newest messages of a context were taken away.
+        /// The newest messages of a context were removed.
         RolledBack = "rolled_back";
-        /// A context was made shorter: older messages were summed up, or dropped. What they were stays in the journal.
+        /// A context was shortened: older messages were summarized or dropped. Their events stay in the journal.
         ContextCompacted = "context_compacted";
-        /// Something was not allowed.
+        /// A call or tool call was denied.
         Denied = "denied";
-        /// The daemon began to serve. Only admins see it.
+        /// The daemon started to serve. Visible to admins only.
         DaemonStarted = "daemon_started";
-        /// The daemon stopped in order. Only admins see it.
+        /// The daemon stopped cleanly. Visible to admins only.
         DaemonStopped = "daemon_stopped";
     }
     live {
-        /// The model said more. All of it comes again in a `message` when the answer is complete.
+        /// A chunk of the model's text. The complete text follows as a `message`.
         TextDelta = "text_delta";
-        /// The model thinks. What it thinks is shown and never kept.
+        /// A chunk of the model's reasoning, which is never stored.
         ReasoningDelta = "reasoning_delta";
-        /// The cursor is not in the journal, so events may be missing. The stream goes on at `first`. Told whatever the filter.
+        /// The cursor is not in the journal, so events may be missing. The stream continues at `first`. Sent regardless
+        /// of the filter.
         Gap = "gap";
-        /// The reader was too slow: deltas were dropped. Events of the journal follow and none of them is missing. Told
-        /// whatever the filter.
+        /// The reader was too slow, so deltas were dropped. Journalled events follow without loss. Sent regardless of
+        /// the filter.
         Lagged = "lagged";
     }
 }
@@ -187,41 +188,41 @@ define_events! {
 /// One event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Kept in the journal.
+    /// Stored in the journal.
     Journalled(Box<JournalEvent>),
-    /// Told while it happens.
+    /// Sent once, never stored.
     Live(LiveEvent),
 }
 
-/// An event of the journal.
+/// A journalled event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JournalEvent {
-    /// Its place in the whole journal, from 1. It is the event's id and the cursor to go on from.
+    /// Sequence number in the journal, from 1: the `id` on the stream and the cursor to continue from.
     pub sequence: Count,
-    /// The agent it is about, by the name it had then; null for the daemon itself.
+    /// Agent the event is about, by its id at that time; null for the daemon itself.
     pub agent_id: Option<String>,
-    /// Its place among the events of that agent, from 1 without a hole.
+    /// Number among the events of that agent, from 1 without gaps.
     pub number: Count,
-    /// When it happened: UTC, RFC 3339 with microseconds.
+    /// Time of the event: UTC, RFC 3339 with microseconds.
     pub at: String,
-    /// What happened.
+    /// Kind and payload.
     #[serde(flatten)]
     pub record: JournalRecord,
 }
 
-/// Why the data of an event cannot be read.
+/// An event whose data does not fit its kind.
 #[derive(Debug, thiserror::Error)]
-#[error("the event {kind} cannot be read: {cause}")]
+#[error("cannot decode event {kind}: {cause}")]
 pub struct EventFault {
-    /// Its kind.
+    /// Kind of the event.
     pub kind: &'static str,
-    /// What is wrong.
+    /// The JSON error.
     #[source]
     pub cause: serde_json::Error,
 }
 
 impl Event {
-    /// Its kind.
+    /// Kind of the event.
     #[must_use]
     pub fn kind(&self) -> EventKind {
         match self {
@@ -230,24 +231,25 @@ impl Event {
         }
     }
 
-    /// Reads what an event stream holds. None is an event of a newer daemon, to be passed over, or a [`RESPONSE`].
+    /// Decodes an event of a stream. Returns `None` for [`RESPONSE_EVENT`] and for a kind that only a newer daemon
+    /// knows, which the reader skips.
     ///
     /// # Errors
-    /// When the data is not that of its kind.
+    /// When the data does not fit the kind.
     pub fn decode(kind: &str, data: &str) -> Result<Option<Self>, EventFault> {
         let Some(kind) = EventKind::find(kind) else { return Ok(None) };
-        let read = if kind.is_journalled() {
+        let decoded = if kind.is_journalled() {
             serde_json::from_str(data).map(|event| Event::Journalled(Box::new(event)))
         } else {
             serde_json::from_str(data).map(Event::Live)
         };
-        read.map(Some).map_err(|cause| EventFault { kind: kind.name(), cause })
+        decoded.map(Some).map_err(|cause| EventFault { kind: kind.name(), cause })
     }
 
-    /// Writes it onto an event stream: `id` only for what is kept, then its kind, then its data in one line.
+    /// Encodes the event as a server-sent event: `id` only if it is journalled, then kind, then data in one line.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// When the event cannot be serialized as JSON.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         let (id, data) = match self {
             Event::Journalled(event) => (Some(event.sequence), serde_json::to_string(event)?),

@@ -1,10 +1,10 @@
-//! Length frames for the Unix door: four bytes of length, big end first, then that many bytes.
-//! A codec without a socket: it is fed bytes as they come and gives frames.
+//! Length-prefixed frames for the Unix socket: a big-endian length of four bytes, then the body. A sans-I/O codec;
+//! reading and writing the socket is left to the caller.
 
 #[cfg(test)]
 mod tests;
 
-/// The most bytes one frame may hold.
+/// Maximum size of a frame's body.
 pub const FRAME_BYTES_MAX: usize = 10 * 1024 * 1024;
 
 const HEADER_BYTES: usize = 4;
@@ -13,26 +13,26 @@ const HEADER_BYTES: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("frame of {announced} bytes is larger than {FRAME_BYTES_MAX}")]
 pub struct FrameTooLarge {
-    /// What the header said.
+    /// Length in the header.
     pub announced: usize,
 }
 
-/// Collects bytes into frames. Memory grows with the bytes seen, never with the length announced.
+/// Incremental decoder of frames. Memory grows with the bytes received, never with the announced length.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
     buffer: Vec<u8>,
-    /// Bytes at the front that were already given out; removed in one move when more bytes arrive.
+    /// Bytes at the front that were already returned; `feed` removes them all at once.
     consumed: usize,
 }
 
 impl FrameDecoder {
-    /// An empty reader.
+    /// Creates an empty decoder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds bytes that arrived.
+    /// Appends received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.consumed > 0 {
             self.buffer.drain(..self.consumed);
@@ -41,13 +41,13 @@ impl FrameDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, or `None` when more bytes are needed.
+    /// Returns the body of the next complete frame, or `None` when more bytes are needed.
     ///
     /// # Errors
-    /// When the next header announces too much. The stream cannot be followed after that: close it.
+    /// When the next header announces more than [`FRAME_BYTES_MAX`]. Close the stream then: frame boundaries are lost.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameTooLarge> {
-        let rest = &self.buffer[self.consumed..];
-        let Some((header, body)) = rest.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+        let unread = &self.buffer[self.consumed..];
+        let Some((header, body)) = unread.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let announced = u32::from_be_bytes(*header) as usize;
         if announced > FRAME_BYTES_MAX {
             return Err(FrameTooLarge { announced });
@@ -60,17 +60,17 @@ impl FrameDecoder {
         Ok(Some(&self.buffer[start..self.consumed]))
     }
 
-    /// Whether bytes of an unfinished frame are waiting: a peer that closes now has cut one.
+    /// Whether the buffer holds an incomplete frame. At end of stream this means that the peer truncated it.
     #[must_use]
     pub fn has_partial_frame(&self) -> bool {
         self.consumed < self.buffer.len()
     }
 }
 
-/// One frame, header and body together, ready for a single write.
+/// Encodes a frame, header and body in one buffer for a single write.
 ///
 /// # Errors
-/// When the body is larger than a frame may be.
+/// When the body is larger than [`FRAME_BYTES_MAX`].
 pub fn encode_frame(body: &[u8]) -> Result<Vec<u8>, FrameTooLarge> {
     let too_large = FrameTooLarge { announced: body.len() };
     if body.len() > FRAME_BYTES_MAX {

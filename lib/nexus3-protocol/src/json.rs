@@ -1,5 +1,5 @@
-//! JSON as nexus3 accepts it from a stranger: RFC 8259 and nothing more, bounded in depth, duplicate keys seen.
-//! Numbers keep the text they were sent with. Writing JSON is left to `serde_json`.
+//! Strict JSON parser for untrusted input: RFC 8259 only, bounded depth, duplicate keys reported, numbers as their
+//! original text. Serializing is left to `serde_json`.
 
 mod de;
 mod parser;
@@ -13,28 +13,28 @@ use std::borrow::Cow;
 pub use de::{ParamFault, from_json, from_members};
 pub use parser::{Document, Member, Root, SyntaxFault, parse, parse_members};
 
-/// How many arrays and objects may stand inside each other.
+/// Maximum nesting depth of arrays and objects.
 pub const DEPTH_MAX: usize = 64;
 
-/// A JSON value that borrows from the text it was read from.
+/// A JSON value that borrows from the parsed text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Json<'a> {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number, exactly as it was written.
+    /// A number, as its original text.
     Number(&'a str),
     /// A string, unescaped.
     String(Cow<'a, str>),
     /// An array.
     Array(Vec<Json<'a>>),
-    /// An object, members in the order they were written.
+    /// An object, members in their original order.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
 impl Json<'_> {
-    /// The word the original server's messages use for a value's type.
+    /// Name of the value's type in error texts: that of the original server, which was written in Python.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -48,8 +48,8 @@ impl Json<'_> {
         }
     }
 
-    /// A short rendering for error messages, in the original server's notation: of a long value its first 64
-    /// characters, control characters escaped.
+    /// Short rendering for error texts, in the original server's notation: the first 64 characters, control characters
+    /// escaped.
     #[must_use]
     pub fn preview(&self) -> String {
         match self {
@@ -67,22 +67,22 @@ impl Json<'_> {
 const PREVIEW_CHARS_MAX: usize = 64;
 
 fn preview_string(text: &str) -> String {
-    let mut sketch = String::from("'");
-    for letter in text.chars().take(PREVIEW_CHARS_MAX) {
-        match letter {
-            '\'' | '\\' => sketch.extend(['\\', letter]),
-            control if control.is_control() => sketch.extend(control.escape_default()),
-            plain => sketch.push(plain),
+    let mut preview = String::from("'");
+    for character in text.chars().take(PREVIEW_CHARS_MAX) {
+        match character {
+            '\'' | '\\' => preview.extend(['\\', character]),
+            control if control.is_control() => preview.extend(control.escape_default()),
+            plain => preview.push(plain),
         }
     }
     if text.chars().nth(PREVIEW_CHARS_MAX).is_some() {
-        sketch.push_str("...");
+        preview.push_str("...");
     }
-    sketch.push('\'');
-    sketch
+    preview.push('\'');
+    preview
 }
 
-/// Whether a number's text has neither fraction nor exponent.
+/// Whether a number has neither fraction nor exponent.
 pub(crate) fn is_integer(text: &str) -> bool {
     !text.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E'))
 }

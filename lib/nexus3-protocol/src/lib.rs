@@ -1,6 +1,5 @@
-//! Every word on the nexus3 wire: JSON-RPC 2.0, the method list, events and their streams, length frames, and the names
-//! of token files.
-//! No sockets, files, clock or async: bytes in, values out, and back.
+//! The nexus3 wire protocol: JSON-RPC 2.0, the method list, events and their streams, length-prefixed frames, and the
+//! names of token files. Sans-I/O: it converts between bytes and values, without sockets, files, clock or async.
 
 mod api;
 pub mod discovery;
@@ -21,5 +20,5 @@ pub use envelope::{
 };
 pub use methods::{Method, MethodSpec};
 
-/// The OpenRPC document of the method list, as checked in; `rpc.discover` answers with it.
+/// The OpenRPC document of the method list, as checked in; `rpc.discover` returns it.
 pub const OPENRPC: &str = include_str!("../openrpc.json");

@@ -1,5 +1,5 @@
-//! The method list: one entry a method. Routing, `openrpc.json`, the reference page, the typed client and the
-//! demand for a handler all come from it.
+//! The method list: one entry per method. Routing, `openrpc.json`, the reference page, the typed client and the
+//! handler trait are generated from it.
 
 mod agents;
 mod calls;
@@ -33,123 +33,124 @@ pub use scalars::{Count, OnRestart, PageOffset, PageSize, RequestIdParam};
 
 use crate::Door;
 
-/// Hands the method list to another macro. Each entry reads
-/// `/// documentation` `Name call = "wire_name" at Door: Params => Output;`
+/// Invokes another macro with the method list. Each entry has the form `/// documentation` `Name call = "wire_name" at
+/// Door: Params => Output;`
 #[macro_export]
 macro_rules! for_each_method {
     ($with:ident) => {
         $with! {
-            /// Creates an agent and says where to reach it.
+            /// Creates an agent and returns its URL and capability token.
             CreateAgent create_agent = "create_agent" at Daemon: CreateAgentParams => CreateAgentOutput;
-            /// Destroys an agent and its children: turns are cancelled, queues are answered, they are gone. `success` is
-            /// false when there is no such agent.
+            /// Destroys an agent and its descendants. Running turns are cancelled and queued sends are answered.
+            /// `success` is false when the agent does not exist.
             DestroyAgent destroy_agent = "destroy_agent" at Daemon: DestroyAgentParams => DestroyAgentOutput;
-            /// Lists the agents in the order they were created.
+            /// Lists the agents in order of creation.
             ListAgents list_agents = "list_agents" at Daemon: ListAgentsParams => ListAgentsOutput;
-            /// Lists the agents that are kept, in the order they were created, also those that sleep. Nobody is woken.
+            /// Lists the stored agents in order of creation, including those asleep. Does not wake any of them.
             ListSessions list_sessions = "list_sessions" at Daemon: ListSessionsParams => ListSessionsOutput;
-            /// Makes a new agent that knows the first messages of another. It has the same prompt, rights, working directory,
-            /// model and parent, and a token of its own; what the other has used up is not its affair.
+            /// Creates a copy of an agent with its first messages. The copy has the same system prompt, permissions,
+            /// working directory, model and parent, its own token, and usage counters at zero.
             ForkAgent fork_agent = "fork_agent" at Daemon: ForkAgentParams => ForkAgentOutput;
-            /// Takes the newest messages of an agent away. What tools did meanwhile is not undone. Refused while a turn is
-            /// open.
+            /// Removes the newest messages from an agent's context. Side effects of tools are not undone. Rejected
+            /// while a turn is running or queued.
             RollbackAgent rollback_agent = "rollback_agent" at Daemon: RollbackAgentParams => RollbackAgentOutput;
-            /// Gives an agent another name. It keeps everything else, its token too; the old name is free.
+            /// Changes an agent's id. Everything else stays the same, including its token; the old id becomes free.
             RenameAgent rename_agent = "rename_agent" at Daemon: RenameAgentParams => RenameAgentOutput;
-            /// Gives an agent's session as one JSON document, which `import_agent` reads. It holds no token.
+            /// Exports an agent as one JSON session document, which `import_agent` accepts. It contains no token.
             ExportAgent export_agent = "export_agent" at Daemon: ExportAgentParams => ExportAgentOutput;
-            /// Makes an agent from a session document: one of `export_agent`, or a session file of the original NEXUS3. It
-            /// stands at the top of a tree of its own and never gets more rights than the document says: `yolo` becomes
-            /// `trusted`, a preset that is not known here becomes `sandboxed`. A refused import changes nothing. Only for
-            /// admins.
+            /// Creates an agent from a session document: the output of `export_agent`, or a session file of the
+            /// original NEXUS3. The agent has no parent and never gets more permissions than the document states:
+            /// `yolo` becomes `trusted`, an unknown preset becomes `sandboxed`. A rejected import changes nothing.
+            /// Admin only.
             ImportAgent import_agent = "import_agent" at Daemon: ImportAgentParams => ImportAgentOutput;
-            /// Stops the daemon: no new turns, open turns get the grace time to finish.
+            /// Stops the daemon. It accepts no new turns; running turns have the grace period to finish.
             ShutdownServer shutdown_server = "shutdown_server" at Daemon: NoParams => ShutdownServerOutput;
-            /// This list, as an OpenRPC document.
+            /// Returns the list of methods as an OpenRPC document.
             Discover discover = "rpc.discover" at Daemon: NoParams => DiscoverOutput;
-            /// Gives an agent a message and answers when its turn has ended. One turn runs at a time; further
-            /// messages wait in order. A client that goes away does not end the turn. The same `request_id` again, with
-            /// the same content, gets the same turn: its answer when it has ended, also after a restart of the daemon.
-            /// With `Accept: text/event-stream` the turn's events are streamed and the last one, `response`, holds the
-            /// answer.
+            /// Sends a message to an agent and returns its response when the turn has ended. An agent runs one turn at
+            /// a time; further messages are queued in order. The turn continues when the client disconnects. Repeating
+            /// a `request_id` with the same content joins that turn or returns its stored response, also after a
+            /// restart of the daemon. With `Accept: text/event-stream` the turn's events are streamed; the last one,
+            /// `response`, holds the JSON-RPC response.
             Send send = "send" at Agent: SendParams => SendOutput;
-            /// Ends a running or waiting `send` now; that `send` answers with the text it had.
+            /// Cancels a running or queued `send`, which then returns the partial text.
             Cancel cancel = "cancel" at Agent: CancelParams => CancelOutput;
-            /// Adds a word to the turn that is running. The model reads it before it is asked again.
+            /// Adds an instruction to the running turn. The model reads it at its next call.
             Steer steer = "steer" at Agent: SteerParams => SteerOutput;
-            /// Makes an agent's context shorter: a model sums older messages up; when it cannot, the oldest are dropped. The
-            /// newest messages, the prompt and pinned messages stay. Waits in line with the sends. Later message indexes
-            /// are those of the shorter context.
+            /// Shortens an agent's context: a model summarizes older messages; when that fails, the oldest are dropped.
+            /// The newest messages, the system prompt and pinned messages stay. Queued in order with the sends. Message
+            /// indexes change to those of the shorter context.
             Compact compact = "compact" at Agent: CompactParams => CompactOutput;
-            /// Marks an agent as finished. When an admin has marked every agent, the daemon stops.
+            /// Marks an agent as finished. The daemon stops when an admin has marked every agent.
             Shutdown shutdown = "shutdown" at Agent: NoParams => ShutdownOutput;
-            /// Counts the tokens of an agent's context and what its models have used.
+            /// Returns the token counts of an agent's context and the tokens its models have used.
             GetTokens get_tokens = "get_tokens" at Agent: NoParams => TokensOutput;
             /// Describes an agent's context.
             GetContext get_context = "get_context" at Agent: NoParams => ContextOutput;
-            /// Reads an agent's messages, also while a turn is running.
+            /// Returns a page of an agent's messages, also while a turn is running.
             GetMessages get_messages = "get_messages" at Agent: MessagesParams => MessagesOutput;
-            /// Shows one agent in full: its place in the tree, its tools, what it has used up.
+            /// Returns one agent in full: its position in the tree, its tools and its resource usage.
             GetAgent get_agent = "get_agent" at Agent: NoParams => AgentOutput;
-            /// Lists an agent's children in the order they were created.
+            /// Lists an agent's children in order of creation.
             ListChildren list_children = "list_children" at Agent: NoParams => ChildrenOutput;
-            /// Explains what an agent may do and grant now: every limit with the reason and the ancestor that set it.
+            /// Explains what an agent may currently do and grant: every limit with its reason and the agent that set
+            /// it.
             GetPermissions get_permissions = "get_permissions" at Agent: NoParams => PermissionsOutput;
-            /// Changes what an agent was given, within what its parent may grant. It counts from the next tool call on,
-            /// for the agent and for everybody below it. For admins and ancestors.
+            /// Changes an agent's permissions, within what its parent may grant. Takes effect at the next tool call of
+            /// the agent and of its descendants. For admins and ancestors.
             SetPermissions set_permissions = "set_permissions" at Agent: SetPermissionsParams => PermissionsOutput;
         }
     };
 }
 
-/// A method's types; implemented by one empty type per entry, see [`spec`].
+/// Parameter and result types of a method; implemented by one unit struct per entry, see [`spec`].
 pub trait MethodSpec {
-    /// The entry in the list.
+    /// The method.
     const METHOD: Method;
-    /// What it takes.
+    /// Parameters.
     type Params: serde::Serialize + serde::de::DeserializeOwned + Send + Sync;
-    /// What it answers.
+    /// Result.
     type Output: serde::Serialize + serde::de::DeserializeOwned + Send;
 }
 
 macro_rules! define_methods {
     ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
-        /// A method of the list.
+        /// A method of the API.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Method {
             $( $(#[doc = $doc])* $spec, )*
         }
 
         impl Method {
-            /// The whole list, in order.
+            /// All methods, in the order of the list.
             pub const ALL: &'static [Method] = &[ $( Method::$spec, )* ];
 
-            /// The name on the wire.
+            /// Name on the wire.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $( Method::$spec => $name, )* }
             }
 
-            /// Where it may be called.
+            /// The door the method is called at.
             #[must_use]
             pub fn door(self) -> Door {
                 match self { $( Method::$spec => Door::$door, )* }
             }
 
-            /// What it does, for people.
+            /// Description for users: the doc comment of the entry.
             #[must_use]
             pub fn doc(self) -> &'static str {
                 match self { $( Method::$spec => concat!($( $doc, "\n" ),*).trim_ascii(), )* }
             }
 
-            /// Finds a method by its name on the wire.
+            /// Looks up a method by its name on the wire.
             #[must_use]
             pub fn find(name: &str) -> Option<Method> {
                 match name { $( $name => Some(Method::$spec), )* _ => None }
             }
         }
 
-        /// One empty type per method, to name its parameters and output by.
+        /// One unit struct per method, which names its parameter and result types.
         pub mod spec {
             $(
                 $(#[doc = $doc])*

@@ -1,17 +1,17 @@
-//! Server-sent events: writing them, and a reader that is fed bytes as they come. Neither knows what an event means.
+//! Server-sent events: an encoder and an incremental decoder. The meaning of the events is left to [`crate::events`].
 
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
-/// The media type.
+/// Media type of an event stream.
 pub const MEDIA_TYPE: &str = "text/event-stream";
 
-/// The header that a reader comes back with.
+/// Request header with which a reader resumes a stream.
 pub const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Writes one event. Its data is split into lines if it has any; ours never has.
+/// Writes one event. Each line of `data` becomes a `data` field; nexus3 sends single-line JSON only.
 pub fn write_event(out: &mut Vec<u8>, id: Option<u64>, event: &str, data: &str) {
     if let Some(id) = id {
         write_field(out, "id", &id.to_string());
@@ -21,20 +21,20 @@ pub fn write_event(out: &mut Vec<u8>, id: Option<u64>, event: &str, data: &str) 
     out.push(b'\n');
 }
 
-/// Writes a word for nobody: it keeps the connection open, or is read by a person.
+/// Writes a comment, which readers ignore: a keep-alive, or a note for debugging.
 pub fn write_comment(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(text.as_bytes());
     out.extend_from_slice(b"\n\n");
 }
 
-/// Tells a reader how long to wait before it comes back.
+/// Writes the delay after which a reader should reconnect.
 pub fn write_retry(out: &mut Vec<u8>, retry_ms: u64) {
     write_field(out, "retry", &retry_ms.to_string());
     out.push(b'\n');
 }
 
-/// Tells a reader where it is without telling it an event.
+/// Writes an id without an event: it sets the reader's cursor.
 pub fn write_id(out: &mut Vec<u8>, id: u64) {
     write_field(out, "id", &id.to_string());
     out.push(b'\n');
@@ -46,36 +46,36 @@ fn write_field(out: &mut Vec<u8>, field: &str, value: &str) {
     }
 }
 
-/// One event as it was read.
+/// A decoded event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its kind; `message` when the sender did not say.
+    /// Event type; `message` when the sender gave none.
     pub event: String,
-    /// Its data, lines joined.
+    /// Data, its lines joined with line feeds.
     pub data: String,
 }
 
-/// Why a stream cannot be followed any further.
+/// An error after which the stream cannot be decoded any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseFault {
-    /// One event is larger than this reader takes.
+    /// An event is larger than the decoder's limit.
     #[error("an event is larger than {0} bytes")]
     TooLarge(usize),
-    /// Not UTF-8.
+    /// The stream is not UTF-8.
     #[error("the event stream is not UTF-8")]
     InvalidUtf8,
 }
 
-/// Collects bytes into events. It holds at most one event and what is behind it in the bytes of one feed.
+/// Incremental decoder of an event stream. It buffers at most one event and the bytes of one `feed` call.
 #[derive(Debug)]
 pub struct SseDecoder {
     bytes_max: usize,
     buffer: Vec<u8>,
-    /// Bytes at the front that were read.
+    /// Bytes at the front that were already decoded.
     consumed: usize,
-    /// Up to here the line has no end.
+    /// Position up to which no line end was found.
     scanned: usize,
-    /// The last line ended with a carriage return: a line feed right behind it is no line of its own.
+    /// The last line ended with a carriage return: a line feed right after it is part of that line end.
     after_carriage_return: bool,
     at_start: bool,
     event: String,
@@ -87,7 +87,7 @@ pub struct SseDecoder {
 }
 
 impl SseDecoder {
-    /// An empty reader that takes events up to this size.
+    /// Creates an empty decoder that accepts events up to this size.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self {
@@ -106,19 +106,19 @@ impl SseDecoder {
         }
     }
 
-    /// Where the reader is: what to come back with.
+    /// The last event id: the cursor for resuming the stream.
     #[must_use]
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
     }
 
-    /// How long the sender wants readers to wait before they come back.
+    /// The reconnection delay that the sender requested.
     #[must_use]
     pub fn retry_ms(&self) -> Option<u64> {
         self.retry_ms
     }
 
-    /// Adds bytes that arrived.
+    /// Appends received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.consumed > 0 {
             self.buffer.drain(..self.consumed);
@@ -128,10 +128,10 @@ impl SseDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole event, or `None` when more bytes are needed.
+    /// Returns the next complete event, or `None` when more bytes are needed.
     ///
     /// # Errors
-    /// When the stream cannot be followed any further.
+    /// When an event is too large or the stream is not UTF-8.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, SseFault> {
         while let Some(line) = self.next_line() {
             let line = std::str::from_utf8(&self.buffer[line]).map_err(|_| SseFault::InvalidUtf8)?.to_owned();
@@ -149,7 +149,7 @@ impl SseDecoder {
         Ok(None)
     }
 
-    /// Where the next whole line is, without its end: line feed, carriage return, or both.
+    /// Returns the range of the next complete line, without its end: line feed, carriage return, or both.
     fn next_line(&mut self) -> Option<Range<usize>> {
         if self.after_carriage_return && self.buffer.len() > self.consumed {
             self.after_carriage_return = false;
@@ -173,7 +173,7 @@ impl SseDecoder {
         Some(start..end)
     }
 
-    /// A byte order mark may stand at the very start. False when more bytes are needed to tell.
+    /// Skips a byte order mark at the start of the stream. Returns false when more bytes are needed to decide.
     fn skip_byte_order_mark(&mut self) -> bool {
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let start = &self.buffer[self.consumed..];
@@ -205,7 +205,7 @@ impl SseDecoder {
             "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.retry_ms = value.parse().ok().or(self.retry_ms);
             }
-            // A comment, or a field of a later standard.
+            // A comment or an unknown field.
             _ => {}
         }
         None

@@ -1,13 +1,13 @@
-//! An event in one line: for people cut to what a screen shows, for programs whole.
+//! One-line format of events: truncated text for users, complete JSON for programs.
 
 use nexus3_protocol::events::{Event, JournalEvent, JournalRecord, LiveEvent, MessageEvent, TurnEnded};
 use nexus3_protocol::sse::SseEvent;
 use serde_json::{Value, json};
 
-/// A line for people is cut here.
+/// Maximum length of a text line.
 const LINE_CHARS_MAX: usize = 160;
 
-/// An event for programs: its data as the daemon wrote it, on one line, with `kind` in it.
+/// Formats an event as one line of JSON: the daemon's data, which includes `kind`.
 pub(super) fn format_json(event: &SseEvent) -> String {
     match serde_json::from_str::<Value>(&event.data) {
         Ok(data) if data.is_object() => data.to_string(),
@@ -15,12 +15,12 @@ pub(super) fn format_json(event: &SseEvent) -> String {
     }
 }
 
-/// An event for people: number, time, agent, kind, and what it says.
+/// Formats an event as text: sequence, time, agent, kind, summary.
 pub(super) fn format_text(event: &SseEvent) -> String {
     let line = match Event::decode(&event.event, &event.data) {
-        Ok(Some(Event::Journalled(kept))) => format_journal_event(&kept),
+        Ok(Some(Event::Journalled(event))) => format_journal_event(&event),
         Ok(Some(Event::Live(live))) => format_live_event(&live),
-        // Of a newer daemon.
+        // A kind that only a newer daemon knows.
         Ok(None) | Err(_) => format!("{:>6} {} {}", "-", event.event, event.data),
     };
     truncate(&line)
@@ -38,9 +38,9 @@ fn format_live_event(event: &LiveEvent) -> String {
         LiveEvent::TextDelta(delta) => format!("{:>6} {} {kind} {:?}", "-", delta.agent_id, delta.text),
         LiveEvent::ReasoningDelta(delta) => format!("{:>6} {} {kind} {:?}", "-", delta.agent_id, delta.text),
         LiveEvent::Gap(gap) => {
-            format!("{:>6} {kind} events may be missing; there are {} to {}", "-", gap.first, gap.last)
+            format!("{:>6} {kind} events may be missing; the journal has {} to {}", "-", gap.first, gap.last)
         }
-        LiveEvent::Lagged(_) => format!("{:>6} {kind} too slow: some text was left out", "-"),
+        LiveEvent::Lagged(_) => format!("{:>6} {kind} reader too slow: some text was dropped", "-"),
     }
 }
 
@@ -65,7 +65,7 @@ fn describe_record(record: &JournalRecord) -> String {
             )
         }
         JournalRecord::TurnBegun(begun) => format!("turn {}", begun.turn),
-        JournalRecord::MessageEvent(kept) => describe_message(kept),
+        JournalRecord::MessageEvent(event) => describe_message(event),
         JournalRecord::Steered(steered) => {
             format!("turn {}, {}", steered.turn, describe_message(&steered.message))
         }
@@ -75,9 +75,9 @@ fn describe_record(record: &JournalRecord) -> String {
         JournalRecord::TurnReopened(reopened) => {
             format!("turn {} as {}", reopened.turn, reopened.request_id)
         }
-        JournalRecord::ContextCompacted(folded) => {
-            let (before, after) = (folded.tokens_before, folded.tokens_after);
-            format!("{} by {}: {before} tokens became {after}", folded.method, folded.by)
+        JournalRecord::ContextCompacted(compacted) => {
+            let (before, after) = (compacted.tokens_before, compacted.tokens_after);
+            format!("{} by {}: {before} tokens reduced to {after}", compacted.method, compacted.by)
         }
         JournalRecord::RolledBack(back) => format!("by {}, {} messages stay", back.by, back.messages),
         JournalRecord::Denied(denied) => format!("{}: {} ({})", denied.action, denied.text, denied.rule),
@@ -97,10 +97,10 @@ fn describe_turn_end(ended: &TurnEnded) -> String {
     format!("turn {} as {}, {}{reason}: {:?}", ended.turn, ended.request_id, ended.outcome, ended.content)
 }
 
-/// Control characters would let what a model says paint on the terminal.
+/// Truncates a line and replaces control characters, with which a model could manipulate the terminal.
 fn truncate(line: &str) -> String {
-    let shown = |char: char| if char.is_control() { ' ' } else { char };
-    let mut chars = line.trim_end().chars().map(shown);
+    let printable = |char: char| if char.is_control() { ' ' } else { char };
+    let mut chars = line.trim_end().chars().map(printable);
     let mut short: String = chars.by_ref().take(LINE_CHARS_MAX).collect();
     if chars.next().is_some() {
         short.push('…');

@@ -1,4 +1,4 @@
-//! The commands about agents and their trees: creating with all there is to say, steering, showing, destroying.
+//! The commands that create, steer, show and destroy agents.
 
 use super::*;
 
@@ -20,21 +20,21 @@ fn resource_usage() -> Value {
     json!({ "resource": "turns", "limit": 3, "used": 1, "reserved": 0, "left": 2 })
 }
 
-/// Prints exactly what the daemon answered, in the order of the method list's documents.
-async fn assert_prints(line: &[&str], method: &'static str, answer: Value) {
-    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(answer.clone()))]).await;
-    let finished = rpc(&daemon, line).await;
-    assert_eq!((finished.code, finished.json(), finished.errors.as_str()), (0, answer, ""));
-    let asked = &daemon.received()[0];
+/// Checks that the command calls `method` at the agent and prints its result.
+async fn assert_prints(line: &[&str], method: &'static str, result: Value) {
+    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(result.clone()))]).await;
+    let outcome = rpc(&daemon, line).await;
+    assert_eq!((outcome.code, outcome.json(), outcome.errors.as_str()), (0, result, ""));
+    let request = &daemon.received()[0];
     assert_eq!(
-        (asked.path.as_str(), asked.method.as_str(), &asked.params),
+        (request.path.as_str(), request.method.as_str(), &request.params),
         ("/agent/a", method, &Value::Null)
     );
     assert_eq!(daemon.connections(), 1);
 }
 
 #[tokio::test]
-async fn create_says_everything_it_was_told() {
+async fn create_sends_every_option() {
     let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]).await;
     let line = [
         "create",
@@ -58,8 +58,8 @@ async fn create_says_everything_it_was_told() {
         "-m",
         "openai/gpt-4o-mini",
     ];
-    let finished = rpc(&daemon, &line).await;
-    assert_eq!((finished.code, &finished.json()["token"]), (0, &json!("nxc_a")), "{}", finished.errors);
+    let outcome = rpc(&daemon, &line).await;
+    assert_eq!((outcome.code, &outcome.json()["token"]), (0, &json!("nxc_a")), "{}", outcome.errors);
     let expected = json!({
         "agent_id": "a", "system_prompt": "be brief", "preset": "trusted",
         "disable_tools": ["fs.read_file", "agent_send"], "parent_agent_id": "lead", "cwd": "/srv/project",
@@ -72,7 +72,7 @@ async fn create_says_everything_it_was_told() {
 }
 
 #[tokio::test]
-async fn a_relative_cwd_is_meant_from_where_the_user_stands() {
+async fn relative_cwd_is_resolved_by_the_client() {
     let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]).await;
     let here = std::env::current_dir().unwrap();
     let given = [("project", here.join("project")), ("./project", here.join("project"))];
@@ -83,59 +83,63 @@ async fn a_relative_cwd_is_meant_from_where_the_user_stands() {
     }
     for cwd in ["~/project", "/srv"] {
         rpc(&daemon, &["create", "--cwd", cwd]).await;
-        assert_eq!(daemon.received().pop().unwrap().params, json!({ "cwd": cwd }), "it is whole as it is");
+        assert_eq!(daemon.received().pop().unwrap().params, json!({ "cwd": cwd }), "sent unchanged");
     }
-    let asked = daemon.received().len();
-    let finished = rpc(&daemon, &["create", "--cwd", ""]).await;
-    assert_eq!((finished.code, daemon.received().len()), (1, asked), "nothing was asked");
-    assert_eq!(finished.errors, "--cwd needs a folder\n");
+    let request = daemon.received().len();
+    let outcome = rpc(&daemon, &["create", "--cwd", ""]).await;
+    assert_eq!((outcome.code, daemon.received().len()), (1, request), "no request was sent");
+    assert_eq!(outcome.errors, "--cwd needs a directory\n");
 }
 
 #[tokio::test]
-async fn what_the_daemon_does_not_allow_is_said_in_its_words() {
-    let refused = Reply::HttpRefusal(200, "Requested preset 'trusted' exceeds parent ceiling");
-    let daemon = ScriptedDaemon::start(&[("create_agent", refused)]).await;
-    let finished = rpc(&daemon, &["create", "--preset", "trusted", "--parent", "lead", "-M", "hi"]).await;
-    assert_eq!((finished.code, finished.output.as_str()), (1, ""));
-    assert_eq!(finished.errors, "Requested preset 'trusted' exceeds parent ceiling (-32600)\n");
-    assert_eq!(daemon.methods(), ["create_agent"], "nobody is there to send to");
+async fn permission_error_is_printed_unchanged() {
+    let rejection = Reply::HttpRefusal(200, "Requested preset 'trusted' exceeds parent ceiling");
+    let daemon = ScriptedDaemon::start(&[("create_agent", rejection)]).await;
+    let outcome = rpc(&daemon, &["create", "--preset", "trusted", "--parent", "lead", "-M", "hi"]).await;
+    assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
+    assert_eq!(outcome.errors, "Requested preset 'trusted' exceeds parent ceiling (-32600)\n");
+    assert_eq!(daemon.methods(), ["create_agent"], "no send without an agent");
 }
 
 #[tokio::test]
-async fn a_first_message_can_come_from_standard_input() {
+async fn first_message_is_read_from_standard_input() {
     let daemon = ScriptedDaemon::start(&[
         ("create_agent", created_reply()),
         ("send", Reply::Result(send_output("hi"))),
     ])
     .await;
     let line = ["create", "a", "--preset", "worker", "-M", "-"];
-    let finished = CommandRun { input: "two\nlines\n", ..CommandRun::new(&daemon, &line) }.finish().await;
-    assert_eq!(finished.code, 0, "{}", finished.errors);
+    let outcome = CommandRun { input: "two\nlines\n", ..CommandRun::new(&daemon, &line) }.finish().await;
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
     assert_eq!(daemon.received()[0].params, json!({ "agent_id": "a", "preset": "worker" }));
     assert_eq!(daemon.received()[1].params["content"], "two\nlines\n");
 }
 
 #[tokio::test]
-async fn a_send_that_ran_out_of_budget_is_an_answer_that_says_so() {
+async fn exhausted_budget_is_a_successful_response() {
     let mut halted = send_output("[Stopping: the budget of turns is used up]");
     halted["halted"] = json!("budget");
     let daemon = ScriptedDaemon::start(&[("send", Reply::Result(halted.clone()))]).await;
-    let finished = rpc(&daemon, &["send", "a", "hello"]).await;
-    assert_eq!((finished.code, finished.json()), (0, halted));
+    let outcome = rpc(&daemon, &["send", "a", "hello"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, halted));
 }
 
 #[tokio::test]
-async fn steer_adds_a_word_and_exits_with_1_when_no_turn_took_it() {
-    let taken = json!({ "steered": true, "request_id": "r" });
+async fn steer_exits_1_when_no_turn_accepts_it() {
+    let accepted = json!({ "steered": true, "request_id": "r" });
     let idle = json!({ "steered": false, "reason": "no_running_turn_or_full" });
-    for (answer, code, errors) in
-        [(taken, 0, ""), (idle, 1, "a has no running turn that takes another word\n")]
-    {
-        let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(answer.clone()))]).await;
-        let finished = rpc(&daemon, &["steer", "a", "only rivers"]).await;
-        assert_eq!((finished.code, finished.json(), finished.errors.as_str()), (code, answer, errors));
-        let asked = &daemon.received()[0];
-        assert_eq!((asked.path.as_str(), &asked.params), ("/agent/a", &json!({ "content": "only rivers" })));
+    for (result, code, errors) in [
+        (accepted, 0, ""),
+        (idle, 1, "agent a did not accept the instructions: no running turn, or too many are pending\n"),
+    ] {
+        let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(result.clone()))]).await;
+        let outcome = rpc(&daemon, &["steer", "a", "only rivers"]).await;
+        assert_eq!((outcome.code, outcome.json(), outcome.errors.as_str()), (code, result, errors));
+        let request = &daemon.received()[0];
+        assert_eq!(
+            (request.path.as_str(), &request.params),
+            ("/agent/a", &json!({ "content": "only rivers" }))
+        );
     }
     let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(json!({ "steered": true })))]).await;
     CommandRun { input: "from a file", ..CommandRun::new(&daemon, &["steer", "a", "-"]) }.finish().await;
@@ -144,17 +148,17 @@ async fn steer_adds_a_word_and_exits_with_1_when_no_turn_took_it() {
 
 #[tokio::test]
 async fn show_prints_one_agent_in_full() {
-    let answer = json!({
+    let result = json!({
         "agent": summary("a"), "depth": 1, "ancestors": ["lead"], "children": ["b"],
         "tools": ["fs.read_file"], "working": false, "queued": 0, "halted": null, "budget": [resource_usage()],
     });
-    assert_prints(&["show", "a"], "get_agent", answer).await;
+    assert_prints(&["show", "a"], "get_agent", result).await;
 }
 
 #[tokio::test]
-async fn children_prints_those_right_below() {
-    let answer = json!({ "agent_id": "a", "children": [summary("b"), summary("c")] });
-    assert_prints(&["children", "a"], "list_children", answer).await;
+async fn children_prints_the_direct_children() {
+    let result = json!({ "agent_id": "a", "children": [summary("b"), summary("c")] });
+    assert_prints(&["children", "a"], "list_children", result).await;
 }
 
 #[tokio::test]
@@ -166,16 +170,16 @@ async fn permissions_prints_every_limit_with_its_reason() {
     });
     let limit =
         json!({ "limit": "write", "allows": "nowhere", "set_by": "lead", "reason": "preset 'worker'" });
-    let answer = json!({
+    let result = json!({
         "agent_id": "a", "preset": "worker", "permission_level": "SANDBOXED", "ancestors": ["lead"],
         "may": grant, "may_grant": grant, "limits": [limit], "grant_limits": [], "budget": [resource_usage()],
     });
-    assert_prints(&["permissions", "a"], "get_permissions", answer).await;
+    assert_prints(&["permissions", "a"], "get_permissions", result).await;
 }
 
 #[tokio::test]
-async fn an_agent_that_is_not_there_is_exit_1_for_every_command_about_it() {
-    let gone = || Reply::HttpRefusal(404, "Agent not found: a");
+async fn missing_agent_exits_1_for_every_command() {
+    let destroyed = || Reply::HttpRefusal(404, "Agent not found: a");
     let lines: [(&[&str], &'static str); 4] = [
         (&["show", "a"], "get_agent"),
         (&["children", "a"], "list_children"),
@@ -183,19 +187,19 @@ async fn an_agent_that_is_not_there_is_exit_1_for_every_command_about_it() {
         (&["steer", "a", "word"], "steer"),
     ];
     for (line, method) in lines {
-        let daemon = ScriptedDaemon::start(&[(method, gone())]).await;
-        let finished = rpc(&daemon, line).await;
-        assert_eq!((finished.code, finished.output.as_str()), (1, ""), "{method}");
-        assert_eq!(finished.errors, "Agent not found: a (-32600)\n");
+        let daemon = ScriptedDaemon::start(&[(method, destroyed())]).await;
+        let outcome = rpc(&daemon, line).await;
+        assert_eq!((outcome.code, outcome.output.as_str()), (1, ""), "{method}");
+        assert_eq!(outcome.errors, "Agent not found: a (-32600)\n");
     }
 }
 
 #[tokio::test]
-async fn destroy_leaves_the_children_only_when_it_is_told_to() {
-    let answer = json!({ "success": true, "agent_id": "a" });
-    let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(answer.clone()))]).await;
-    let finished = rpc(&daemon, &["destroy", "a", "--orphan"]).await;
-    assert_eq!((finished.code, finished.json()), (0, answer));
+async fn destroy_keeps_the_children_only_with_orphan() {
+    let result = json!({ "success": true, "agent_id": "a" });
+    let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(result.clone()))]).await;
+    let outcome = rpc(&daemon, &["destroy", "a", "--orphan"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, result));
     rpc(&daemon, &["destroy", "a"]).await;
     assert_eq!(daemon.received()[0].params, json!({ "agent_id": "a", "orphan": true }));
     assert_eq!(daemon.received()[1].params, json!({ "agent_id": "a" }));

@@ -1,4 +1,4 @@
-//! `events`: what is printed, and what happens when the daemon goes away.
+//! `events`: output formats, and reconnecting when the daemon stops.
 
 use super::*;
 
@@ -16,33 +16,33 @@ fn agent_not_found_reply() -> Reply {
 }
 
 #[tokio::test]
-async fn events_are_lines_for_people() {
+async fn events_are_printed_as_text_lines() {
     let daemon =
         ScriptedDaemon::start(&[("events", Reply::Stream(TWO_EVENTS)), ("events", agent_not_found_reply())])
             .await;
-    let finished = rpc(&daemon, &["events"]).await;
+    let outcome = rpc(&daemon, &["events"]).await;
     let expected = "     7 2026-11-16T02:00:00.000001Z a turn_begun turn 1\n     - a text_delta \"hi\\n\"\n";
-    assert_eq!((finished.code, finished.output.as_str()), (1, expected));
-    let lost = "the daemon ended the stream; trying again until Ctrl-C\nAgent not found: a (-32600)\n";
-    assert_eq!(finished.errors, lost);
+    assert_eq!((outcome.code, outcome.output.as_str()), (1, expected));
+    let lost = "the daemon closed the stream; reconnecting until Ctrl-C\nAgent not found: a (-32600)\n";
+    assert_eq!(outcome.errors, lost);
 }
 
 #[tokio::test]
-async fn events_are_lines_of_json_for_programs() {
+async fn events_are_printed_as_json_lines() {
     let both = [
         ("events", Reply::Stream(STOPPED)),
         ("events", Reply::Stream(UNKNOWN_KIND)),
         ("events", agent_not_found_reply()),
     ];
     let daemon = ScriptedDaemon::start(&both).await;
-    let finished = rpc(&daemon, &["events", "--json"]).await;
-    let lines: Vec<Value> = finished.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let outcome = rpc(&daemon, &["events", "--json"]).await;
+    let lines: Vec<Value> = outcome.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines[0]["kind"].as_str(), lines[0]["sequence"].as_u64()), (Some("daemon_stopped"), Some(8)));
     assert_eq!(lines[1], json!({ "kind": "slept", "sequence": 9 }));
 }
 
 #[tokio::test]
-async fn a_connection_that_is_lost_is_made_again_behind_the_last_event() {
+async fn reconnect_continues_after_the_last_event() {
     let replies = [
         ("events", Reply::Stream(TWO_EVENTS)),
         ("events", Reply::Stream(STOPPED)),
@@ -54,7 +54,7 @@ async fn a_connection_that_is_lost_is_made_again_behind_the_last_event() {
         &["events", "--agent", "a", "--kind", "turn_begun,message", "--kind", "denied", "--no-deltas"],
     )
     .await;
-    let paths: Vec<String> = daemon.received().into_iter().map(|asked| asked.path).collect();
+    let paths: Vec<String> = daemon.received().into_iter().map(|request| request.path).collect();
     let filter = "kind=turn_begun,message,denied&deltas=false";
     let expected = [format!("/agent/a/events?{filter}"), format!("/agent/a/events?after=7&{filter}")];
     assert_eq!(paths[..2], expected);
@@ -62,21 +62,21 @@ async fn a_connection_that_is_lost_is_made_again_behind_the_last_event() {
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_the_watching_with_0() {
+async fn ctrl_c_ends_events_with_exit_0() {
     let daemon =
         ScriptedDaemon::start(&[("events", Reply::Stream(STOPPED)), ("events", Reply::OpenStream(""))]).await;
-    let finished = CommandRun::new(&daemon, &["events", "--after", "0"])
+    let outcome = CommandRun::new(&daemon, &["events", "--after", "0"])
         .finish_with_interrupt(daemon.subscription_arrived(2))
         .await;
-    assert_eq!((finished.code, finished.output.lines().count()), (0, 1));
+    assert_eq!((outcome.code, outcome.output.lines().count()), (0, 1));
     assert_eq!(daemon.received()[0].path, "/events?after=0");
 }
 
 #[tokio::test]
-async fn a_daemon_that_was_started_again_is_shown_its_new_token() {
-    let refused = Reply::HttpRefusal(403, "Invalid API key");
+async fn restarted_daemon_gets_its_new_token() {
+    let rejection = Reply::HttpRefusal(403, "Invalid API key");
     let replies =
-        [("events", Reply::Stream(STOPPED)), ("events", refused), ("events", Reply::OpenStream(""))];
+        [("events", Reply::Stream(STOPPED)), ("events", rejection), ("events", Reply::OpenStream(""))];
     let daemon = ScriptedDaemon::start(&replies).await;
     let (home, path) = home_with_token_file(0o600);
     let change = async {
@@ -84,22 +84,22 @@ async fn a_daemon_that_was_started_again_is_shown_its_new_token() {
         fs::write(&path, "nxk_new").unwrap();
         daemon.subscription_arrived(3).await;
     };
-    let finished = CommandRun { home: Some(home.path()), ..CommandRun::new(&daemon, &["events"]) }
+    let outcome = CommandRun { home: Some(home.path()), ..CommandRun::new(&daemon, &["events"]) }
         .finish_with_interrupt(change)
         .await;
-    assert_eq!(finished.code, 0, "{}", finished.errors);
-    let heads: Vec<String> = daemon.received().into_iter().map(|asked| asked.head).collect();
+    assert_eq!(outcome.code, 0, "{}", outcome.errors);
+    let heads: Vec<String> = daemon.received().into_iter().map(|request| request.head).collect();
     assert!(heads[0].contains("Bearer nxk_secret") && heads[2].contains("Bearer nxk_new"));
 }
 
 #[tokio::test]
-async fn a_daemon_that_never_answered_is_not_waited_for() {
+async fn daemon_that_never_answered_is_not_retried() {
     let daemon = ScriptedDaemon::start(&[("events", Reply::HttpRefusal(403, "Invalid API key"))]).await;
-    let finished = rpc(&daemon, &["events"]).await;
-    assert_eq!((finished.code, daemon.received().len()), (1, 1));
+    let outcome = rpc(&daemon, &["events"]).await;
+    assert_eq!((outcome.code, daemon.received().len()), (1, 1));
     let reserved = tokio::net::TcpSocket::new_v4().unwrap();
     reserved.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = reserved.local_addr().unwrap().port();
-    let finished = CommandRun { port, ..CommandRun::new(&daemon, &["events"]) }.finish().await;
-    assert!(finished.errors.starts_with("no nexus3 daemon at "), "{}", finished.errors);
+    let outcome = CommandRun { port, ..CommandRun::new(&daemon, &["events"]) }.finish().await;
+    assert!(outcome.errors.starts_with("no nexus3 daemon at "), "{}", outcome.errors);
 }

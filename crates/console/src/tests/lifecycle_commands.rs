@@ -1,4 +1,4 @@
-//! The commands about what is kept of agents, and the documents that go in and out.
+//! The lifecycle commands, and session documents.
 
 use super::*;
 
@@ -18,22 +18,22 @@ fn imported() -> Value {
     json!({ "agent_id": "a", "url": "/agent/a", "token": "nxc_a", "message_count": 2 })
 }
 
-async fn assert_calls(line: &[&str], method: &'static str, params: Value, answer: Value) {
-    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(answer.clone()))]).await;
-    let finished = rpc(&daemon, line).await;
-    assert_eq!((finished.code, finished.json(), finished.errors.as_str()), (0, answer, ""));
-    let asked = &daemon.received()[0];
-    assert_eq!((asked.path.as_str(), asked.method.as_str(), &asked.params), ("/", method, &params));
+async fn assert_calls(line: &[&str], method: &'static str, params: Value, result: Value) {
+    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(result.clone()))]).await;
+    let outcome = rpc(&daemon, line).await;
+    assert_eq!((outcome.code, outcome.json(), outcome.errors.as_str()), (0, result, ""));
+    let request = &daemon.received()[0];
+    assert_eq!((request.path.as_str(), request.method.as_str(), &request.params), ("/", method, &params));
 }
 
 async fn import(text: &str, line: &[&str]) -> (CommandOutcome, ScriptedDaemon) {
     let daemon = ScriptedDaemon::start(&[("import_agent", Reply::Result(imported()))]).await;
-    let finished = CommandRun { input: text, ..CommandRun::new(&daemon, line) }.finish().await;
-    (finished, daemon)
+    let outcome = CommandRun { input: text, ..CommandRun::new(&daemon, line) }.finish().await;
+    (outcome, daemon)
 }
 
 #[tokio::test]
-async fn each_command_is_one_call_at_the_daemon() {
+async fn each_lifecycle_command_is_one_call() {
     let session = json!({
         "agent_id": "a", "state": "asleep", "created_at": "2026-01-15T10:30:00.000000",
         "modified_at": "2026-01-15T10:31:00.000000", "message_count": 2, "parent_agent_id": null,
@@ -43,13 +43,13 @@ async fn each_command_is_one_call_at_the_daemon() {
     assert_calls(&["sessions"], "list_sessions", Value::Null, sessions.clone()).await;
     let page = json!({ "offset": 3, "limit": 7 });
     assert_calls(&["sessions", "--offset", "3", "--limit", "7"], "list_sessions", page, sessions).await;
-    let made = json!({ "agent_id": "b", "url": "/agent/b", "token": "nxc_b", "message_count": 2 });
-    assert_calls(&["fork", "a"], "fork_agent", json!({ "agent_id": "a" }), made.clone()).await;
+    let created = json!({ "agent_id": "b", "url": "/agent/b", "token": "nxc_b", "message_count": 2 });
+    assert_calls(&["fork", "a"], "fork_agent", json!({ "agent_id": "a" }), created.clone()).await;
     let params = json!({ "agent_id": "a", "new_agent_id": "b", "messages": 2 });
-    assert_calls(&["fork", "a", "b", "--messages", "2"], "fork_agent", params, made).await;
+    assert_calls(&["fork", "a", "b", "--messages", "2"], "fork_agent", params, created).await;
     let params = json!({ "agent_id": "a", "messages": 4 });
-    let back = json!({ "agent_id": "a", "message_count": 4, "removed": 2 });
-    assert_calls(&["rollback", "a", "4"], "rollback_agent", params, back).await;
+    let rolled_back = json!({ "agent_id": "a", "message_count": 4, "removed": 2 });
+    assert_calls(&["rollback", "a", "4"], "rollback_agent", params, rolled_back).await;
     let params = json!({ "agent_id": "a", "new_agent_id": "b" });
     assert_calls(
         &["rename", "a", "b"],
@@ -61,64 +61,64 @@ async fn each_command_is_one_call_at_the_daemon() {
 }
 
 #[tokio::test]
-async fn what_is_exported_can_be_imported() {
+async fn export_output_can_be_imported() {
     let daemon =
         ScriptedDaemon::start(&[("export_agent", Reply::Result(json!({ "session": snapshot() })))]).await;
-    let finished = rpc(&daemon, &["export", "a"]).await;
-    assert_eq!((finished.code, finished.json()), (0, snapshot()));
+    let outcome = rpc(&daemon, &["export", "a"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, snapshot()));
     assert_eq!(daemon.received()[0].params, json!({ "agent_id": "a" }));
 
-    let (finished, daemon) = import(&finished.output, &["import", "-", "--as", "b"]).await;
-    assert_eq!((finished.code, finished.json()), (0, imported()), "{}", finished.errors);
+    let (outcome, daemon) = import(&outcome.output, &["import", "-", "--as", "b"]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, imported()), "{}", outcome.errors);
     assert_eq!(daemon.received()[0].params, json!({ "session": snapshot(), "agent_id": "b" }));
 }
 
 #[tokio::test]
-async fn a_document_is_read_from_its_file() {
+async fn document_is_read_from_its_file() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("a.json");
     fs::write(&file, snapshot().to_string()).unwrap();
-    let (finished, daemon) = import("", &["import", file.to_str().unwrap()]).await;
-    assert_eq!((finished.code, finished.json()), (0, imported()));
+    let (outcome, daemon) = import("", &["import", file.to_str().unwrap()]).await;
+    assert_eq!((outcome.code, outcome.json()), (0, imported()));
     assert_eq!(daemon.received()[0].params, json!({ "session": snapshot() }));
 }
 
 #[tokio::test]
-async fn what_is_no_document_is_told_by_file_and_member_before_anybody_is_asked() {
+async fn invalid_document_is_rejected_before_any_call() {
     let mut no_date = snapshot();
     no_date.as_object_mut().unwrap().remove("created_at");
     let mut odd_role = snapshot();
     odd_role["messages"][1]["role"] = json!(7);
     let cases = [
-        ("{".to_owned(), "standard input is no session document: "),
-        ("{}".to_owned(), "standard input is no session document: it is empty"),
-        ("[]".to_owned(), "standard input is no session document: it must be a JSON object, got: list"),
-        (r#"{"a":1,"a":2}"#.to_owned(), "standard input is no session document: the key \"a\" stands twice"),
+        ("{".to_owned(), "standard input is not a session document: "),
+        ("{}".to_owned(), "standard input is not a session document: it is empty"),
+        ("[]".to_owned(), "standard input is not a session document: it must be a JSON object, got: list"),
+        (r#"{"a":1,"a":2}"#.to_owned(), "standard input is not a session document: duplicate key \"a\""),
         (
             no_date.to_string(),
-            "standard input is no session document: Missing required parameter: created_at",
+            "standard input is not a session document: Missing required parameter: created_at",
         ),
-        (odd_role.to_string(), "standard input is no session document: messages[1].role must be "),
+        (odd_role.to_string(), "standard input is not a session document: messages[1].role must be "),
     ];
     for (text, expected) in cases {
-        let (finished, daemon) = import(&text, &["import", "-"]).await;
-        assert_eq!((finished.code, finished.output.as_str(), daemon.received().len()), (1, "", 0), "{text}");
-        assert!(finished.errors.starts_with(expected), "{}", finished.errors);
+        let (outcome, daemon) = import(&text, &["import", "-"]).await;
+        assert_eq!((outcome.code, outcome.output.as_str(), daemon.received().len()), (1, "", 0), "{text}");
+        assert!(outcome.errors.starts_with(expected), "{}", outcome.errors);
     }
-    let (finished, _) = import("", &["import", "/nowhere/a.json"]).await;
-    assert!(finished.errors.starts_with("/nowhere/a.json cannot be read: "), "{}", finished.errors);
+    let (outcome, _) = import("", &["import", "/nowhere/a.json"]).await;
+    assert!(outcome.errors.starts_with("cannot read /nowhere/a.json: "), "{}", outcome.errors);
 }
 
 #[tokio::test]
-async fn a_document_that_the_daemon_refuses_is_told_with_its_name() {
+async fn daemon_error_on_import_names_the_input() {
     for (status, hint) in
         [(200, ""), (413, "; stop the daemon and use nexus3 import, or raise limits.body_bytes_max")]
     {
         let daemon = ScriptedDaemon::start(&[("import_agent", Reply::HttpRefusal(status, "No"))]).await;
         let text = snapshot().to_string();
-        let finished =
+        let outcome =
             CommandRun { input: &text, ..CommandRun::new(&daemon, &["import", "-"]) }.finish().await;
-        assert_eq!(finished.code, 1);
-        assert_eq!(finished.errors, format!("standard input: No (-32600){hint}\n"));
+        assert_eq!(outcome.code, 1);
+        assert_eq!(outcome.errors, format!("standard input: No (-32600){hint}\n"));
     }
 }

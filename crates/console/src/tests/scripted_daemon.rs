@@ -1,5 +1,4 @@
-//! A daemon for tests: real HTTP, canned answers by method. A held send answers when its cancel arrives. Watching is
-//! known as the method `events`.
+//! Test daemon: real HTTP, scripted responses by method. An event subscription counts as the method `events`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,19 +12,19 @@ use tokio::sync::Notify;
 pub(super) enum Reply {
     /// A result.
     Result(Value),
-    /// A refusal by the door: status and message.
+    /// A rejection by the HTTP door: status and message.
     HttpRefusal(u16, &'static str),
-    /// This result, once a cancel has been answered with true.
+    /// This result, after a successful cancel.
     UntilCancel(Value),
-    /// An event stream with this text; `ID` in it stands for the request's id.
+    /// An event stream with this text; `ID` is replaced by the request's id.
     Stream(&'static str),
     /// The same, but the stream stays open.
     OpenStream(&'static str),
-    /// Nothing, ever.
+    /// No response.
     Hang,
 }
 
-/// One request as it arrived.
+/// A received request.
 #[derive(Clone)]
 pub(super) struct ReceivedRequest {
     pub(super) path: String,
@@ -51,7 +50,7 @@ pub(super) struct ScriptedDaemon {
 }
 
 impl ScriptedDaemon {
-    /// Answers each method with its replies in order, the last one again and again.
+    /// Serves each method with its replies in order; the last one repeats.
     pub(super) async fn start(replies: &[(&'static str, Reply)]) -> Self {
         let state = Arc::new(State::default());
         for (method, reply) in replies {
@@ -74,35 +73,35 @@ impl ScriptedDaemon {
     }
 
     pub(super) fn methods(&self) -> Vec<String> {
-        self.received().into_iter().map(|asked| asked.method).collect()
+        self.received().into_iter().map(|request| request.method).collect()
     }
 
     pub(super) fn connections(&self) -> usize {
         *self.state.connections.lock().unwrap()
     }
 
-    /// Ends when a send has arrived.
+    /// Resolves when a send has arrived.
     pub(super) fn send_arrived(&self) -> impl Future<Output = ()> + use<> {
         let state = self.state.clone();
         async move { state.send_arrived.notified().await }
     }
 
-    /// Ends when a request of this method has arrived.
+    /// Resolves when a request of this method has arrived.
     pub(super) fn request_arrived(&self, method: &'static str) -> impl Future<Output = ()> + use<> {
         let state = self.state.clone();
         async move {
-            let is_here = |asked: &ReceivedRequest| asked.method == method;
-            while !state.received.lock().unwrap().iter().any(is_here) {
+            let is_method = |request: &ReceivedRequest| request.method == method;
+            while !state.received.lock().unwrap().iter().any(is_method) {
                 state.request_arrived.notified().await;
             }
         }
     }
 
-    /// Ends when somebody has begun to watch for the `times`th time.
+    /// Resolves when this number of subscriptions has arrived.
     pub(super) fn subscription_arrived(&self, times: usize) -> impl Future<Output = ()> + use<> {
         let state = self.state.clone();
         async move {
-            while state.received.lock().unwrap().iter().filter(|asked| asked.method == "events").count()
+            while state.received.lock().unwrap().iter().filter(|request| request.method == "events").count()
                 < times
             {
                 state.subscription_arrived.notified().await;
@@ -113,9 +112,12 @@ impl ScriptedDaemon {
 
 async fn serve(mut connection: TcpStream, state: Arc<State>) {
     while let Some((head, body)) = read_request(&mut connection).await {
-        let is_watch = head.starts_with("GET ");
-        let request =
-            if is_watch { json!({ "method": "events" }) } else { serde_json::from_str(&body).unwrap() };
+        let is_subscription = head.starts_with("GET ");
+        let request = if is_subscription {
+            json!({ "method": "events" })
+        } else {
+            serde_json::from_str(&body).unwrap()
+        };
         let method = request["method"].as_str().unwrap().to_owned();
         let path = head.split(' ').nth(1).unwrap().to_owned();
         let params = request["params"].clone();
@@ -124,10 +126,10 @@ async fn serve(mut connection: TcpStream, state: Arc<State>) {
         if method == "send" {
             state.send_arrived.notify_one();
         }
-        if is_watch {
+        if is_subscription {
             state.subscription_arrived.notify_one();
         }
-        let answer = match state.next_reply(&method) {
+        let response = match state.next_reply(&method) {
             Reply::Result(result) => {
                 let ends_a_turn = method == "cancel" && result["cancelled"] == true;
                 if ends_a_turn {
@@ -151,7 +153,7 @@ async fn serve(mut connection: TcpStream, state: Arc<State>) {
             }
             Reply::Hang => std::future::pending().await,
         };
-        if connection.write_all(answer.as_bytes()).await.is_err() {
+        if connection.write_all(response.as_bytes()).await.is_err() {
             return;
         }
     }
@@ -184,7 +186,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
 fn http_response(status: u16, body: &Value) -> String {
     let body = body.to_string();
     format!(
-        "HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
 }

@@ -1,4 +1,4 @@
-//! Sends that are told as they are said, and sends that bear a name.
+//! Streamed sends, and sends with a request id.
 
 use super::*;
 
@@ -32,7 +32,7 @@ const FAILED: &str = "event: response\n\
 data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"error\":{\"code\":-32603,\"message\":\"Provider failed\"}}\n\n";
 
 #[tokio::test]
-async fn a_streamed_send_prints_its_text_and_nothing_else() {
+async fn streamed_send_prints_only_its_text() {
     let cases = [
         (STREAMED, "once upon\n"),
         (STORED_RESPONSE, "as before\n"),
@@ -41,52 +41,52 @@ async fn a_streamed_send_prints_its_text_and_nothing_else() {
     ];
     for (stream, expected) in cases {
         let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(stream))]).await;
-        let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
-        assert_eq!((finished.code, finished.output.as_str()), (0, expected), "{}", finished.errors);
+        let outcome = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
+        assert_eq!((outcome.code, outcome.output.as_str()), (0, expected), "{}", outcome.errors);
         assert!(daemon.received()[0].head.to_ascii_lowercase().contains("accept: text/event-stream"));
     }
 }
 
 #[tokio::test]
-async fn a_streamed_send_says_on_standard_error_why_it_stopped() {
+async fn streamed_send_reports_an_early_stop_on_standard_error() {
     let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(STORED_RESPONSE))]).await;
-    let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
-    assert_eq!(finished.errors, "the turn stopped before its end: budget\n");
+    let outcome = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
+    assert_eq!(outcome.errors, "the turn stopped early: budget\n");
     let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(FAILED))]).await;
-    let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
-    assert_eq!((finished.code, finished.output.as_str()), (1, ""));
-    assert_eq!(finished.errors, "Provider failed (-32603)\n");
+    let outcome = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
+    assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
+    assert_eq!(outcome.errors, "Provider failed (-32603)\n");
 }
 
 #[tokio::test]
-async fn a_streamed_send_is_cancelled_by_ctrl_c() {
+async fn ctrl_c_cancels_a_streamed_send() {
     let daemon =
         ScriptedDaemon::start(&[("send", Reply::OpenStream("")), ("cancel", cancel_reply(true))]).await;
     tokio::time::pause();
     let interrupt = daemon.send_arrived();
-    let finished =
+    let outcome =
         CommandRun::new(&daemon, &["send", "a", "hello", "--stream"]).finish_with_interrupt(interrupt).await;
-    assert_eq!((finished.code, daemon.methods()), (1, vec!["send".to_owned(), "cancel".to_owned()]));
+    assert_eq!((outcome.code, daemon.methods()), (1, vec!["send".to_owned(), "cancel".to_owned()]));
 }
 
 #[tokio::test]
-async fn a_send_bears_the_name_it_was_given() {
+async fn send_uses_the_given_request_id() {
     let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]).await;
     rpc(&daemon, &["send", "a", "hello", "--request-id", "bill-17"]).await;
     assert_eq!(daemon.received()[0].params, json!({ "content": "hello", "request_id": "bill-17" }));
 }
 
 #[tokio::test]
-async fn a_send_whose_connection_broke_says_how_to_repeat_it() {
+async fn send_with_a_lost_connection_explains_the_retry() {
     let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(""))]).await;
-    let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
-    assert_eq!(finished.code, 1);
-    let hint = "; send the same again with --request-id 0123456789abcdef: it is not done twice\n";
-    assert!(finished.errors.ends_with(hint), "{}", finished.errors);
+    let outcome = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
+    assert_eq!(outcome.code, 1);
+    let hint = "; send it again with --request-id 0123456789abcdef, it does not run twice\n";
+    assert!(outcome.errors.ends_with(hint), "{}", outcome.errors);
 }
 
 #[tokio::test]
-async fn create_says_what_a_crash_means() {
+async fn create_sends_the_restart_policy() {
     let created = json!({ "agent_id": "a", "url": "/agent/a", "token": "nxc_a" });
     let daemon = ScriptedDaemon::start(&[("create_agent", Reply::Result(created))]).await;
     rpc(&daemon, &["create", "--on-restart", "mark"]).await;

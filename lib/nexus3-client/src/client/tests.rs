@@ -1,4 +1,4 @@
-//! Calls against a scripted peer: what is sent, what is kept open, and what each kind of answer becomes.
+//! Calls against a scripted server: the bytes sent, connection reuse, and the error for each kind of response.
 
 use nexus3_protocol::methods::{CancelParams, ListAgentsParams, NoParams, RequestIdParam, SendParams};
 
@@ -29,13 +29,13 @@ fn message(content: &str) -> SendParams {
     }
 }
 
-async fn list_fault(answer: Vec<u8>) -> ClientFault {
-    let server = ScriptedServer::respond_once(answer).await;
+async fn list_fault(response: Vec<u8>) -> ClientFault {
+    let server = ScriptedServer::respond_once(response).await;
     client(&server).list_agents(&ALL_AGENTS).await.unwrap_err()
 }
 
 #[tokio::test]
-async fn a_call_is_a_post_with_host_token_and_a_named_request() {
+async fn call_is_a_post_with_host_token_and_json_rpc_body() {
     let mut server = ScriptedServer::respond_once(result_response(1, NO_AGENTS)).await;
     let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
     assert!(client.list_agents(&ALL_AGENTS).await.unwrap().agents.is_empty());
@@ -49,7 +49,7 @@ async fn a_call_is_a_post_with_host_token_and_a_named_request() {
 }
 
 #[tokio::test]
-async fn an_agents_methods_are_called_at_its_path() {
+async fn agent_methods_are_called_at_the_agent_path() {
     let mut server = ScriptedServer::respond_once(result_response(
         1,
         r#"{"content":"hi","request_id":"r","halted_at_iteration_limit":false}"#,
@@ -64,7 +64,7 @@ async fn an_agents_methods_are_called_at_its_path() {
 }
 
 #[tokio::test]
-async fn an_agent_id_that_could_change_the_path_is_never_sent() {
+async fn agent_id_that_could_change_the_path_is_never_sent() {
     let client = Client::new(Endpoint::local(1), None);
     for id in ["", "a/b", "a b", "a%2f", "a?b", "a\r\nb", "\u{e4}", "a#"] {
         let fault = client.agent(id).get_tokens(&NoParams {}).await.unwrap_err();
@@ -73,7 +73,7 @@ async fn an_agent_id_that_could_change_the_path_is_never_sent() {
 }
 
 #[tokio::test]
-async fn calls_one_after_the_other_share_a_connection_and_count_their_ids() {
+async fn sequential_calls_share_a_connection() {
     let mut server =
         ScriptedServer::start(vec![vec![empty_list_step(1), empty_list_step(2), empty_list_step(3)]]).await;
     let client = client(&server);
@@ -84,7 +84,7 @@ async fn calls_one_after_the_other_share_a_connection_and_count_their_ids() {
 }
 
 #[tokio::test]
-async fn a_call_opens_anew_when_the_peer_closed_since_the_last_one() {
+async fn call_reconnects_after_the_peer_closed() {
     let mut server = ScriptedServer::start(vec![vec![empty_list_step(1)], vec![empty_list_step(2)]]).await;
     let client = client(&server);
     client.list_agents(&ALL_AGENTS).await.unwrap();
@@ -93,9 +93,9 @@ async fn a_call_opens_anew_when_the_peer_closed_since_the_last_one() {
     assert_eq!(server.drain_opened_count(), 1);
 }
 
-/// As in a program that did something else between two calls: the runtime has not looked at the socket since.
+/// The runtime has not polled the socket since the last call, as in a program that blocked meanwhile.
 #[tokio::test]
-async fn a_close_that_the_runtime_has_not_seen_yet_is_seen_before_writing() {
+async fn unpolled_close_is_noticed_before_writing() {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = Endpoint::local(listener.local_addr().unwrap().port());
@@ -104,7 +104,7 @@ async fn a_close_that_the_runtime_has_not_seen_yet_is_seen_before_writing() {
     let peer = std::thread::spawn(move || {
         for id in 1..=2 {
             let (mut stream, _) = listener.accept().unwrap();
-            // A small request arrives in one piece: the client writes it with one call.
+            // A small request arrives in one read, because the client writes it in one call.
             assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
             stream.write_all(&result_response(id, NO_AGENTS)).unwrap();
             closing.recv().unwrap();
@@ -122,13 +122,13 @@ async fn a_close_that_the_runtime_has_not_seen_yet_is_seen_before_writing() {
 }
 
 #[tokio::test]
-async fn a_peer_that_says_close_is_believed() {
+async fn connection_close_header_prevents_reuse() {
     let closing = String::from_utf8(result_response(1, NO_AGENTS)).unwrap().replacen(
         "\r\n",
         "\r\nConnection: close\r\n",
         1,
     );
-    // The first connection would answer a second time: the client must not ask there.
+    // The first connection would accept a second request: the client must not use it.
     let first = vec![Step::Respond(closing.into_bytes()), Step::Hang];
     let mut server = ScriptedServer::start(vec![first, vec![empty_list_step(2)]]).await;
     let client = client(&server);
@@ -139,7 +139,7 @@ async fn a_peer_that_says_close_is_believed() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_written_is_never_sent_twice() {
+async fn written_request_is_never_sent_twice() {
     let mut server = ScriptedServer::start(vec![
         vec![empty_list_step(1), Step::Respond(Vec::new())],
         vec![empty_list_step(2)],
@@ -149,13 +149,13 @@ async fn a_request_that_was_written_is_never_sent_twice() {
     client.list_agents(&ALL_AGENTS).await.unwrap();
     let fault = client.list_agents(&ALL_AGENTS).await.unwrap_err();
     assert!(matches!(fault, ClientFault::Transport { method: "list_agents", .. }), "{fault}");
-    assert!(fault.to_string().contains("may have been carried out or not"), "{fault}");
+    assert!(fault.to_string().contains("the request may have been executed"), "{fault}");
     server.wait_closed().await;
     assert_eq!(server.drain_opened_count(), 0);
 }
 
 #[tokio::test]
-async fn a_call_during_another_call_has_its_own_connection() {
+async fn concurrent_call_has_its_own_connection() {
     let cancelled = result_response(2, r#"{"cancelled":true,"request_id":"r"}"#);
     let mut server = ScriptedServer::start(vec![vec![Step::Hang], vec![Step::Respond(cancelled)]]).await;
     let client = client(&server);
@@ -171,7 +171,7 @@ async fn a_call_during_another_call_has_its_own_connection() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_closes_its_connection() {
+async fn dropped_call_closes_its_connection() {
     let mut server = ScriptedServer::start(vec![vec![Step::Hang]]).await;
     let client = client(&server);
     tokio::select! {
@@ -183,24 +183,24 @@ async fn a_dropped_call_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn what_the_daemon_refuses_comes_with_its_status() {
-    let said = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no","data":{"kind":"k"}}}"#;
+async fn daemon_error_has_its_http_status() {
+    let error_body = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no","data":{"kind":"k"}}}"#;
     let cases = [
         (error_response(401, "Authorization header required"), 401, "Authorization header required (-32600)"),
         (error_response(403, "Invalid API key"), 403, "Invalid API key (-32600)"),
-        (http_response(200, said), 200, "no (-32602)"),
+        (http_response(200, error_body), 200, "no (-32602)"),
     ];
-    for (answer, expected, text) in cases {
-        let fault = list_fault(answer).await;
+    for (response, expected, text) in cases {
+        let fault = list_fault(response).await;
         assert_eq!(fault.to_string(), text);
         assert!(matches!(fault, ClientFault::Rpc { status, .. } if status == expected), "{fault:?}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_ours_is_a_protocol_fault_that_says_why() {
+async fn invalid_response_is_a_protocol_fault_with_the_cause() {
     let cases = [
-        (result_response(2, NO_AGENTS), "the answer to request 2 instead of 1"),
+        (result_response(2, NO_AGENTS), "a response to request 2 instead of 1"),
         (
             http_response(200, r#"{"jsonrpc":"2.0","id":null,"result":{"agents":[]}}"#),
             "request null instead of 1",
@@ -214,33 +214,33 @@ async fn an_answer_that_is_not_ours_is_a_protocol_fault_that_says_why() {
         (http_response(200, r#"{"jsonrpc":"2.0","id":1,"result":{},"extra":1}"#), "unknown member"),
         (result_response(1, r#"{"agents":5}"#), "agents must be"),
     ];
-    for (answer, words) in cases {
-        let fault = list_fault(answer).await;
+    for (response, expected_text) in cases {
+        let fault = list_fault(response).await;
         assert!(matches!(fault, ClientFault::Protocol { .. }), "{fault:?}");
-        assert!(fault.to_string().contains(words), "{fault}");
+        assert!(fault.to_string().contains(expected_text), "{fault}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_past_the_limit_is_not_read_to_its_end() {
-    let mut answer =
+async fn oversized_response_is_not_read_to_its_end() {
+    let mut response =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", RESPONSE_BYTES_MAX + 1).into_bytes();
-    answer.resize(answer.len() + RESPONSE_BYTES_MAX + 1, b' ');
-    let fault = list_fault(answer).await;
+    response.resize(response.len() + RESPONSE_BYTES_MAX + 1, b' ');
+    let fault = list_fault(response).await;
     assert!(fault.to_string().contains("more than 67108864 bytes"), "{fault}");
 }
 
 #[tokio::test]
-async fn a_peer_that_talks_nonsense_or_hangs_up_is_a_transport_fault() {
+async fn invalid_http_or_early_close_is_a_transport_fault() {
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_vec();
-    for answer in [b"nonsense\r\n\r\n".to_vec(), Vec::new(), half] {
-        let fault = list_fault(answer).await;
+    for response in [b"nonsense\r\n\r\n".to_vec(), Vec::new(), half] {
+        let fault = list_fault(response).await;
         assert!(matches!(fault, ClientFault::Transport { .. }), "{fault:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_peer_is_a_timeout_that_names_the_method_and_the_time() {
+async fn silent_peer_is_a_timeout_with_method_and_duration() {
     let server = ScriptedServer::start(vec![vec![Step::Hang]]).await;
     let client = client(&server).with_timeout(Duration::from_secs(5));
     let fault = client.list_agents(&ALL_AGENTS).await.unwrap_err();
@@ -249,7 +249,7 @@ async fn a_silent_peer_is_a_timeout_that_names_the_method_and_the_time() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_a_connect_fault() {
+async fn refused_connection_is_a_connect_fault() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -261,7 +261,7 @@ async fn a_refused_connection_is_a_connect_fault() {
 }
 
 #[test]
-fn a_client_can_be_shared_between_threads_and_its_calls_can_be_spawned() {
+fn client_is_sync_and_its_calls_are_send() {
     fn shared<T: Send + Sync>(_: &T) {}
     fn spawnable<T: Send>(_: &T) {}
     let client = Client::new(Endpoint::default(), None);

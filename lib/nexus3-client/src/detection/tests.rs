@@ -1,4 +1,4 @@
-//! Each verdict of a probe, from raw peers.
+//! Each result of a probe, from scripted servers.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use super::*;
 use crate::scripted_server::{ScriptedServer, Step, error_response, http_response, result_response};
 
-/// A port that nobody listens on and nobody else can take meanwhile.
+/// Reserves a port without listening on it, so that no other process can bind it.
 fn closed_port() -> (TcpSocket, Endpoint) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -15,13 +15,13 @@ fn closed_port() -> (TcpSocket, Endpoint) {
     (socket, Endpoint::local(port))
 }
 
-async fn detect_response(answer: Vec<u8>) -> Detection {
-    let server = ScriptedServer::respond_once(answer).await;
+async fn detect_response(response: Vec<u8>) -> Detection {
+    let server = ScriptedServer::respond_once(response).await;
     detect_server(&server.endpoint, DETECT_TIMEOUT).await
 }
 
 #[test]
-fn the_words_are_those_that_programs_know() {
+fn detections_have_their_machine_readable_names() {
     let all = [
         Detection::NoServer,
         Detection::NexusServer,
@@ -36,7 +36,7 @@ fn the_words_are_those_that_programs_know() {
 }
 
 #[tokio::test]
-async fn the_probe_is_a_list_without_a_token() {
+async fn probe_is_list_agents_without_a_token() {
     let mut server = ScriptedServer::respond_once(error_response(401, "Authorization header required")).await;
     detect_server(&server.endpoint, DETECT_TIMEOUT).await;
     let request = server.next_request().await.to_ascii_lowercase();
@@ -47,7 +47,7 @@ async fn the_probe_is_a_list_without_a_token() {
 }
 
 #[tokio::test]
-async fn a_refusal_an_error_or_a_list_of_agents_is_a_nexus_server() {
+async fn rejection_error_or_agent_list_is_a_nexus_server() {
     let ours = [
         error_response(401, "Authorization header required"),
         error_response(403, "Invalid API key"),
@@ -59,14 +59,14 @@ async fn a_refusal_an_error_or_a_list_of_agents_is_a_nexus_server() {
         result_response(1, r#"{"agents":[]}"#),
         result_response(1, r#"{"agents":[{"agent_id":"a"}],"more":1}"#),
     ];
-    for answer in ours {
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        assert_eq!(detect_response(answer).await, Detection::NexusServer, "{text}");
+    for response in ours {
+        let text = String::from_utf8_lossy(&response).into_owned();
+        assert_eq!(detect_response(response).await, Detection::NexusServer, "{text}");
     }
 }
 
 #[tokio::test]
-async fn a_list_too_long_to_be_read_is_known_by_its_start() {
+async fn oversized_agent_list_is_recognized_by_its_start() {
     let agents = vec![r#"{"agent_id":"a"}"#; 10_000].join(",");
     assert_eq!(
         detect_response(result_response(1, &format!(r#"{{"agents":[{agents}]}}"#))).await,
@@ -75,7 +75,7 @@ async fn a_list_too_long_to_be_read_is_known_by_its_start() {
 }
 
 #[tokio::test]
-async fn anything_else_that_answers_is_another_service() {
+async fn any_other_response_is_another_service() {
     let others = [
         http_response(200, "<html></html>"),
         http_response(401, "{}"),
@@ -94,33 +94,33 @@ async fn anything_else_that_answers_is_another_service() {
         b"\0\0\0\0".to_vec(),
         Vec::new(),
     ];
-    for answer in others {
-        let text = String::from_utf8_lossy(&answer[..answer.len().min(80)]).into_owned();
-        assert_eq!(detect_response(answer).await, Detection::OtherService, "{text}");
+    for response in others {
+        let text = String::from_utf8_lossy(&response[..response.len().min(80)]).into_owned();
+        assert_eq!(detect_response(response).await, Detection::OtherService, "{text}");
     }
 }
 
 #[tokio::test]
-async fn a_peer_that_closes_at_once_is_another_service() {
+async fn immediate_close_is_another_service() {
     let server = ScriptedServer::start(vec![Vec::new()]).await;
     assert_eq!(detect_server(&server.endpoint, DETECT_TIMEOUT).await, Detection::OtherService);
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_no_server() {
+async fn refused_connection_is_no_server() {
     let (_reserved, endpoint) = closed_port();
     assert_eq!(detect_server(&endpoint, DETECT_TIMEOUT).await, Detection::NoServer);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_says_nothing_is_a_timeout() {
+async fn silent_peer_is_a_timeout() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = Endpoint::local(silent.local_addr().unwrap().port());
     assert_eq!(detect_server(&endpoint, DETECT_TIMEOUT).await, Detection::Timeout);
 }
 
 #[tokio::test]
-async fn a_host_that_cannot_be_connected_to_or_named_is_an_error() {
+async fn unreachable_or_invalid_host_is_an_error() {
     for host in ["255.255.255.255", "bad\nhost"] {
         assert_eq!(
             detect_server(&Endpoint::new(host, 1), DETECT_TIMEOUT).await,
@@ -131,7 +131,7 @@ async fn a_host_that_cannot_be_connected_to_or_named_is_an_error() {
 }
 
 #[tokio::test]
-async fn waiting_goes_on_until_a_daemon_answers() {
+async fn wait_continues_until_a_daemon_answers() {
     let other = vec![Step::Respond(http_response(200, "not yet"))];
     let daemon = vec![Step::Respond(error_response(401, "Authorization header required"))];
     let mut server = ScriptedServer::start(vec![Vec::new(), other, daemon]).await;
@@ -140,7 +140,7 @@ async fn waiting_goes_on_until_a_daemon_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_ends_when_the_time_is_over() {
+async fn wait_ends_at_the_timeout() {
     let (_reserved, endpoint) = closed_port();
     let started = Instant::now();
     assert!(!wait_for_server(&endpoint, WAIT_TIMEOUT, WAIT_POLL_INTERVAL).await);

@@ -1,4 +1,4 @@
-//! Streams from a scripted peer.
+//! Event streams from a scripted server.
 
 use nexus3_protocol::events::{EventKind, EventKindFilter};
 
@@ -24,7 +24,7 @@ fn query(after: Option<u64>, kinds: &[EventKind]) -> EventQuery {
 }
 
 #[tokio::test]
-async fn watching_is_a_get_with_token_and_filters_that_gives_events_until_the_end() {
+async fn subscription_is_a_get_with_token_and_filter() {
     let mut server = ScriptedServer::respond_once(event_stream_response(
         "id: 4\n\n: hi\n\nid: 5\nevent: message\ndata: {}\n\n",
     ))
@@ -45,7 +45,7 @@ async fn watching_is_a_get_with_token_and_filters_that_gives_events_until_the_en
 }
 
 #[test]
-fn an_agent_that_could_change_the_path_is_never_sent() {
+fn agent_id_that_could_change_the_path_is_rejected() {
     let with = |agent_id: Option<&str>| {
         events_path(&EventSubscription {
             agent_id: agent_id.map(str::to_owned),
@@ -60,10 +60,10 @@ fn an_agent_that_could_change_the_path_is_never_sent() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_not_text_ends_the_stream_with_a_fault() {
+async fn invalid_utf8_in_an_event_is_a_protocol_fault() {
     let mut bytes = event_stream_response("data: xx\n\n");
-    let place = bytes.windows(2).position(|pair| pair == b"xx").unwrap();
-    bytes[place] = 0xff;
+    let index = bytes.windows(2).position(|pair| pair == b"xx").unwrap();
+    bytes[index] = 0xff;
     let server = ScriptedServer::respond_once(bytes).await;
     let mut stream =
         Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.unwrap();
@@ -71,7 +71,7 @@ async fn an_event_that_is_not_text_ends_the_stream_with_a_fault() {
 }
 
 #[tokio::test]
-async fn a_refusal_or_another_answer_is_no_stream() {
+async fn response_other_than_a_stream_is_an_error() {
     let server = ScriptedServer::respond_once(error_response(403, "Invalid API key")).await;
     let fault = Client::new(server.endpoint.clone(), None)
         .subscribe(&EventSubscription::default())
@@ -91,7 +91,7 @@ async fn a_refusal_or_another_answer_is_no_stream() {
 }
 
 #[tokio::test]
-async fn a_streamed_send_gives_its_steps_and_then_its_answer() {
+async fn streamed_send_yields_events_then_the_response() {
     let body = "event: text_delta\ndata: {\"text\":\"hi\"}\n\nevent: response\n\
                 data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":\"hi\",\"request_id\":\"r\"}}\n\n";
     let mut server = ScriptedServer::respond_once(event_stream_response(body)).await;
@@ -105,7 +105,7 @@ async fn a_streamed_send_gives_its_steps_and_then_its_answer() {
 }
 
 #[tokio::test]
-async fn a_streamed_send_that_is_refused_or_cut_off_is_a_fault() {
+async fn rejected_or_truncated_streamed_send_is_an_error() {
     let refused = r#"event: response
 data: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}
 
@@ -114,7 +114,8 @@ data: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}
 data: {"jsonrpc":"2.0","id":2,"result":{"content":"","request_id":"r"}}
 
 "#;
-    for (body, text) in [(refused, "no (-32602)"), (other, "instead of 1"), ("", "ended before the answer")] {
+    for (body, text) in [(refused, "no (-32602)"), (other, "instead of 1"), ("", "ended before the response")]
+    {
         let server = ScriptedServer::respond_once(event_stream_response(body)).await;
         let client = Client::new(server.endpoint.clone(), None);
         let mut stream = client.agent("a").send_streamed(&message()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Which token is found, and which file is refused with what words.
+//! Token discovery: search order, and the error text for each rejected file.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,7 +31,7 @@ fn discovery_fault(home: &TempDir) -> String {
 }
 
 #[test]
-fn the_ports_file_wins_and_older_names_come_last() {
+fn port_file_wins_and_old_names_come_last() {
     let names = ["rpc-9000.token", "rpc.token", "server-9000.key", "server.key"];
     let files = names.map(|name| (name, name, 0o600));
     for first in 0..names.len() {
@@ -46,20 +46,20 @@ fn the_ports_file_wins_and_older_names_come_last() {
 }
 
 #[test]
-fn the_default_ports_own_name_is_met_when_only_the_plain_one_is_there() {
+fn default_port_uses_the_plain_file() {
     let home = home_with_files(&[("rpc.token", "nxk_a\n", 0o600)]);
     assert_eq!(discovered(&home, None, &Endpoint::default()), Some("Bearer nxk_a".to_owned()));
 }
 
 #[test]
-fn a_token_knows_the_file_it_came_from() {
+fn token_has_the_path_of_its_file() {
     let home = home_with_files(&[("rpc.token", "nxk_a", 0o600)]);
     let token = discover_token(home.path(), None, &Endpoint::default()).unwrap().unwrap();
     assert_eq!(*token.source(), TokenSource::File(home.path().join("rpc.token")));
 }
 
 #[test]
-fn a_given_token_wins_over_files_even_over_one_that_would_be_refused() {
+fn explicit_token_wins_over_any_file() {
     let home = home_with_files(&[("rpc.token", "nxk_file", 0o644)]);
     assert_eq!(
         discovered(&home, Some(" nxk_given\n"), &Endpoint::default()),
@@ -70,7 +70,7 @@ fn a_given_token_wins_over_files_even_over_one_that_would_be_refused() {
 }
 
 #[test]
-fn a_blank_given_token_counts_as_not_set() {
+fn blank_explicit_token_counts_as_not_set() {
     let home = home_with_files(&[("rpc.token", "nxk_file", 0o600)]);
     for blank in ["", "  \n"] {
         assert_eq!(discovered(&home, Some(blank), &Endpoint::default()), Some("Bearer nxk_file".to_owned()));
@@ -78,7 +78,7 @@ fn a_blank_given_token_counts_as_not_set() {
 }
 
 #[test]
-fn no_file_and_no_home_mean_no_token() {
+fn missing_file_or_home_means_no_token() {
     let home = TempDir::new().unwrap();
     assert_eq!(discovered(&home, None, &Endpoint::default()), None);
     let missing = home.path().join("missing");
@@ -86,7 +86,7 @@ fn no_file_and_no_home_mean_no_token() {
 }
 
 #[test]
-fn a_host_that_is_not_loopback_gets_only_a_given_token() {
+fn remote_host_gets_only_an_explicit_token() {
     let home = home_with_files(&[("rpc.token", "nxk_file", 0o600)]);
     let remote = Endpoint::new("10.0.0.1", 8765);
     assert_eq!(discovered(&home, None, &remote), None);
@@ -97,7 +97,7 @@ fn a_host_that_is_not_loopback_gets_only_a_given_token() {
 }
 
 #[test]
-fn a_file_that_others_can_read_is_refused_with_its_mode_and_the_fix() {
+fn file_readable_by_others_is_rejected_with_mode_and_fix() {
     for mode in [0o640, 0o604, 0o644, 0o660, 0o610, 0o602, 0o777] {
         let home =
             home_with_files(&[("rpc-9000.token", "nxk_secret", mode), ("rpc.token", "nxk_next", 0o600)]);
@@ -110,7 +110,7 @@ fn a_file_that_others_can_read_is_refused_with_its_mode_and_the_fix() {
 }
 
 #[test]
-fn a_file_that_only_its_owner_can_read_is_taken() {
+fn file_readable_only_by_its_owner_is_accepted() {
     for mode in [0o600, 0o400, 0o700] {
         let home = home_with_files(&[("rpc.token", "nxk_a", mode)]);
         assert!(discovered(&home, None, &Endpoint::default()).is_some(), "{mode:o}");
@@ -118,7 +118,7 @@ fn a_file_that_only_its_owner_can_read_is_taken() {
 }
 
 #[test]
-fn a_symlink_is_refused_wherever_it_leads() {
+fn symlink_is_rejected_whatever_its_target() {
     let home = home_with_files(&[("elsewhere", "nxk_secret", 0o600)]);
     symlink(home.path().join("elsewhere"), home.path().join("rpc.token")).unwrap();
     assert!(discovery_fault(&home).contains("rpc.token is a symbolic link"));
@@ -127,14 +127,14 @@ fn a_symlink_is_refused_wherever_it_leads() {
 }
 
 #[test]
-fn a_directory_is_refused() {
+fn directory_is_rejected() {
     let home = TempDir::new().unwrap();
     fs::create_dir(home.path().join("rpc.token")).unwrap();
     assert!(discovery_fault(&home).contains("not a regular file"));
 }
 
 #[test]
-fn content_that_is_no_token_is_refused_without_showing_it() {
+fn invalid_file_content_is_rejected_without_showing_it() {
     let large = vec![b'x'; 4097];
     let cases: [(&[u8], &str); 5] = [
         (b"", "it is empty"),
@@ -143,18 +143,18 @@ fn content_that_is_no_token_is_refused_without_showing_it() {
         ("nxk_gehe\u{ef}m".as_bytes(), "visible ASCII"),
         (b"nxk_one nxk_two", "visible ASCII"),
     ];
-    for (content, words) in cases {
+    for (content, expected_text) in cases {
         let home = TempDir::new().unwrap();
         write_file(&home, "rpc.token", content, 0o600);
         let text = discovery_fault(&home);
-        assert!(text.contains(words), "{text}");
+        assert!(text.contains(expected_text), "{text}");
         assert!(text.contains("rpc.token"), "{text}");
         assert!(!text.contains("nxk_"), "{text}");
     }
 }
 
 #[test]
-fn a_given_text_that_is_no_token_is_refused_without_showing_it() {
+fn invalid_explicit_token_is_rejected_without_showing_it() {
     for given in ["nxk_a\r\nX-Nexus-Agent: b", "nxk_\u{e4}"] {
         let text = discover_token(Path::new("/"), Some(given), &Endpoint::default()).unwrap_err().to_string();
         assert!(text.contains("visible ASCII") && !text.contains("nxk_"), "{text}");
@@ -164,7 +164,7 @@ fn a_given_text_that_is_no_token_is_refused_without_showing_it() {
 }
 
 #[test]
-fn a_tokens_value_is_never_shown() {
+fn token_value_is_never_shown() {
     let token = Token::parse("nxk_secret").unwrap();
     let shown = format!("{token} {token:?} {:?}", token.authorization());
     assert!(!shown.contains("secret"), "{shown}");

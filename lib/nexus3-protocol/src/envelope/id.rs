@@ -1,20 +1,20 @@
-//! A request's id, kept as the bytes it was sent with: an integer beyond 64 bits comes back digit for digit.
+//! JSON-RPC request id, stored as its JSON text, so that an integer beyond 64 bits is echoed digit for digit.
 
 use std::borrow::Cow;
 
 use crate::json::{Json, Member, is_integer};
 
-/// A request id: a string, an integer, or null.
+/// A JSON-RPC request id: a string, an integer, or null.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Id<'a> {
     raw: Cow<'a, str>,
 }
 
 impl<'a> Id<'a> {
-    /// The null id: that of an error whose request could not be read.
+    /// The null id: used in the error response to a request that could not be parsed.
     pub const NULL: Id<'static> = Id { raw: Cow::Borrowed("null") };
 
-    /// The id's JSON text, exactly as it was sent.
+    /// JSON text of the id, exactly as it was sent.
     #[must_use]
     pub fn raw(&self) -> &str {
         &self.raw
@@ -26,13 +26,13 @@ impl<'a> Id<'a> {
         self.raw == "null"
     }
 
-    /// The same id, owning its text.
+    /// Converts the id into one that owns its text.
     #[must_use]
     pub fn into_owned(self) -> Id<'static> {
         Id { raw: Cow::Owned(self.raw.into_owned()) }
     }
 
-    /// Takes an id from a member's value; refuses fractions, booleans, objects and arrays.
+    /// Parses the id of a request. Returns `None` for fractions, booleans, objects and arrays.
     pub(super) fn from_member(member: &Member<'a>) -> Option<Self> {
         let usable = match &member.value {
             Json::Null | Json::String(_) => true,

@@ -1,32 +1,32 @@
-//! Reading what arrives at a door: one request or a batch, with the messages the original server's clients know.
+//! Parser of JSON-RPC requests and batches. Its error texts are those of the original server, which clients know.
 
 use std::borrow::Cow;
 
 use super::{ErrorCode, Id, Params, Request, RpcError};
 use crate::json::{Json, Member, Root, parse_members};
 
-/// What a door accepts beyond a single request with named parameters.
+/// What a transport accepts beyond a single request with named parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnvelopeRules {
-    /// The most requests in one array; 0 refuses arrays.
+    /// Maximum number of requests in a batch; 0 rejects batches.
     pub batch_max: usize,
-    /// Whether parameters may be an array.
+    /// Whether `params` may be an array.
     pub positional: bool,
 }
 
 impl EnvelopeRules {
-    /// HTTP: one object, named parameters.
+    /// HTTP: a single request with named parameters.
     pub const HTTP: EnvelopeRules = EnvelopeRules { batch_max: 0, positional: false };
     /// All of JSON-RPC 2.0, with batches of at most 100.
     pub const FULL: EnvelopeRules = EnvelopeRules { batch_max: 100, positional: true };
 }
 
-/// A message that is not a request, and the answer it gets.
+/// A rejected message and its error response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RejectedRequest<'a> {
-    /// The request's id when it has a usable one, else null.
+    /// Id of the request if it has a valid one, else null.
     pub id: Id<'a>,
-    /// What to answer.
+    /// Error to return.
     pub error: RpcError,
 }
 
@@ -36,20 +36,20 @@ impl RejectedRequest<'_> {
     }
 }
 
-/// What arrived.
+/// A parsed message: a request or a batch.
 #[derive(Debug, PartialEq)]
 pub enum Incoming<'a> {
     /// One request.
     Single(Request<'a>),
-    /// Several, each answered for itself.
+    /// A batch; each request has its own response.
     Batch(Vec<Result<Request<'a>, RejectedRequest<'a>>>),
 }
 
 impl<'a> Incoming<'a> {
-    /// Reads a message under a door's rules.
+    /// Parses a message under the rules of its transport.
     ///
     /// # Errors
-    /// When the whole of it is no request: not JSON, not an object, or refused by the rules.
+    /// When the message as a whole is rejected: not JSON, not an object, or not allowed by the rules.
     pub fn parse(bytes: &'a [u8], rules: EnvelopeRules) -> Result<Self, RejectedRequest<'a>> {
         let (root, duplicate) = parse_members(bytes).map_err(|fault| RejectedRequest {
             id: Id::NULL,
@@ -82,15 +82,15 @@ fn parse_batch<'a>(
             rules.batch_max
         )));
     }
-    // Which item holds a duplicate key is not known, so none of them may run.
+    // The parser does not report which item holds the duplicate key, so the whole batch is rejected.
     if let Some(key) = duplicate {
         return Err(RejectedRequest::invalid_request(duplicate_key_message(key)));
     }
-    let read = |item: Option<Vec<Member<'a>>>| match item {
+    let parse_item = |item: Option<Vec<Member<'a>>>| match item {
         Some(members) => parse_request(members, None, rules),
         None => Err(RejectedRequest::invalid_request("Request must be a JSON object")),
     };
-    Ok(Incoming::Batch(items.into_iter().map(read).collect()))
+    Ok(Incoming::Batch(items.into_iter().map(parse_item).collect()))
 }
 
 fn duplicate_key_message(key: &str) -> String {
@@ -139,7 +139,7 @@ fn parse_request<'a>(
 }
 
 impl<'a> RequestMembers<'a> {
-    /// Only the first problem is reported; the order is the original server's.
+    /// Validates the members. Reports only the first error, in the original server's order of checks.
     fn check(self, rules: EnvelopeRules, id_usable: bool) -> Result<(Cow<'a, str>, Params<'a>), String> {
         if matches!(self.params, Some(Json::Array(_))) && !rules.positional {
             return Err("Positional params (array) not supported, use named params (object)".to_owned());

@@ -1,19 +1,19 @@
-//! Reading a response, as strictly as the original client does: nothing beside `jsonrpc`, `id`, and exactly one of
-//! `result` and `error`.
+//! Parser of JSON-RPC responses, as strict as the original client: `jsonrpc`, `id`, exactly one of `result` and
+//! `error`, no other members.
 
 use super::{Id, RpcError};
 use crate::json::{self, Json, Root, SyntaxFault, parse_members};
 
-/// A response that was read.
+/// A parsed response.
 #[derive(Debug, PartialEq)]
 pub struct Response<'a> {
-    /// The id of the request it answers; null when the request could not be read.
+    /// Id of the request; null when the server could not parse it.
     pub id: Id<'a>,
-    /// What came back.
+    /// Result or error.
     pub outcome: Result<Json<'a>, RpcError>,
 }
 
-/// Why bytes are not a JSON-RPC response.
+/// An invalid JSON-RPC response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseFault {
     /// Not JSON.
@@ -25,7 +25,7 @@ pub enum ResponseFault {
 }
 
 impl<'a> Response<'a> {
-    /// Reads one response.
+    /// Parses one response.
     ///
     /// # Errors
     /// When the bytes are not JSON or not a response.
@@ -33,13 +33,13 @@ impl<'a> Response<'a> {
         let (root, duplicate) = parse_members(bytes)?;
         let Root::Object(members) = root else { return Err(ResponseFault::Shape("not an object")) };
         if duplicate.is_some() {
-            return Err(ResponseFault::Shape("a key stands twice"));
+            return Err(ResponseFault::Shape("duplicate key"));
         }
         let (mut version, mut id, mut result, mut error) = (None, None, None, None);
         for member in members {
             match member.key.as_ref() {
                 "jsonrpc" => version = Some(member.value),
-                "id" => id = Some(Id::from_member(&member).ok_or(ResponseFault::Shape("unusable id"))?),
+                "id" => id = Some(Id::from_member(&member).ok_or(ResponseFault::Shape("invalid id"))?),
                 "result" => result = Some(member.value),
                 "error" => error = Some(member.value),
                 _ => return Err(ResponseFault::Shape("unknown member")),

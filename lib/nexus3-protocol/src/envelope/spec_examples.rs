@@ -1,5 +1,5 @@
-//! The fifteen examples of section 7 of the JSON-RPC 2.0 specification, through the reader, a small dispatcher and the
-//! writers. Compared by meaning; of an error its code, because our messages say more than the specification's.
+//! The fifteen examples of section 7 of the JSON-RPC 2.0 specification, through parser, a small dispatcher and encoder.
+//! Responses are compared by meaning, and errors by code, because nexus3's messages are more specific.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const PARSE_ERROR: &str =
 const INVALID_REQUEST: &str =
     r#"{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}"#;
 
-/// What is sent, and what is answered; an empty answer is none at all.
+/// Name, message and expected response; empty: no response.
 const EXAMPLES: [(&str, &str, &str); 15] = [
     (
         "positional parameters",
@@ -93,7 +93,7 @@ const EXAMPLES: [(&str, &str, &str); 15] = [
     ),
 ];
 
-/// Numbers in the order the method names them.
+/// Returns the numbers in the order of the method's parameters.
 fn numbers(params: &Params<'_>, names: &[&str]) -> Vec<i64> {
     let number = |value| from_json::<i64>(value).unwrap();
     match params {
@@ -119,9 +119,9 @@ fn execute(request: &Request<'_>) -> Result<Value, RpcError> {
     }
 }
 
-fn respond(read: Result<Request<'_>, RejectedRequest<'_>>) -> Option<Vec<u8>> {
-    match read {
-        Err(refused) => Some(encode_error(&refused.id, &refused.error)),
+fn respond(parsed: Result<Request<'_>, RejectedRequest<'_>>) -> Option<Vec<u8>> {
+    match parsed {
+        Err(rejected) => Some(encode_error(&rejected.id, &rejected.error)),
         Ok(request) => {
             let outcome = execute(&request);
             request.id.map(|id| match outcome {
@@ -135,15 +135,15 @@ fn respond(read: Result<Request<'_>, RejectedRequest<'_>>) -> Option<Vec<u8>> {
 fn serve(message: &str) -> Option<Vec<u8>> {
     match Incoming::parse(message.as_bytes(), EnvelopeRules::FULL) {
         Ok(Incoming::Single(request)) => respond(Ok(request)),
-        Err(refused) => respond(Err(refused)),
+        Err(rejected) => respond(Err(rejected)),
         Ok(Incoming::Batch(items)) => {
-            let answers: Vec<Vec<u8>> = items.into_iter().filter_map(respond).collect();
-            (!answers.is_empty()).then(|| [b"[", answers.join(&b","[..]).as_slice(), b"]"].concat())
+            let responses: Vec<Vec<u8>> = items.into_iter().filter_map(respond).collect();
+            (!responses.is_empty()).then(|| [b"[", responses.join(&b","[..]).as_slice(), b"]"].concat())
         }
     }
 }
 
-/// A response without its error's message, which is checked to be there.
+/// Checks that an error has a message, and removes it.
 fn without_message(mut response: Value) -> Value {
     if let Some(error) = response.get_mut("error").and_then(Value::as_object_mut) {
         let message = error.remove("message");
@@ -152,7 +152,7 @@ fn without_message(mut response: Value) -> Value {
     response
 }
 
-/// The responses of a text; those of a batch may come in any order.
+/// Parses one response or a batch, sorted by id because a batch has no order.
 fn normalized(text: &[u8]) -> (bool, Vec<Value>) {
     let value: Value = serde_json::from_slice(text).unwrap();
     let (batch, responses) = match value {
@@ -165,17 +165,17 @@ fn normalized(text: &[u8]) -> (bool, Vec<Value>) {
 }
 
 #[test]
-fn the_fifteen_examples_of_the_specification_are_answered_as_it_says() {
+fn all_fifteen_specification_examples_match() {
     for (name, message, expected) in EXAMPLES {
         let expected = (!expected.is_empty()).then(|| normalized(expected.as_bytes()));
-        assert_eq!(serve(message).map(|answer| normalized(&answer)), expected, "{name}");
+        assert_eq!(serve(message).map(|response| normalized(&response)), expected, "{name}");
     }
 }
 
 #[test]
-fn each_answer_to_an_example_is_a_response_our_own_reader_takes() {
+fn example_responses_are_accepted_by_the_response_parser() {
     for (name, message, _) in EXAMPLES {
-        let Some(answer) = serve(message).filter(|answer| answer.starts_with(b"{")) else { continue };
-        assert!(Response::parse(&answer).is_ok(), "{name}: {:?}", Response::parse(&answer));
+        let Some(response) = serve(message).filter(|response| response.starts_with(b"{")) else { continue };
+        assert!(Response::parse(&response).is_ok(), "{name}: {:?}", Response::parse(&response));
     }
 }

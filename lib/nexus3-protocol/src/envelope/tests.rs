@@ -1,4 +1,4 @@
-//! The envelope, by noun: requests, ids, batches, responses, and the bytes we write.
+//! Envelope tests by topic: requests, ids, batches, responses, and serialized bytes.
 
 mod batches;
 mod encoding;
@@ -9,17 +9,17 @@ mod round_trips;
 
 use super::{EnvelopeRules, Incoming, RejectedRequest, Request};
 
-/// A request taken under a door's rules.
+/// Parses a single request that must be accepted.
 fn parse_accepted(text: &str, rules: EnvelopeRules) -> Request<'_> {
     match Incoming::parse(text.as_bytes(), rules) {
         Ok(Incoming::Single(request)) => request,
-        other => panic!("{text} was expected to be one request, got {other:?}"),
+        other => panic!("{text} is not a single request: {other:?}"),
     }
 }
 
 fn parse_rejected(text: &str, rules: EnvelopeRules) -> RejectedRequest<'_> {
     match Incoming::parse(text.as_bytes(), rules) {
-        Err(refused) => refused,
-        other => panic!("{text} was expected to be refused, got {other:?}"),
+        Err(rejected) => rejected,
+        other => panic!("{text} was not rejected: {other:?}"),
     }
 }

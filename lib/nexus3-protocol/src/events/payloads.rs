@@ -1,4 +1,4 @@
-//! What each event carries, beside its kind and its place in the journal.
+//! Payloads of the events: their members beside kind and sequence.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -6,138 +6,138 @@ use crate::methods::{
     BudgetParams, Count, ImageView, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, UsageOutput,
 };
 
-/// An agent was made.
+/// An agent was created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentCreated {
-    /// Who made it: `admin` or an agent.
+    /// Creator: `admin` or an agent id.
     pub by: String,
-    /// Tells agents apart for ever, also when a name is used again.
+    /// Serial number, unique forever, even when an agent id is reused.
     pub serial: Count,
-    /// The serial of the agent it is under.
+    /// Serial number of its parent.
     pub parent_serial: Option<Count>,
-    /// When it was made: UTC, RFC 3339 with microseconds. Earlier than the event for an agent that was imported.
+    /// Creation time: UTC, RFC 3339 with microseconds. Earlier than the event for an imported agent.
     pub created_at: String,
     /// Its system prompt.
     pub system_prompt: Option<String>,
     /// Its working directory.
     pub cwd: String,
-    /// The model it asked for; null is the daemon's.
+    /// Requested model; null: the daemon's default model.
     pub model: Option<String>,
-    /// What becomes of a turn that a crash cuts off.
+    /// Policy for a turn that a crash of the daemon interrupts.
     pub on_restart: OnRestart,
-    /// The agent or the session it came from, in words.
+    /// The agent or session document it was created from, as text.
     pub origin: Option<String>,
-    /// What it was given.
+    /// Its permissions.
     #[serde(rename = "rights")]
     pub permissions: PermissionsView,
 }
 
-/// An agent was given other rights.
+/// An agent's permissions were changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PermissionsChanged {
-    /// Who did it.
+    /// Initiator: `admin` or an agent id.
     pub by: String,
-    /// What it has now.
+    /// The new permissions.
     #[serde(rename = "rights")]
     pub permissions: PermissionsView,
 }
 
-/// What an agent was given; what it may do is that, below the ceiling of all its ancestors.
+/// Permissions as requested for an agent. In effect they are limited by the ceiling of all its ancestors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PermissionsView {
     /// Its preset.
     pub preset: String,
-    /// What the preset allows, in one word: `YOLO`, `TRUSTED` or `SANDBOXED`.
+    /// Permission level of the preset: `YOLO`, `TRUSTED` or `SANDBOXED`.
     pub permission_level: String,
     /// Tools it may not call.
     pub disable_tools: Vec<String>,
-    /// Folders it may write to; null is what the preset says.
+    /// Directories it may write to; null: those of the preset.
     pub allowed_write_paths: Option<Vec<String>>,
-    /// Presets its children may have; null is what the preset says.
+    /// Presets its children may have; null: those of the preset.
     pub may_create: Option<Vec<String>>,
-    /// What it may grant to children; null is what it may do itself.
+    /// What it may grant to its children; null: what it may do itself.
     pub may_grant: Option<MayGrantParams>,
     /// Its limits.
     pub budget: BudgetParams,
 }
 
-/// An agent got another name.
+/// An agent's id was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentRenamed {
-    /// Who did it.
+    /// Initiator: `admin` or an agent id.
     pub by: String,
-    /// The new name.
+    /// The new id.
     pub new_agent_id: String,
 }
 
-/// An agent was told that it is finished.
+/// An agent was marked as finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentFinished {
-    /// Who said so.
+    /// Initiator: `admin` or an agent id.
     pub by: String,
 }
 
-/// An agent is gone.
+/// An agent was destroyed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentDestroyed {
-    /// Who did it.
+    /// Initiator: `admin` or an agent id.
     pub by: String,
 }
 
-/// A message was taken.
+/// A message was accepted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnAccepted {
-    /// The turn, counted over the agent's life from 1.
+    /// Turn number over the agent's lifetime, from 1.
     pub turn: Count,
-    /// The name of the send.
+    /// Request id of the send.
     pub request_id: RequestIdParam,
     /// The message.
     pub message: MessageEvent,
 }
 
-/// A turn began.
+/// A turn started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnBegun {
-    /// Which turn.
+    /// Turn number.
     pub turn: Count,
 }
 
-/// A message, as `get_messages` shows it but for its place.
+/// A message as in `get_messages`, without its index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "KeptMessage"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MessageEvent {
     /// `user`, `assistant` or `tool`.
     pub role: String,
-    /// Its text.
+    /// Text.
     pub content: String,
-    /// The pictures a user's message shows.
+    /// Images of a user message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageView>,
-    /// The tool calls an assistant's message made.
+    /// Tool calls of an assistant message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCallView>,
-    /// The call that a tool's message answers.
+    /// Id of the tool call that a tool message answers.
     pub tool_call_id: Option<String>,
-    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
+    /// Origin and outcome: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// Somebody added a word.
+/// An instruction was added to a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Steered {
-    /// Which turn.
+    /// Turn number.
     pub turn: Count,
-    /// The word.
+    /// The instruction.
     pub message: MessageEvent,
 }
 
@@ -145,146 +145,147 @@ pub struct Steered {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolBegun {
-    /// Which turn.
+    /// Turn number.
     pub turn: Count,
-    /// The call's place in the answer, from 0.
+    /// Index of the call in the model's response, from 0.
     #[serde(rename = "place")]
     pub index: Count,
-    /// The call's id, as the model gave it.
+    /// Call id, as the model gave it.
     pub call_id: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What a crash while it runs means: `pure` and `keyed` calls run again, a `once` call never does.
+    /// Recovery class: after a crash `pure` and `keyed` calls run again, a `once` call never does.
     pub class: String,
 }
 
-/// A tool call is done.
+/// A tool call ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolDone {
-    /// Which turn.
+    /// Turn number.
     pub turn: Count,
-    /// The call's place in the answer, from 0.
+    /// Index of the call in the model's response, from 0.
     #[serde(rename = "place")]
     pub index: Count,
     /// `done`, `failed` or `denied`.
     pub outcome: String,
-    /// What the model reads.
+    /// Result text for the model.
     pub text: String,
 }
 
-/// A turn is over.
+/// A turn ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnEnded {
-    /// Which turn.
+    /// Turn number.
     pub turn: Count,
-    /// The name of the send.
+    /// Request id of the send.
     pub request_id: RequestIdParam,
-    /// `completed`, `cancelled`, `failed`, or `interrupted`: the daemon stopped in the middle; the same send goes on.
+    /// `completed`, `cancelled`, `failed`, or `interrupted` (the daemon stopped during the turn; repeating the send
+    /// continues it).
     pub outcome: String,
-    /// All that the agent said in this turn.
+    /// All text the agent produced in this turn.
     pub content: String,
-    /// How often the model was asked.
+    /// Number of model calls.
     pub rounds: Count,
-    /// Why it stopped before its end, when it did: `iteration_limit` or `budget`.
+    /// Why it stopped early, if it did: `iteration_limit` or `budget`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
-    /// What the model reported to have used, when it did.
+    /// Token usage, if the model reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageOutput>,
-    /// Why it failed, when it did.
+    /// The error, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
-    /// Why it was interrupted, when it was.
+    /// The reason, if it was interrupted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Why a turn failed.
+/// The error of a failed turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnError {
-    /// The code that `send` answers with.
+    /// JSON-RPC error code that `send` returns.
     pub code: i64,
-    /// For people.
+    /// Error message.
     pub message: String,
 }
 
-/// An interrupted turn goes on.
+/// An interrupted turn continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TurnReopened {
-    /// Which turn.
+    /// Turn number.
     pub turn: Count,
-    /// The name of the send.
+    /// Request id of the send.
     pub request_id: RequestIdParam,
-    /// Messages that stay in the context: what the interruption had put behind them is taken back.
+    /// Number of messages that stay in the context: those that the interruption had added are removed.
     pub messages: Count,
 }
 
-/// The newest messages were taken away.
+/// The newest messages were removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RolledBack {
-    /// Who did it.
+    /// Initiator: `admin` or an agent id.
     pub by: String,
-    /// Messages that stay.
+    /// Number of messages that stay.
     pub messages: Count,
 }
 
-/// A context was made shorter.
+/// A context was shortened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContextCompacted {
-    /// The turn in which it happened; null when somebody asked for it between turns.
+    /// Turn number; null when it was requested between turns.
     pub turn: Option<Count>,
-    /// Who wanted it: `auto` when the context was full, `admin`, or an agent.
+    /// Initiator: `auto` when the context was full, `admin`, or an agent id.
     pub by: String,
-    /// `summary`: a model has summed older messages up. `dropped`: older outputs and messages were dropped, or cut.
+    /// `summary`: a model summarized older messages. `dropped`: older outputs and messages were dropped or truncated.
     #[serde(rename = "how")]
     pub method: String,
-    /// Messages there were.
+    /// Number of messages before.
     pub messages_before: Count,
-    /// Messages there are now.
+    /// Number of messages after.
     pub messages_after: Count,
-    /// What the messages were counted as.
+    /// Token count of the messages before.
     pub tokens_before: Count,
-    /// What they are counted as now.
+    /// Token count of the messages after.
     pub tokens_after: Count,
-    /// The text that stands in the place of older messages, if there is one.
+    /// Text that replaces the older messages, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Something was not allowed.
+/// A call or tool call was denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Denied {
-    /// Who wanted it.
+    /// The caller: `admin` or an agent id.
     pub principal: String,
-    /// What: a method, a tool, or `events`.
+    /// The denied action: a method, a tool, or `events`.
     pub action: String,
-    /// The rule that forbids it.
+    /// The rule that denies it.
     pub rule: String,
-    /// What the caller was told.
+    /// Error text that the caller received.
     pub text: String,
 }
 
-/// The daemon began to serve.
+/// The daemon started to serve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DaemonStarted {
-    /// Its version.
+    /// Version of the daemon.
     pub version: String,
 }
 
-/// The daemon stopped in order.
+/// The daemon stopped cleanly.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DaemonStopped {}
 
-/// Always `false`: this event is not in the journal and cannot be read again.
+/// The constant `false`: an event with this member is not in the journal and cannot be read again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NotJournalled;
 
@@ -318,7 +319,7 @@ impl schemars::JsonSchema for NotJournalled {
     }
 }
 
-/// The model said more.
+/// A chunk of the model's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TextDelta {
@@ -326,15 +327,15 @@ pub struct TextDelta {
     pub journalled: NotJournalled,
     /// The agent.
     pub agent_id: String,
-    /// The name of the send.
+    /// Request id of the send.
     pub request_id: RequestIdParam,
-    /// Which turn.
+    /// Turn number.
     pub turn: Count,
-    /// What it said.
+    /// The text.
     pub text: String,
 }
 
-/// The model thinks.
+/// A chunk of the model's reasoning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReasoningDelta {
@@ -342,11 +343,11 @@ pub struct ReasoningDelta {
     pub journalled: NotJournalled,
     /// The agent.
     pub agent_id: String,
-    /// The name of the send.
+    /// Request id of the send.
     pub request_id: RequestIdParam,
-    /// Which turn.
+    /// Turn number.
     pub turn: Count,
-    /// What it thinks.
+    /// The text.
     pub text: String,
 }
 
@@ -356,9 +357,9 @@ pub struct ReasoningDelta {
 pub struct Gap {
     /// Always false.
     pub journalled: NotJournalled,
-    /// The first sequence there is; the stream goes on here.
+    /// First sequence in the journal; the stream continues here.
     pub first: Count,
-    /// The last sequence there is.
+    /// Last sequence in the journal.
     pub last: Count,
 }
 

@@ -1,4 +1,4 @@
-//! What a reader of an event stream asks for: where to begin and which kinds. The words of the query, in both directions.
+//! Query string of the event streams: cursor and filter, parsed and serialized.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,18 +8,18 @@ use super::EventKind;
 /// The query of `GET /events` and `GET /agent/{agent_id}/events`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
-    /// Only what is behind this sequence; none is from now on. A `Last-Event-ID` header counts before it.
+    /// Cursor: only events after this sequence. `None`: only new events. A `Last-Event-ID` header takes precedence.
     pub after: Option<u64>,
-    /// Which kinds.
+    /// Kinds to deliver.
     pub filter: EventKindFilter,
 }
 
-/// Which events a reader wants.
+/// Filter of an event stream by kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventKindFilter {
-    /// These kinds; all when there is nothing.
+    /// Kinds to deliver; `None`: all.
     pub kinds: Option<BTreeSet<EventKind>>,
-    /// Whether it wants what the model says and thinks while it does.
+    /// Whether to deliver `text_delta` and `reasoning_delta`.
     pub deltas: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for EventKindFilter {
 }
 
 impl EventKindFilter {
-    /// Whether the reader wants this kind. What tells it that something is missing is always wanted.
+    /// Whether the filter passes this kind. It always passes `gap` and `lagged`, which report missing events.
     #[must_use]
     pub fn matches(&self, kind: EventKind) -> bool {
         match kind {
@@ -41,44 +41,44 @@ impl EventKindFilter {
     }
 }
 
-/// What is wrong with a query. Its text is for whoever wrote it.
+/// An invalid query string. Its text goes to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueryFault {
-    /// No sequence.
+    /// The cursor is not a sequence number.
     #[error("{name} must be a sequence number, got: '{got}'")]
     Cursor {
-        /// Where it stood.
+        /// Parameter or header that holds it.
         name: &'static str,
-        /// What was there.
+        /// Escaped excerpt of the value.
         got: String,
     },
-    /// No kind of event.
+    /// Unknown kind of event.
     #[error("kind must be one of {choices}, got: '{got}'")]
     Kind {
         /// All kinds.
         choices: String,
-        /// What was there.
+        /// Escaped excerpt of the value.
         got: String,
     },
-    /// Neither yes nor no.
+    /// `deltas` is neither `true` nor `false`.
     #[error("deltas must be true or false, got: '{0}'")]
     Deltas(String),
-    /// Said more than once.
+    /// Repeated parameter.
     #[error("{0} is given twice")]
     Duplicate(&'static str),
-    /// Nothing that is known here.
+    /// Unknown parameter.
     #[error("unknown query parameter '{0}': use after, kind and deltas")]
     Unknown(String),
 }
 
-/// What is shown of a text that does not fit.
+/// Maximum number of characters of an invalid value in an error text.
 const ECHO_CHARS_MAX: usize = 64;
 
 impl EventQuery {
-    /// Reads the part of a target behind its question mark.
+    /// Parses a query string, without its question mark.
     ///
     /// # Errors
-    /// When something in it is not known or does not fit.
+    /// When a parameter is unknown, repeated or invalid.
     pub fn parse(query: &str) -> Result<Self, QueryFault> {
         let (mut after, mut deltas, mut kinds) = (None, None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -96,13 +96,13 @@ impl EventQuery {
         Ok(Self { after, filter: EventKindFilter { kinds, deltas: deltas.unwrap_or(true) } })
     }
 
-    /// The same as text, with its question mark; nothing when there is nothing to say.
+    /// Serializes the query with its question mark; an empty string when every value is the default.
     #[must_use]
     pub fn to_query_string(&self) -> String {
         let mut text = String::new();
         let mut add = |name: &str, value: &str| {
-            let mark = if text.is_empty() { '?' } else { '&' };
-            let _ = write!(text, "{mark}{name}={value}");
+            let separator = if text.is_empty() { '?' } else { '&' };
+            let _ = write!(text, "{separator}{name}={value}");
         };
         if let Some(after) = self.after {
             add("after", &after.to_string());
@@ -118,12 +118,12 @@ impl EventQuery {
     }
 }
 
-/// Reads a cursor: digits and nothing else. `name` is where it stood.
+/// Parses a cursor, which consists of digits only. `name` is the parameter or header that holds it.
 ///
 /// # Errors
-/// When it is none.
+/// When `text` is not a sequence number.
 pub fn parse_cursor(name: &'static str, text: &str) -> Result<u64, QueryFault> {
-    // Digits only: the standard library would take a sign too.
+    // `u64::from_str` would accept a plus sign.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let cursor = is_number.then(|| text.parse().ok()).flatten();
     cursor.ok_or_else(|| QueryFault::Cursor { name, got: escape_excerpt(text) })
@@ -149,7 +149,7 @@ fn escape_excerpt(text: &str) -> String {
     text.chars().take(ECHO_CHARS_MAX).flat_map(char::escape_default).collect()
 }
 
-/// Percent signs resolved: many libraries write a comma as `%2C`. What is no such sign stays as it is.
+/// Decodes percent escapes: many HTTP libraries encode a comma as `%2C`. Invalid escapes stay as they are.
 fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

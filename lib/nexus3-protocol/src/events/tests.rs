@@ -1,4 +1,4 @@
-//! Events: the exact JSON of every kind, how they stand on a stream, and the query that chooses among them.
+//! Events: exact JSON of every kind, encoding on a stream, and the query string.
 
 mod query;
 mod shapes;
@@ -9,7 +9,7 @@ use super::*;
 use crate::sse::SseDecoder;
 
 #[test]
-fn names_are_unique_and_found_again() {
+fn names_are_unique_and_can_be_looked_up() {
     let mut names = HashSet::new();
     for &kind in EventKind::ALL {
         assert!(names.insert(kind.name()) && kind.name() != RESPONSE_EVENT, "{}", kind.name());
@@ -22,7 +22,7 @@ fn names_are_unique_and_found_again() {
 }
 
 #[test]
-fn only_what_is_kept_has_an_id_on_the_stream() {
+fn only_journalled_events_have_an_id_on_the_stream() {
     for (event, json) in shapes::all() {
         let mut bytes = Vec::new();
         event.encode(&mut bytes).unwrap();
@@ -34,36 +34,36 @@ fn only_what_is_kept_has_an_id_on_the_stream() {
 }
 
 #[test]
-fn every_event_is_read_from_the_stream_it_was_written_to() {
+fn every_event_round_trips_through_a_stream() {
     let mut bytes = Vec::new();
     let events = shapes::all();
     for (event, _) in &events {
         event.encode(&mut bytes).unwrap();
     }
-    let mut reader = SseDecoder::new(bytes.len());
-    reader.feed(&bytes);
+    let mut decoder = SseDecoder::new(bytes.len());
+    decoder.feed(&bytes);
     for (event, _) in &events {
-        let read = reader.next_event().unwrap().unwrap();
+        let read = decoder.next_event().unwrap().unwrap();
         assert_eq!(Event::decode(&read.event, &read.data).unwrap().as_ref(), Some(event));
     }
-    assert_eq!(reader.next_event(), Ok(None));
-    assert_eq!(reader.last_event_id(), Some("9"));
+    assert_eq!(decoder.next_event(), Ok(None));
+    assert_eq!(decoder.last_event_id(), Some("9"));
 }
 
 #[test]
-fn an_event_of_a_newer_daemon_is_passed_over_and_new_members_too() {
+fn unknown_kinds_and_members_are_skipped() {
     assert_eq!(Event::decode("weather", "{}").unwrap(), None);
     assert_eq!(Event::decode(RESPONSE_EVENT, "{}").unwrap(), None);
     let data =
         r#"{"sequence":9,"agent_id":"a","number":4,"at":"t","kind":"turn_begun","turn":2,"weather":[9]}"#;
     let Some(Event::Journalled(event)) = Event::decode("turn_begun", data).unwrap() else {
-        panic!("not kept")
+        panic!("not a journalled event")
     };
     assert_eq!(event.record, JournalRecord::TurnBegun(TurnBegun { turn: 2 }));
 }
 
 #[test]
-fn data_that_is_not_of_its_kind_is_a_fault_that_names_it() {
+fn data_that_does_not_fit_its_kind_is_an_error() {
     for (kind, data) in [
         ("turn_begun", "{}"),
         ("turn_begun", "nonsense"),
@@ -71,13 +71,13 @@ fn data_that_is_not_of_its_kind_is_a_fault_that_names_it() {
         ("gap", r#"{"kind":"gap","journalled":true,"first":1,"last":2}"#),
     ] {
         let fault = Event::decode(kind, data).unwrap_err();
-        assert!(fault.to_string().starts_with(&format!("the event {kind} cannot be read: ")), "{fault}");
+        assert!(fault.to_string().starts_with(&format!("cannot decode event {kind}: ")), "{fault}");
     }
 }
 
 #[cfg(feature = "schema")]
 #[test]
-fn the_reference_page_explains_every_kind_and_every_member() {
+fn reference_page_describes_every_kind_and_member() {
     let page = crate::schema::events_markdown();
     for (event, json) in shapes::all() {
         let kind = event.kind();
@@ -91,5 +91,5 @@ fn the_reference_page_explains_every_kind_and_every_member() {
             assert!(section.contains(&row) || head.contains(&row), "{member} of {} is missing", kind.name());
         }
     }
-    assert!(page.contains("\n## response\n") && page.contains("\n## KeptMessage\n"));
+    assert!(page.contains("\n## response\n") && page.contains("\n## MessageEvent\n"));
 }

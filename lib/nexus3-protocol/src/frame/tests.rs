@@ -1,4 +1,4 @@
-//! Frames cut at every byte, at the size limit, and beyond it.
+//! Frames split at every byte, at the size limit, and beyond it.
 
 use super::*;
 
@@ -8,42 +8,42 @@ fn stream() -> (Vec<u8>, Vec<Vec<u8>>) {
     (bytes, bodies)
 }
 
-fn drain(reader: &mut FrameDecoder) -> Vec<Vec<u8>> {
-    std::iter::from_fn(|| reader.next_frame().unwrap().map(<[u8]>::to_vec)).collect()
+fn drain(decoder: &mut FrameDecoder) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| decoder.next_frame().unwrap().map(<[u8]>::to_vec)).collect()
 }
 
 #[test]
-fn frames_split_at_every_byte_come_out_whole() {
+fn frames_split_at_every_byte_are_decoded() {
     let (bytes, bodies) = stream();
     for cut in 0..=bytes.len() {
-        let mut reader = FrameDecoder::new();
-        reader.feed(&bytes[..cut]);
-        let mut frames = drain(&mut reader);
-        reader.feed(&bytes[cut..]);
-        frames.extend(drain(&mut reader));
+        let mut decoder = FrameDecoder::new();
+        decoder.feed(&bytes[..cut]);
+        let mut frames = drain(&mut decoder);
+        decoder.feed(&bytes[cut..]);
+        frames.extend(drain(&mut decoder));
         assert_eq!(frames, bodies, "cut at byte {cut}");
-        assert!(!reader.has_partial_frame());
+        assert!(!decoder.has_partial_frame());
     }
 }
 
 #[test]
-fn frames_fed_one_byte_at_a_time_come_out_whole() {
+fn frames_fed_byte_by_byte_are_decoded() {
     let (bytes, bodies) = stream();
-    let mut reader = FrameDecoder::new();
+    let mut decoder = FrameDecoder::new();
     let mut frames = Vec::new();
     for byte in bytes {
-        reader.feed(&[byte]);
-        frames.extend(drain(&mut reader));
+        decoder.feed(&[byte]);
+        frames.extend(drain(&mut decoder));
     }
     assert_eq!(frames, bodies);
 }
 
 #[test]
-fn the_largest_frame_passes_and_one_more_byte_is_refused() {
+fn frame_of_the_maximum_size_is_accepted_one_more_rejected() {
     let body = vec![b' '; FRAME_BYTES_MAX];
-    let mut reader = FrameDecoder::new();
-    reader.feed(&encode_frame(&body).unwrap());
-    assert_eq!(reader.next_frame().unwrap().map(<[u8]>::len), Some(FRAME_BYTES_MAX));
+    let mut decoder = FrameDecoder::new();
+    decoder.feed(&encode_frame(&body).unwrap());
+    assert_eq!(decoder.next_frame().unwrap().map(<[u8]>::len), Some(FRAME_BYTES_MAX));
     assert_eq!(
         encode_frame(&vec![b' '; FRAME_BYTES_MAX + 1]),
         Err(FrameTooLarge { announced: FRAME_BYTES_MAX + 1 })
@@ -51,19 +51,19 @@ fn the_largest_frame_passes_and_one_more_byte_is_refused() {
 }
 
 #[test]
-fn a_header_that_announces_too_much_is_refused_before_its_body_comes() {
+fn oversized_header_is_rejected_before_the_body_arrives() {
     for announced in [10_485_761_u32, u32::MAX] {
-        let mut reader = FrameDecoder::new();
-        reader.feed(&announced.to_be_bytes());
-        assert_eq!(reader.next_frame(), Err(FrameTooLarge { announced: announced as usize }));
+        let mut decoder = FrameDecoder::new();
+        decoder.feed(&announced.to_be_bytes());
+        assert_eq!(decoder.next_frame(), Err(FrameTooLarge { announced: announced as usize }));
     }
 }
 
 #[test]
-fn a_cut_frame_is_seen_as_unfinished() {
-    let mut reader = FrameDecoder::new();
-    assert!(!reader.has_partial_frame());
-    reader.feed(&[0, 0, 0, 2, b'{']);
-    assert_eq!(reader.next_frame(), Ok(None));
-    assert!(reader.has_partial_frame());
+fn truncated_frame_is_reported_as_partial() {
+    let mut decoder = FrameDecoder::new();
+    assert!(!decoder.has_partial_frame());
+    decoder.feed(&[0, 0, 0, 2, b'{']);
+    assert_eq!(decoder.next_frame(), Ok(None));
+    assert!(decoder.has_partial_frame());
 }

@@ -1,5 +1,5 @@
-//! Typed reading of a [`Json`] value: a `serde` source that refuses an array where a struct is meant, and whose
-//! faults name the parameter.
+//! `serde` deserializer for [`Json`] values. It rejects an array in place of a struct, and its errors name the
+//! parameter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use serde::forward_to_deserialize_any;
 
 use super::{Json, is_integer};
 
-/// Why a value does not fit the type that was asked for. Its text is the message of a −32602 error.
+/// A value that does not fit the requested type. Its text is the message of a −32602 error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamFault {
     path: String,
     kind: ParamFaultKind,
 }
 
-/// A caller's own key is echoed up to here.
+/// Maximum length of a parameter path in an error text, since it may contain keys from the client.
 const PATH_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,11 +33,11 @@ impl ParamFault {
         Self { path: String::new(), kind }
     }
 
-    fn wrong_type(wanted: &str, value: &Json<'_>) -> Self {
+    fn wrong_type(expected: &str, value: &Json<'_>) -> Self {
         match value {
             Json::Null => Self::new(ParamFaultKind::Missing),
             other => {
-                Self::new(ParamFaultKind::WrongType { expected: wanted.to_owned(), got: other.type_name() })
+                Self::new(ParamFaultKind::WrongType { expected: expected.to_owned(), got: other.type_name() })
             }
         }
     }
@@ -62,8 +62,8 @@ impl fmt::Display for ParamFault {
         match &self.kind {
             ParamFaultKind::Missing => write!(out, "Missing required parameter: {path}"),
             ParamFaultKind::Unknown => write!(out, "Extra inputs are not permitted: {path}"),
-            ParamFaultKind::WrongType { expected: wanted, got } => {
-                write!(out, "{path} must be {wanted}, got: {got}")
+            ParamFaultKind::WrongType { expected, got } => {
+                write!(out, "{path} must be {expected}, got: {got}")
             }
             ParamFaultKind::Custom(text) => write!(out, "{path} {text}"),
         }
@@ -73,7 +73,7 @@ impl fmt::Display for ParamFault {
 impl std::error::Error for ParamFault {}
 
 impl serde::de::Error for ParamFault {
-    /// A custom text follows the parameter's name: say `must be …` or `cannot be …`.
+    /// The text follows the parameter's name, so it must start with a verb: `must be …`, `cannot be …`.
     fn custom<T: fmt::Display>(text: T) -> Self {
         Self::new(ParamFaultKind::Custom(text.to_string()))
     }
@@ -106,7 +106,7 @@ impl serde::de::Error for ParamFault {
     }
 }
 
-/// Reads a typed value.
+/// Deserializes a typed value.
 ///
 /// # Errors
 /// When the value does not fit `T`.
@@ -114,7 +114,7 @@ pub fn from_json<'de, T: serde::Deserialize<'de>>(value: &'de Json<'de>) -> Resu
     T::deserialize(ValueDeserializer(value))
 }
 
-/// Reads a typed value from an object's members.
+/// Deserializes a typed value from the members of an object.
 ///
 /// # Errors
 /// When the members do not fit `T`.
@@ -149,7 +149,7 @@ impl<'de> ValueDeserializer<'de> {
         }
     }
 
-    /// Neither infinity nor a zero that was not written: a limit made of either would be none.
+    /// Parses a float. Rejects overflow to infinity and underflow to zero: as a limit, either would mean no limit.
     fn float<F: FromStr + Copy + Into<f64>>(&self) -> Result<F, ParamFault> {
         let Json::Number(text) = self.0 else { return Err(ParamFault::wrong_type("number", self.0)) };
         let number = text.parse::<F>().ok().filter(|&number| is_representable(text, number.into()));
@@ -234,7 +234,7 @@ impl<'de> Deserializer<'de> for ValueDeserializer<'de> {
         }
     }
 
-    /// Only an object: `serde` alone would also fill a struct from an array, by position.
+    /// Accepts only an object: by default `serde` would also fill a struct from an array, by position.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -266,7 +266,7 @@ impl<'de> Deserializer<'de> for ValueDeserializer<'de> {
         visitor.visit_enum(UnitVariant(text))
     }
 
-    /// A member that nobody reads may hold anything, also a number no type of ours can hold.
+    /// Accepts any value in an ignored member, even a number that fits no type.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
         visitor.visit_unit()
     }
@@ -274,7 +274,7 @@ impl<'de> Deserializer<'de> for ValueDeserializer<'de> {
     forward_to_deserialize_any! { i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct identifier }
 }
 
-/// A plain word as an enum's variant; variants with content have no spelling on our wire.
+/// A string as a unit variant of an enum; the protocol has no variants with content.
 struct UnitVariant<'de>(&'de str);
 
 impl<'de> EnumAccess<'de> for UnitVariant<'de> {
@@ -345,8 +345,8 @@ impl<'de> SeqAccess<'de> for ItemAccess<'de> {
     }
 }
 
-/// `serde_json::Value` takes an object with such a key for JSON text in a string and reads that text itself:
-/// its depth and its duplicate keys would go unseen.
+/// Key prefix that makes `serde_json::Value` parse a string member as JSON text itself, which would bypass the depth
+/// limit and the duplicate-key check.
 const SERDE_JSON_PRIVATE_PREFIX: &str = "$serde_json::private::";
 
 struct MemberAccess<'de> {

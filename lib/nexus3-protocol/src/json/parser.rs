@@ -1,12 +1,12 @@
-//! The strict reader: bytes to [`Json`]. Faults say where, in the words the original server's clients know.
-//! What a duplicate key means is left to the caller: it is reported beside the value, not as a syntax fault.
+//! The strict JSON parser. Error texts and positions are those of the original server, which clients know. A duplicate
+//! key is reported beside the value, not as a syntax error: what it means is left to the caller.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use super::{DEPTH_MAX, Json};
 
-/// Why bytes are not JSON. Shown to the caller.
+/// A JSON syntax error. Its text goes to the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxFault {
     /// The bytes are not UTF-8.
@@ -15,7 +15,7 @@ pub enum SyntaxFault {
     /// The text is not JSON.
     #[error("Invalid JSON: {what}: line {line} column {column} (char {offset})")]
     Grammar {
-        /// What was expected or is wrong.
+        /// What was expected or is invalid.
         what: &'static str,
         /// Line, from 1.
         line: usize,
@@ -24,32 +24,32 @@ pub enum SyntaxFault {
         /// Offset in characters, from 0.
         offset: usize,
     },
-    /// Arrays and objects stand too deep inside each other.
+    /// Arrays and objects are nested deeper than [`DEPTH_MAX`].
     #[error("Invalid JSON: nested deeper than {DEPTH_MAX} levels")]
     Depth,
 }
 
-/// A value and the first key that stood twice in one object, if any did.
+/// A parsed value and its first duplicate key, if any.
 #[derive(Debug, PartialEq)]
 pub struct Document<'a> {
     /// The value.
     pub value: Json<'a>,
-    /// The first duplicate key met, anywhere in the value.
+    /// First duplicate key in any object of the value.
     pub duplicate: Option<Cow<'a, str>>,
 }
 
-/// One member of a top-level object, with its value's exact text.
+/// A member of a top-level object, with the source text of its value.
 #[derive(Debug, PartialEq)]
 pub struct Member<'a> {
     /// The key, unescaped.
     pub key: Cow<'a, str>,
     /// The value.
     pub value: Json<'a>,
-    /// The value as it was written.
+    /// Source text of the value.
     pub raw: &'a str,
 }
 
-/// What a text holds at its top: the shapes a JSON-RPC message can have.
+/// The top-level value of a JSON-RPC message.
 #[derive(Debug, PartialEq)]
 pub enum Root<'a> {
     /// One object.
@@ -60,35 +60,35 @@ pub enum Root<'a> {
     Scalar,
 }
 
-/// Reads one JSON value that fills the whole of `bytes`.
+/// Parses `bytes` as exactly one JSON value.
 ///
 /// # Errors
-/// When the bytes are not UTF-8, not JSON, or nested too deep.
+/// When the bytes are not UTF-8, not JSON, or nested too deeply.
 pub fn parse(bytes: &[u8]) -> Result<Document<'_>, SyntaxFault> {
-    let mut reader = Parser::new(bytes)?;
-    reader.skip_whitespace();
-    let value = reader.value(0)?;
-    reader.expect_end()?;
-    Ok(Document { value, duplicate: reader.duplicate })
+    let mut parser = Parser::new(bytes)?;
+    parser.skip_whitespace();
+    let value = parser.value(0)?;
+    parser.expect_end()?;
+    Ok(Document { value, duplicate: parser.duplicate })
 }
 
-/// Reads a message: like [`read`], but keeps the exact text of each top-level member.
+/// Parses a message like [`parse`], with the source text of each top-level member.
 ///
 /// # Errors
-/// As [`read`].
+/// As [`parse`].
 pub fn parse_members(bytes: &[u8]) -> Result<(Root<'_>, Option<Cow<'_, str>>), SyntaxFault> {
-    let mut reader = Parser::new(bytes)?;
-    reader.skip_whitespace();
-    let root = match reader.peek() {
-        Some(b'{') => Root::Object(reader.members(1)?),
-        Some(b'[') => Root::Array(reader.batch_items()?),
+    let mut parser = Parser::new(bytes)?;
+    parser.skip_whitespace();
+    let root = match parser.peek() {
+        Some(b'{') => Root::Object(parser.members(1)?),
+        Some(b'[') => Root::Array(parser.batch_items()?),
         _ => {
-            reader.value(0)?;
+            parser.value(0)?;
             Root::Scalar
         }
     };
-    reader.expect_end()?;
-    Ok((root, reader.duplicate))
+    parser.expect_end()?;
+    Ok((root, parser.duplicate))
 }
 
 struct Parser<'a> {
@@ -100,11 +100,11 @@ struct Parser<'a> {
 impl<'a> Parser<'a> {
     fn new(bytes: &'a [u8]) -> Result<Self, SyntaxFault> {
         let text = std::str::from_utf8(bytes).map_err(|fault| SyntaxFault::Encoding(fault.valid_up_to()))?;
-        let reader = Self { text, position: 0, duplicate: None };
+        let parser = Self { text, position: 0, duplicate: None };
         if text.starts_with('\u{feff}') {
-            return Err(reader.fault(0, "Unexpected UTF-8 BOM (decode using utf-8-sig)"));
+            return Err(parser.fault(0, "Unexpected UTF-8 BOM (decode using utf-8-sig)"));
         }
-        Ok(reader)
+        Ok(parser)
     }
 
     fn peek(&self) -> Option<u8> {
@@ -122,7 +122,8 @@ impl<'a> Parser<'a> {
         if self.position == self.text.len() { Ok(()) } else { Err(self.fault(self.position, "Extra data")) }
     }
 
-    /// Positions are counted in characters, which needs a walk over the text: only when something is wrong.
+    /// Creates an error. Its position is in characters, which needs a scan of the text; only the error path pays for
+    /// it.
     fn fault(&self, at: usize, what: &'static str) -> SyntaxFault {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -134,7 +135,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `depth` counts the containers around this value.
+    /// Parses a value; `depth` is the number of containers around it.
     fn value(&mut self, depth: usize) -> Result<Json<'a>, SyntaxFault> {
         match self.peek() {
             Some(b'{') => self.object(depth + 1),
@@ -204,8 +205,8 @@ impl<'a> Parser<'a> {
                 Some(b'\\') => {
                     let text = unescaped.get_or_insert_default();
                     text.push_str(&self.text[plain_from..self.position]);
-                    let letter = self.escape(start - 1)?;
-                    unescaped.get_or_insert_default().push(letter);
+                    let character = self.escape(start - 1)?;
+                    unescaped.get_or_insert_default().push(character);
                     plain_from = self.position;
                 }
                 Some(0..=0x1f) => return Err(self.fault(self.position, "Invalid control character at")),
@@ -226,7 +227,7 @@ impl<'a> Parser<'a> {
     fn escape(&mut self, string_start: usize) -> Result<char, SyntaxFault> {
         let start = self.position;
         self.position += 1;
-        let letter = match self.peek() {
+        let character = match self.peek() {
             None => return Err(self.fault(string_start, "Unterminated string starting at")),
             Some(quoted @ (b'"' | b'\\' | b'/')) => char::from(quoted),
             Some(b'b') => '\u{8}',
@@ -238,7 +239,7 @@ impl<'a> Parser<'a> {
             Some(_) => return Err(self.fault(start, "Invalid \\escape")),
         };
         self.position += 1;
-        Ok(letter)
+        Ok(character)
     }
 
     fn unicode_escape(&mut self, start: usize) -> Result<char, SyntaxFault> {
@@ -260,7 +261,7 @@ impl<'a> Parser<'a> {
         char::from_u32(code).ok_or_else(|| self.fault(start, "Lone surrogate at"))
     }
 
-    /// A fault stands at the `u`, as the original's clients know it.
+    /// Parses the digits of a `\u` escape. The error position is the `u`, as in the original server.
     fn four_hex_digits(&mut self) -> Result<u32, SyntaxFault> {
         let invalid = || self.fault(self.position - 1, "Invalid \\uXXXX escape");
         let digits = self.text.as_bytes().get(self.position..self.position + 4).ok_or_else(invalid)?;
@@ -274,8 +275,8 @@ impl<'a> Parser<'a> {
 
     fn array(&mut self, depth: usize) -> Result<Json<'a>, SyntaxFault> {
         let mut items = Vec::new();
-        self.each_item(depth, |reader| {
-            items.push(reader.value(depth)?);
+        self.each_item(depth, |parser| {
+            items.push(parser.value(depth)?);
             Ok(())
         })?;
         Ok(Json::Array(items))
@@ -283,11 +284,11 @@ impl<'a> Parser<'a> {
 
     fn batch_items(&mut self) -> Result<Vec<Option<Vec<Member<'a>>>>, SyntaxFault> {
         let mut items = Vec::new();
-        self.each_item(1, |reader| {
-            let item = if reader.peek() == Some(b'{') {
-                Some(reader.members(2)?)
+        self.each_item(1, |parser| {
+            let item = if parser.peek() == Some(b'{') {
+                Some(parser.members(2)?)
             } else {
-                reader.value(1)?;
+                parser.value(1)?;
                 None
             };
             items.push(item);
@@ -317,10 +318,10 @@ impl<'a> Parser<'a> {
     fn object(&mut self, depth: usize) -> Result<Json<'a>, SyntaxFault> {
         let mut members: Vec<(Cow<'a, str>, Json<'a>)> = Vec::new();
         let mut keys = SeenKeys::default();
-        self.each_member(depth, |reader, key| {
-            let value = reader.value(depth)?;
+        self.each_member(depth, |parser, key| {
+            let value = parser.value(depth)?;
             if keys.is_duplicate(key.clone(), members.iter().map(|(known, _)| known)) {
-                reader.duplicate.get_or_insert_with(|| key.clone());
+                parser.duplicate.get_or_insert_with(|| key.clone());
             }
             members.push((key, value));
             Ok(())
@@ -331,13 +332,13 @@ impl<'a> Parser<'a> {
     fn members(&mut self, depth: usize) -> Result<Vec<Member<'a>>, SyntaxFault> {
         let mut members: Vec<Member<'a>> = Vec::new();
         let mut keys = SeenKeys::default();
-        self.each_member(depth, |reader, key| {
-            let start = reader.position;
-            let value = reader.value(depth)?;
+        self.each_member(depth, |parser, key| {
+            let start = parser.position;
+            let value = parser.value(depth)?;
             if keys.is_duplicate(key.clone(), members.iter().map(|member| &member.key)) {
-                reader.duplicate.get_or_insert_with(|| key.clone());
+                parser.duplicate.get_or_insert_with(|| key.clone());
             }
-            members.push(Member { key, value, raw: &reader.text[start..reader.position] });
+            members.push(Member { key, value, raw: &parser.text[start..parser.position] });
             Ok(())
         })?;
         Ok(members)
@@ -380,7 +381,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// After an element: true when the container ends, false when another element follows.
+    /// Parses the separator after an element: returns true at the end of the container, false when another element
+    /// follows.
     fn next_or_close(&mut self, close: u8) -> Result<bool, SyntaxFault> {
         self.skip_whitespace();
         match self.peek() {
@@ -398,7 +400,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Small objects are compared key by key; a large one gets a hash set, so that a million keys stay linear.
+/// Duplicate detection for the keys of one object. Small objects are scanned; large ones use a hash set, so that a
+/// million keys take linear time.
 #[derive(Default)]
 struct SeenKeys<'a> {
     seen: HashSet<Cow<'a, str>>,

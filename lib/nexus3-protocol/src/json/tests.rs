@@ -1,4 +1,4 @@
-//! The reader and typed reading, by noun; the grammar itself is walked by `suite`.
+//! Tests of parser and deserializer, by topic; `suite` covers the grammar.
 
 mod depth;
 mod duplicates;
@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use super::Json;
 
-/// Whether both hold the same value: numbers to the accuracy of a double, members in any order, of two equal keys the
-/// last.
+/// Whether both values are equal: numbers to the accuracy of a double, members in any order, the last of duplicate
+/// keys.
 pub(super) fn is_equivalent(ours: &Json<'_>, other: &Value) -> bool {
     match (ours, other) {
         (Json::Null, Value::Null) => true,
@@ -40,7 +40,7 @@ pub(super) fn is_equivalent(ours: &Json<'_>, other: &Value) -> bool {
     }
 }
 
-/// `serde_json` may miss the nearest double by one.
+/// `serde_json` may be off by one unit from the nearest double.
 fn is_close(ours: f64, other: f64) -> bool {
     (ours - other).abs() <= (ours.abs() * 1e-15).max(f64::MIN_POSITIVE)
 }

@@ -1,4 +1,4 @@
-//! What the daemon's own methods take and answer.
+//! Parameter and result types of the daemon's methods that create, destroy and list agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,84 +11,84 @@ use super::{Count, OnRestart, PageOffset, PageSize, RequestIdParam, SendOutput};
 #[serde(deny_unknown_fields)]
 pub struct NoParams {}
 
-/// What `create_agent` takes.
+/// Parameters of `create_agent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateAgentParams {
-    /// The agent's name: 1 to 63 letters, digits, dots, underscores and hyphens, starting with a letter or digit, or
-    /// with one dot for a temporary agent. Eight hex digits are made up when it is left out.
+    /// The agent's id: 1 to 63 letters, digits, dots, underscores and hyphens, starting with a letter or digit, or
+    /// with one dot for a temporary agent. Default: eight random hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// Makes up a temporary name, the lowest of `.1`, `.2`, … that is free. Not together with `agent_id`.
+    /// Creates a temporary agent whose id is the first free one of `.1`, `.2`, …. Cannot be combined with `agent_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary: Option<bool>,
-    /// The agent's system prompt. Empty means none.
+    /// System prompt. Empty: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// What the agent may do: `sandboxed` (reads in its cwd), `worker` (the same, never writes), `trusted` (reads
-    /// anywhere, writes in its cwd, creates agents), or a preset of the configuration. The configured default, normally
-    /// `sandboxed`, when it is left out.
+    /// Permission preset: `sandboxed` (reads in its cwd), `worker` (the same, never writes), `trusted` (reads anywhere,
+    /// writes in its cwd, creates agents), or a preset of the configuration. Default: the configured preset, normally
+    /// `sandboxed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
     /// Tools the agent may not call: `fs.read_file`, `fs_read_file` and `read_file` are the same tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_tools: Option<Vec<String>>,
-    /// The agent it is created under. It can never do more than this one may grant.
+    /// The parent agent. The new agent can never do more than its parent may grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_agent_id: Option<String>,
-    /// The working directory, which must exist. A relative path begins at the parent's, or the daemon's. The parent's, or
-    /// the daemon's, when it is left out.
+    /// Working directory, which must exist. A relative path starts at the parent's, or the daemon's, working directory,
+    /// which is also the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Folders the agent may write to; relative paths begin at its cwd. For a sandboxed agent they lie in its cwd, and it
-    /// cannot write without them.
+    /// Directories the agent may write to; relative paths start at its cwd. For a sandboxed agent they must lie in its
+    /// cwd; without them it cannot write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_write_paths: Option<Vec<String>>,
-    /// The model that answers it, such as `openai/gpt-4o-mini`; the daemon's when it is left out.
+    /// Model, such as `openai/gpt-4o-mini`. Default: the daemon's default model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// A first message. It is given to the agent before anybody else can.
+    /// First message. The agent receives it before any other client can send one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_message: Option<String>,
-    /// Whether to answer only when the first message has been worked on.
+    /// Whether to wait for the turn of the first message to end before returning. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for_initial_response: Option<bool>,
-    /// Presets that the agent's children may have, when that is not what its preset says. Only for admins.
+    /// Presets that the agent's children may have. Default: those of its preset. Admin only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_create: Option<Vec<String>>,
-    /// What the agent may grant to children, when that is not what it may do itself. Only for admins.
+    /// What the agent may grant to its children. Default: what it may do itself. Admin only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_grant: Option<MayGrantParams>,
-    /// How much the agent may use up over its life; a share of its parent's. No limit when it is left out.
+    /// Limits on what the agent may consume over its lifetime, reserved from its parent's budget. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetParams>,
-    /// What becomes of a turn that a crash of the daemon cuts off: `resume` goes on with it, `mark` ends it as
-    /// interrupted. The configured default, normally `resume`, when it is left out.
+    /// Policy for a turn that a crash of the daemon interrupts: `resume` continues it, `mark` ends it as interrupted.
+    /// Default: the configured policy, normally `resume`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_restart: Option<OnRestart>,
 }
 
-/// What an agent may grant to children.
+/// What an agent may grant to its children.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MayGrantParams {
-    /// The preset it begins from; the agent's own when it is left out.
+    /// Preset to start from. Default: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
-    /// Tools it may not grant.
+    /// Tools the agent may not grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_tools: Option<Vec<String>>,
-    /// Folders it may let children write to.
+    /// Directories the agent may let children write to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_write_paths: Option<Vec<String>>,
-    /// Presets it may let children create from.
+    /// Presets the agent may let children create agents from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_create: Option<Vec<String>>,
 }
 
-/// How much an agent may use up over its life.
+/// Limits on what an agent may consume over its lifetime.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -99,104 +99,105 @@ pub struct BudgetParams {
     /// Tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub tool_calls: Option<Count>,
-    /// Tokens that models report, read and written.
+    /// Tokens that models report, input and output together.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub tokens: Option<Count>,
-    /// Milliseconds of running turns.
+    /// Milliseconds spent in running turns.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub wall_ms: Option<Count>,
-    /// Children alive at once, and theirs.
+    /// Descendants that exist at the same time.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub children: Option<Count>,
 }
 
-/// What `create_agent` answers.
+/// Result of `create_agent`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CreateAgentOutput {
-    /// The agent's name.
+    /// The agent's id.
     pub agent_id: String,
-    /// The path its methods are called at.
+    /// URL path of the agent's methods.
     pub url: String,
-    /// A capability token: whoever shows it as bearer *is* this agent. It is told once and dies with the agent.
+    /// Capability token: a request with this bearer token acts as this agent. Returned only once; invalid after the
+    /// agent is destroyed.
     pub token: String,
-    /// The name of the first message's send, for `cancel`.
+    /// Request id of the first message, for `cancel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_request_id: Option<RequestIdParam>,
-    /// `queued`: the first message was accepted and nobody waits for it.
+    /// `queued`: the first message was accepted and this call did not wait for its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_status: Option<String>,
-    /// What `send` would have answered to the first message, when it was waited for.
+    /// Outcome of the first message, when `wait_for_initial_response` was true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<InitialResponse>,
 }
 
-/// What came of a first message that was waited for. The agent exists either way.
+/// Outcome of the first message: what `send` would have returned, or its error. The agent exists in both cases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum InitialResponse {
-    /// The answer.
+    /// The turn ended.
     Answered(SendOutput),
     /// The turn failed.
     Failed {
-        /// Why.
+        /// The error.
         error: InitialError,
     },
 }
 
-/// Why a first message failed.
+/// The error of a first message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InitialError {
-    /// The code that `send` would have answered with.
+    /// JSON-RPC error code that `send` would have returned.
     pub code: i64,
-    /// For people.
+    /// Error message.
     pub message: String,
 }
 
-/// What `destroy_agent` takes.
+/// Parameters of `destroy_agent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DestroyAgentParams {
     /// The agent to destroy.
     pub agent_id: String,
-    /// Whether its children stay, under the ceiling they had. They go with it when it is left out.
+    /// Whether its children survive, under the ceiling they had. Default: false, they are destroyed too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphan: Option<bool>,
 }
 
-/// What `destroy_agent` answers.
+/// Result of `destroy_agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DestroyAgentOutput {
-    /// Whether there was such an agent.
+    /// Whether the agent existed.
     pub success: bool,
-    /// The name that was asked for.
+    /// The agent id of the request.
     pub agent_id: String,
 }
 
-/// What `list_agents` takes.
+/// Parameters of `list_agents`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListAgentsParams {
-    /// The first agent to list; 0 when it is left out.
+    /// Index of the first agent to return. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<PageOffset>,
-    /// How many to list at the most, 1 to 2000; all of them when it is left out.
+    /// Maximum number of agents to return, 1 to 2000. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageSize>,
 }
 
-/// What `list_agents` answers.
+/// Result of `list_agents`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListAgentsOutput {
     /// The agents of this page, oldest first.
     pub agents: Vec<AgentSummary>,
-    /// How many agents there are to list.
+    /// Number of agents on all pages.
     #[serde(default)]
     pub total: Count,
 }
@@ -205,51 +206,51 @@ pub struct ListAgentsOutput {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentSummary {
-    /// The agent's name.
+    /// The agent's id.
     pub agent_id: String,
-    /// Whether its name starts with a dot.
+    /// Whether the agent is temporary: its id starts with a dot.
     pub is_temp: bool,
-    /// When it was created: local time, ISO 8601 with microseconds.
+    /// Creation time: local time, ISO 8601 with microseconds.
     pub created_at: String,
-    /// Messages in its context.
+    /// Number of messages in its context.
     pub message_count: Count,
     /// Whether `shutdown` was called on it.
     pub should_shutdown: bool,
     /// The agent that created it.
     pub parent_agent_id: Option<String>,
-    /// How many agents it has created that still exist.
+    /// Number of its children that still exist.
     pub child_count: Count,
     /// Whether its last turn stopped at the limit of tool rounds.
     pub halted_at_iteration_limit: bool,
-    /// The model that answers it.
+    /// Its model.
     pub model: Option<String>,
-    /// When it last did something: local time, ISO 8601 with microseconds.
+    /// Time of its last activity: local time, ISO 8601 with microseconds.
     pub last_action_at: Option<String>,
-    /// What it may do, in one word: `YOLO`, `TRUSTED` or `SANDBOXED`.
+    /// Permission level: `YOLO`, `TRUSTED` or `SANDBOXED`.
     pub permission_level: String,
     /// Its working directory.
     pub cwd: String,
-    /// Where it may write; null means anywhere.
+    /// Directories it may write to; null means anywhere.
     pub write_paths: Option<Vec<String>>,
     /// Its preset.
     #[serde(default)]
     pub preset: String,
-    /// `live`: it is in memory. `asleep`: the next call to it wakes it.
+    /// `live`: in memory. `asleep`: only stored; the next call wakes it.
     #[serde(default)]
     pub state: String,
 }
 
-/// What `shutdown_server` answers.
+/// Result of `shutdown_server`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShutdownServerOutput {
     /// Always true.
     pub success: bool,
-    /// For people.
+    /// Text for display.
     pub message: String,
 }
 
-/// What `rpc.discover` answers: an OpenRPC document.
+/// Result of `rpc.discover`: an OpenRPC document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]

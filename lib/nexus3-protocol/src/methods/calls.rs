@@ -1,175 +1,176 @@
-//! What an agent's methods take and answer.
+//! Parameter and result types of the methods that send to an agent or read its context.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Count, PageOffset, PageSize, RequestIdParam};
 
-/// What `send` takes.
+/// Parameters of `send`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SendParams {
     /// The message.
     pub content: String,
-    /// Names this send, for `cancel` and for repeating it: the agent works on a name only once. With other content it
-    /// is refused. Made up when it is left out.
+    /// Idempotency key of this send, also used by `cancel`: the agent runs a request id only once. Reusing it with
+    /// other content is rejected. Default: a random id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestIdParam>,
-    /// Where the message comes from, kept with it. `rpc` when it is left out.
+    /// Origin of the message, stored with it. Default: `rpc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Which agent the message comes from, kept with it.
+    /// Agent the message comes from, stored with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_agent_id: Option<RequestIdParam>,
-    /// Pictures that the model is to look at: PNG, JPEG, GIF or WebP, at most 20, each at most 5 MiB. Refused when the
-    /// model takes none.
+    /// Images for the model: PNG, JPEG, GIF or WebP, at most 20, each at most 5 MiB. Rejected when the model does not
+    /// accept images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<Vec<ImageParam>>,
 }
 
-/// A picture: `data` or `path`.
+/// An image: either `data` or `path`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ImageParam {
-    /// Its bytes in base64.
+    /// Content in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
-    /// A file that the agent may read, absolute or relative to its working directory. It is read when the send comes.
+    /// File that the agent may read, absolute or relative to its working directory. The daemon reads it when the send
+    /// arrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What it is, such as `image/png`. Found out from the bytes; when given, it has to be right.
+    /// Media type, such as `image/png`. Detected from the content; if given, it must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
 }
 
-/// A picture of a message, without its bytes.
+/// An image of a message, without its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImageView {
-    /// What it is, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: Count,
 }
 
-/// What `send` answers.
+/// Result of `send`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SendOutput {
-    /// Present and true when the send was cancelled; `content` is then what had been said.
+    /// Present and true when the send was cancelled; `content` is then partial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
-    /// All that the agent said in this turn.
+    /// All text the agent produced in this turn.
     pub content: String,
-    /// The send's name.
+    /// Request id of the send.
     pub request_id: RequestIdParam,
-    /// Whether the turn stopped at the limit of tool rounds; the next send goes on.
+    /// Whether the turn stopped at the limit of tool rounds; the next send continues the work.
     #[serde(default)]
     pub halted_at_iteration_limit: bool,
-    /// Why the turn stopped before its end, when it did: `iteration_limit`, or `budget`, which can go on when more is
-    /// granted.
+    /// Why the turn stopped early, if it did: `iteration_limit`, or `budget` (it can continue when the budget is
+    /// raised).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
-    /// What the model reported to have used in this turn, when it did.
+    /// Tokens of this turn, if the model reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageOutput>,
 }
 
-/// Tokens as a model reported them.
+/// Token usage as reported by a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageOutput {
-    /// Tokens read, cached ones among them.
+    /// Input tokens, including cached ones.
     pub input_tokens: Count,
-    /// Tokens written.
+    /// Output tokens.
     pub output_tokens: Count,
-    /// Tokens read from the model's cache.
+    /// Input tokens read from the model's prompt cache.
     pub cached_tokens: Count,
 }
 
-/// What `cancel` takes.
+/// Parameters of `cancel`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CancelParams {
-    /// The send to end.
+    /// Request id of the send to cancel.
     pub request_id: RequestIdParam,
 }
 
-/// What `cancel` answers.
+/// Result of `cancel`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CancelOutput {
-    /// Whether a send was ended.
+    /// Whether a send was cancelled.
     pub cancelled: bool,
-    /// The name that was asked for.
+    /// The request id of the call.
     pub request_id: RequestIdParam,
-    /// Why nothing was ended: `not_found_or_completed`.
+    /// Why nothing was cancelled: `not_found_or_completed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What `steer` takes.
+/// Parameters of `steer`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SteerParams {
-    /// The word to add.
+    /// The instruction.
     pub content: String,
-    /// Where it comes from, kept with it. `rpc` when it is left out.
+    /// Origin of the instruction, stored with it. Default: `rpc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Which agent it comes from, kept with it.
+    /// Agent the instruction comes from, stored with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_agent_id: Option<RequestIdParam>,
 }
 
-/// What `steer` answers.
+/// Result of `steer`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SteerOutput {
-    /// Whether a running turn took the word.
+    /// Whether a running turn accepted the instruction.
     pub steered: bool,
-    /// The send it went to.
+    /// Request id of that turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestIdParam>,
-    /// Why it was not taken: `no_running_turn_or_full`.
+    /// Why it was not accepted: `no_running_turn_or_full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What `compact` takes.
+/// Parameters of `compact`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CompactParams {
-    /// Whether to compact also when the context is not full; true when it is left out.
+    /// Whether to compact even when the context is not full. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
 }
 
-/// What `compact` answers.
+/// Result of `compact`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CompactOutput {
     /// Whether the context is shorter now.
     pub compacted: bool,
-    /// What the messages were counted as.
+    /// Token count of the messages before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_before: Option<Count>,
-    /// What they are counted as now.
+    /// Token count of the messages after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_after: Option<Count>,
     /// The difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_saved: Option<Count>,
-    /// Why nothing was done: `nothing_to_compact`.
+    /// Why the context was not compacted: `nothing_to_compact`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What `shutdown` answers.
+/// Result of `shutdown`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShutdownOutput {
@@ -177,96 +178,95 @@ pub struct ShutdownOutput {
     pub success: bool,
 }
 
-/// What `get_tokens` answers. The counts are estimates of what the next request would send; `used` is what models
-/// reported.
+/// Result of `get_tokens`. The counts estimate the next request to the model; `used` is what models reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokensOutput {
     /// The system prompt.
     pub system: Count,
-    /// What is added anew to each request.
+    /// Content that is generated anew for each request.
     pub dynamic: Count,
     /// The tool definitions.
     pub tools: Count,
     /// The messages.
     pub messages: Count,
-    /// All of these, corrected by what the model has reported for earlier requests.
+    /// Sum of these, calibrated by what the model reported for earlier requests.
     pub total: Count,
-    /// What the model can take.
+    /// Size of the model's context window.
     pub budget: Count,
-    /// The budget less what is kept for the answer.
+    /// The budget minus the tokens reserved for the response.
     pub available: Count,
-    /// What is still free.
+    /// Free tokens: `available` minus `total`.
     pub remaining: Count,
-    /// What models reported to have used, over the agent's life.
+    /// Usage over the agent's lifetime.
     pub used: UsedTokens,
-    /// What the agent and all below it have cost, in dollars, where prices are known.
+    /// Cost of the agent and its descendants in US dollars, where prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_cost_usd: Option<f64>,
 }
 
-/// What models reported to have used, over an agent's life.
+/// Token usage over an agent's lifetime, as reported by its models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsedTokens {
-    /// Requests that reported anything.
+    /// Number of requests with a usage report.
     pub requests: Count,
-    /// Tokens read, cached ones among them.
+    /// Input tokens, including cached ones.
     pub input_tokens: Count,
-    /// Tokens written.
+    /// Output tokens.
     pub output_tokens: Count,
-    /// Tokens read from the model's cache.
+    /// Input tokens read from the model's prompt cache.
     pub cached_tokens: Count,
-    /// Tokens the models thought before they answered, among those written; left out when none reported any.
+    /// Reasoning tokens, part of the output tokens; omitted when no model reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<Count>,
-    /// What that cost, in dollars, where prices are known.
+    /// Cost in US dollars, where prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
-/// What `get_context` answers.
+/// Result of `get_context`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContextOutput {
-    /// Messages in the context.
+    /// Number of messages in the context.
     pub message_count: Count,
     /// Whether there is a system prompt.
     pub system_prompt: bool,
     /// Whether the last turn stopped at the limit of tool rounds.
     pub halted_at_iteration_limit: bool,
-    /// How often the last turn asked the model.
+    /// Number of model calls in the last turn.
     pub last_iteration_count: Count,
-    /// How often a turn may ask the model.
+    /// Maximum number of model calls per turn.
     pub max_tool_iterations: Count,
 }
 
-/// What `get_messages` takes.
+/// Parameters of `get_messages`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MessagesParams {
-    /// The first message to read; 0 when it is left out.
+    /// Index of the first message to return. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<PageOffset>,
-    /// How many to read at the most, 1 to 2000; 200 when it is left out. A page ends earlier after 16 MiB of text.
+    /// Maximum number of messages to return, 1 to 2000. Default: 200. A page ends earlier after 16 MiB of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageSize>,
 }
 
-/// What `get_messages` answers.
+/// Result of `get_messages`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MessagesOutput {
-    /// The agent's name.
+    /// The agent's id.
     pub agent_id: String,
-    /// Messages in the context.
+    /// Number of messages in the context.
     pub total: Count,
-    /// The first message of this page.
+    /// Index of the first message of this page.
     pub offset: Count,
-    /// The page's size as asked.
+    /// Requested page size.
     pub limit: Count,
-    /// The page.
+    /// Messages of this page, oldest first.
     pub messages: Vec<MessageView>,
 }
 
@@ -274,33 +274,33 @@ pub struct MessagesOutput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MessageView {
-    /// Its place in the context, from 0.
+    /// Index in the context, from 0.
     pub index: Count,
     /// `user`, `assistant` or `tool`.
     pub role: String,
-    /// Its text.
+    /// Text.
     pub content: String,
-    /// The pictures a user's message shows.
+    /// Images of a user message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageView>,
-    /// The tool calls an assistant's message made.
+    /// Tool calls of an assistant message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCallView>,
-    /// The call that a tool's message answers.
+    /// Id of the tool call that a tool message answers.
     pub tool_call_id: Option<String>,
-    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
+    /// Origin and outcome: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// A tool call a model made.
+/// A tool call by the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolCallView {
-    /// The call's id, as the model gave it.
+    /// Call id, as the model gave it.
     pub id: String,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments, as the model wrote them.
+    /// Arguments, as the model wrote them.
     pub arguments: String,
 }

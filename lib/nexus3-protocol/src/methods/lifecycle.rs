@@ -1,4 +1,5 @@
-//! What the methods about kept sessions take and answer, and the document a session is written down as.
+//! Parameter and result types of the methods that list, fork, roll back, rename, export and import agents, and the
+//! session document.
 
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -7,26 +8,26 @@ use serde_json::{Map, Value};
 use super::scalars::deserialize_count;
 use super::{BudgetParams, Count, MayGrantParams, OnRestart, PageOffset, PageSize};
 
-/// What `list_sessions` takes.
+/// Parameters of `list_sessions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListSessionsParams {
-    /// The first session to list; 0 when it is left out.
+    /// Index of the first session to return. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<PageOffset>,
-    /// How many to list at the most, 1 to 2000; 200 when it is left out.
+    /// Maximum number of sessions to return, 1 to 2000. Default: 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageSize>,
 }
 
-/// What `list_sessions` answers.
+/// Result of `list_sessions`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListSessionsOutput {
     /// The sessions of this page, oldest first.
     pub sessions: Vec<SessionSummary>,
-    /// How many sessions there are to list.
+    /// Number of sessions on all pages.
     pub total: Count,
 }
 
@@ -34,104 +35,103 @@ pub struct ListSessionsOutput {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionSummary {
-    /// The agent's name.
+    /// The agent's id.
     pub agent_id: String,
-    /// `live`: it is in memory. `asleep`: the next call to it wakes it.
+    /// `live`: in memory. `asleep`: only stored; the next call wakes it.
     pub state: String,
-    /// When it was created: local time, ISO 8601 with microseconds.
+    /// Creation time: local time, ISO 8601 with microseconds.
     pub created_at: String,
-    /// When it last did something: local time, ISO 8601 with microseconds.
+    /// Time of its last activity: local time, ISO 8601 with microseconds.
     pub modified_at: String,
-    /// Messages in its context.
+    /// Number of messages in its context.
     pub message_count: Count,
     /// The agent that created it.
     pub parent_agent_id: Option<String>,
-    /// The model that answers it.
+    /// Its model.
     pub model: Option<String>,
     /// Its preset.
     pub preset: String,
-    /// What becomes of a turn that a crash cuts off.
+    /// Policy for a turn that a crash of the daemon interrupts.
     pub on_restart: OnRestart,
-    /// The agent or the session it came from, in words.
+    /// The agent or session document it was created from, as text.
     pub origin: Option<String>,
 }
 
-/// What `fork_agent` takes.
+/// Parameters of `fork_agent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ForkAgentParams {
     /// The agent to fork.
     pub agent_id: String,
-    /// The name of the new one. Eight hex digits are made up when it is left out.
+    /// Id of the new agent. Default: eight random hex digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_agent_id: Option<String>,
-    /// How many of its messages the new one knows; all when it is left out. A tool call and its results are not torn
-    /// apart.
+    /// Number of messages to copy, from the first on. Default: all. Must not separate a tool call from its results.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub messages: Option<Count>,
 }
 
-/// What `fork_agent` answers.
+/// Result of `fork_agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ForkAgentOutput {
-    /// The new agent's name.
+    /// Id of the new agent.
     pub agent_id: String,
-    /// The path its methods are called at.
+    /// URL path of the agent's methods.
     pub url: String,
-    /// Its capability token, told once.
+    /// The agent's capability token. Returned only once.
     pub token: String,
-    /// Messages in its context.
+    /// Number of messages in its context.
     pub message_count: Count,
 }
 
-/// What `rollback_agent` takes.
+/// Parameters of `rollback_agent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RollbackAgentParams {
     /// The agent.
     pub agent_id: String,
-    /// How many messages stay, counted from the first. A tool call and its results are not torn apart.
+    /// Number of messages that stay, from the first on. Must not separate a tool call from its results.
     #[serde(deserialize_with = "deserialize_required_count")]
     pub messages: Count,
 }
 
-/// What `rollback_agent` answers.
+/// Result of `rollback_agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RollbackAgentOutput {
     /// The agent.
     pub agent_id: String,
-    /// Messages in its context now.
+    /// Number of messages in its context after the rollback.
     pub message_count: Count,
-    /// Messages that were taken away.
+    /// Number of removed messages.
     pub removed: Count,
 }
 
-/// What `rename_agent` takes.
+/// Parameters of `rename_agent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenameAgentParams {
-    /// The agent.
+    /// The agent's current id.
     pub agent_id: String,
-    /// Its new name.
+    /// Its new id.
     pub new_agent_id: String,
 }
 
-/// What `rename_agent` answers.
+/// Result of `rename_agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RenameAgentOutput {
-    /// The agent's name now.
+    /// The agent's new id.
     pub agent_id: String,
-    /// The path its methods are called at now.
+    /// New URL path of the agent's methods.
     pub url: String,
 }
 
-/// What `export_agent` takes.
+/// Parameters of `export_agent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -140,69 +140,69 @@ pub struct ExportAgentParams {
     pub agent_id: String,
 }
 
-/// What `export_agent` answers.
+/// Result of `export_agent`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExportAgentOutput {
-    /// The session.
+    /// The session document.
     #[serde(rename = "session")]
     pub snapshot: SnapshotDocument,
 }
 
-/// What `import_agent` takes.
+/// Parameters of `import_agent`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ImportAgentParams {
-    /// The session.
+    /// The session document.
     #[serde(rename = "session")]
     pub snapshot: SnapshotDocument,
-    /// The agent's name; the session's when it is left out.
+    /// Id of the new agent. Default: the id in the document.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
 }
 
-/// What `import_agent` answers.
+/// Result of `import_agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImportAgentOutput {
-    /// The agent's name.
+    /// The agent's id.
     pub agent_id: String,
-    /// The path its methods are called at.
+    /// URL path of the agent's methods.
     pub url: String,
-    /// Its capability token, told once.
+    /// The agent's capability token. Returned only once.
     pub token: String,
-    /// Messages in its context.
+    /// Number of messages in its context.
     pub message_count: Count,
-    /// What is not as the session says, one sentence each: rights that became smaller, things that were left out.
+    /// Differences from the document, one sentence each: reduced permissions, omitted content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// A session as the original NEXUS3 writes it into a file, and what it lacks under `nexus3`. Members that are not known
-/// are passed over.
+/// A session document: the session file format of the original NEXUS3, with additional data under `nexus3`. Unknown
+/// members are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotDocument {
-    /// The version of this shape: 1.
+    /// Version of this format: 1.
     #[serde(default = "default_schema_version")]
     pub schema_version: Count,
-    /// The agent's name.
+    /// The agent's id.
     pub agent_id: String,
-    /// When it was created: ISO 8601, local time when it names no zone.
+    /// Creation time: ISO 8601, local time if it has no zone.
     pub created_at: String,
-    /// When it last did something: ISO 8601, local time when it names no zone.
+    /// Time of its last activity: ISO 8601, local time if it has no zone.
     pub modified_at: String,
     /// Its messages, oldest first.
     pub messages: Vec<SnapshotMessage>,
-    /// Its system prompt; empty is none.
+    /// Its system prompt; empty: none.
     pub system_prompt: String,
-    /// The file the prompt came from; nexus3 has none and does not read it.
+    /// File of the system prompt in the original NEXUS3. Ignored.
     #[serde(default)]
     pub system_prompt_path: Option<String>,
-    /// Its working directory, which must be there when the session is imported.
+    /// Its working directory, which must exist at import.
     pub working_directory: String,
-    /// What it may do, in one word: `yolo`, `trusted` or `sandboxed`.
+    /// Permission level: `yolo`, `trusted` or `sandboxed`.
     pub permission_level: String,
     /// Its preset.
     #[serde(default)]
@@ -210,92 +210,93 @@ pub struct SnapshotDocument {
     /// Tools it may not call.
     #[serde(default)]
     pub disabled_tools: Vec<String>,
-    /// Leave that somebody gave at the original's prompt. It is not taken over.
+    /// Permissions that a user granted interactively in the original NEXUS3. Not imported.
     #[serde(default)]
     pub session_allowances: Map<String, Value>,
-    /// The model that answers it; null is the daemon's.
+    /// Its model; null: the daemon's default model.
     #[serde(default)]
     pub model_alias: Option<String>,
-    /// The original's clipboard. It is not taken over.
+    /// Clipboard of the original NEXUS3. Not imported.
     #[serde(default)]
     pub clipboard_agent_entries: Vec<Value>,
-    /// What its models reported to have used.
+    /// Token usage as reported by its models.
     #[serde(default)]
     pub token_usage: Map<String, Value>,
     /// `user`, or the agent that created it.
     #[serde(default = "default_provenance")]
     pub provenance: String,
-    /// What the original's shape has no place for.
+    /// Data that the original format cannot hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "nexus3")]
     pub extras: Option<SnapshotExtras>,
 }
 
-/// One message of a session.
+/// One message of a session document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotMessage {
-    /// `user`, `assistant` or `tool`. A message of `system` is left out when it is imported: the prompt stands apart.
+    /// `user`, `assistant` or `tool`. A `system` message is skipped at import: the prompt is a member of its own.
     pub role: String,
-    /// Its text.
+    /// Text.
     #[serde(default)]
     pub content: String,
-    /// The pictures a user's message shows.
+    /// Images of a user message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<SnapshotImage>,
-    /// The tool calls an assistant's message made.
+    /// Tool calls of an assistant message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<SnapshotToolCall>,
-    /// The call that a tool's message answers.
+    /// Id of the tool call that a tool message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
+    /// Origin and outcome: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
 }
 
-/// A picture of a session.
+/// An image of a session document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotImage {
-    /// What it is, such as `image/png`.
+    /// Media type, such as `image/png`.
     pub media_type: String,
-    /// Its bytes in base64.
+    /// Content in base64.
     pub data: String,
 }
 
-/// A tool call of a session. The shape of model APIs, `{id, type, function: {name, arguments}}`, is read too.
+/// A tool call of a session document. The form of model APIs, `{id, type, function: {name, arguments}}`, is accepted
+/// too.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotToolCall {
-    /// The call's id, as the model gave it.
+    /// Call id, as the model gave it.
     pub id: String,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments as an object; as a text when the model did not write an object.
+    /// Arguments as an object, or as a string when the model did not write an object.
     pub arguments: Value,
 }
 
-/// What the original's session has no place for.
+/// Data of a session document that the original format cannot hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotExtras {
-    /// Folders it may write to; null is what the preset says.
+    /// Directories it may write to; null: those of the preset.
     #[serde(default)]
     pub allowed_write_paths: Option<Vec<String>>,
-    /// Presets its children may have; null is what the preset says.
+    /// Presets its children may have; null: those of the preset.
     #[serde(default)]
     pub may_create: Option<Vec<String>>,
-    /// What it may grant to children; null is what it may do itself.
+    /// What it may grant to its children; null: what it may do itself.
     #[serde(default)]
     pub may_grant: Option<MayGrantParams>,
-    /// Its limits. What was used of them is not in a session.
+    /// Its limits. The document does not record how much was used.
     #[serde(default)]
     pub budget: Option<BudgetParams>,
-    /// What becomes of a turn that a crash cuts off.
+    /// Policy for a turn that a crash of the daemon interrupts.
     #[serde(default)]
     pub on_restart: Option<OnRestart>,
-    /// The agent or the session it came from, in words.
+    /// The agent or session document it was created from, as text.
     #[serde(default)]
     pub origin: Option<String>,
 }
@@ -308,7 +309,7 @@ fn default_provenance() -> String {
     "user".to_owned()
 }
 
-/// Like a count that may be left out, in the same words.
+/// Parses a required count with the error text of an optional one.
 fn deserialize_required_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Count, D::Error> {
     let missing = || D::Error::invalid_type(Unexpected::Unit, &"a non-negative integer");
     deserialize_count(deserializer)?.ok_or_else(missing)
@@ -316,9 +317,9 @@ fn deserialize_required_count<'de, D: Deserializer<'de>>(deserializer: D) -> Res
 
 impl<'de> Deserialize<'de> for SnapshotToolCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Both shapes at once.
+        /// Members of both forms.
         #[derive(Deserialize)]
-        struct EitherShape {
+        struct EitherForm {
             id: String,
             name: Option<String>,
             arguments: Option<Value>,
@@ -329,17 +330,17 @@ impl<'de> Deserialize<'de> for SnapshotToolCall {
             name: String,
             arguments: Option<Value>,
         }
-        let EitherShape { id, name, arguments, function } = EitherShape::deserialize(deserializer)?;
+        let EitherForm { id, name, arguments, function } = EitherForm::deserialize(deserializer)?;
         let (name, arguments) = match (name, function) {
             (Some(name), None) => (name, arguments),
             (None, Some(function)) if arguments.is_none() => (function.name, function.arguments),
             (None, None) => return Err(D::Error::missing_field("name")),
-            _ => return Err(D::Error::custom("must hold either name and arguments or function")),
+            _ => return Err(D::Error::custom("must have either name and arguments or function")),
         };
         let arguments =
             arguments.filter(|value| !value.is_null()).unwrap_or_else(|| Value::Object(Map::new()));
         if !matches!(arguments, Value::Object(_) | Value::String(_)) {
-            return Err(D::Error::custom("must have an object or a text as arguments"));
+            return Err(D::Error::custom("must have an object or a string as arguments"));
         }
         Ok(Self { id, name, arguments })
     }

@@ -1,34 +1,34 @@
-//! What the methods about one agent's place and permissions take and answer.
+//! Parameter and result types of the methods about an agent's position in the tree, its permissions and its budget.
 
 use serde::{Deserialize, Serialize};
 
 use super::{AgentSummary, BudgetParams, Count, MayGrantParams};
 
-/// What `get_agent` answers: one agent in full.
+/// Result of `get_agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentOutput {
-    /// The agent as `list_agents` shows it.
+    /// The agent as in `list_agents`.
     pub agent: AgentSummary,
-    /// How far it is from the top of its tree, from 0 to 5.
+    /// Depth in the tree, from 0 to 5.
     pub depth: Count,
-    /// Its ancestors, nearest first. One that was destroyed stays a ceiling.
+    /// Its ancestors, nearest first. A destroyed ancestor still limits its permissions.
     pub ancestors: Vec<String>,
     /// Its children, oldest first.
     pub children: Vec<String>,
-    /// The tools its model is shown, by name.
+    /// Names of the tools its model can call.
     pub tools: Vec<String>,
     /// Whether a turn is running.
     pub working: bool,
-    /// Turns that wait.
+    /// Number of queued turns.
     pub queued: Count,
-    /// Why its last turn stopped before its end: `iteration_limit` or `budget`.
+    /// Why its last turn stopped early: `iteration_limit` or `budget`.
     pub halted: Option<String>,
-    /// What it has used up.
+    /// Its resource usage.
     pub budget: Vec<ResourceUsageView>,
 }
 
-/// What `list_children` answers.
+/// Result of `list_children`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChildrenOutput {
@@ -38,35 +38,35 @@ pub struct ChildrenOutput {
     pub children: Vec<AgentSummary>,
 }
 
-/// What `set_permissions` takes. What is left out stays as it is.
+/// Parameters of `set_permissions`. An omitted parameter leaves its setting unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetPermissionsParams {
-    /// Another preset.
+    /// New preset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
-    /// The tools it may not call, all of them.
+    /// Tools it may not call; replaces the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_tools: Option<Vec<String>>,
-    /// The folders it may write to, all of them.
+    /// Directories it may write to; replaces the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_write_paths: Option<Vec<String>>,
-    /// The presets its children may have, all of them. Only for admins.
+    /// Presets its children may have; replaces the list. Admin only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_create: Option<Vec<String>>,
-    /// What it may grant to children. Only for admins.
+    /// What it may grant to its children. Admin only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_grant: Option<MayGrantParams>,
-    /// Other limits, over the agent's whole life.
+    /// New limits over the agent's lifetime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetParams>,
-    /// Limits to lift: `turns`, `tool_calls`, `tokens`, `wall_ms`, `children`.
+    /// Limits to remove: `turns`, `tool_calls`, `tokens`, `wall_ms`, `children`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlimited: Option<Vec<String>>,
 }
 
-/// What `get_permissions` and `set_permissions` answer: what counts now, below the ceiling of all ancestors.
+/// Result of `get_permissions` and `set_permissions`: the permissions in effect, below the ceiling of all ancestors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PermissionsOutput {
@@ -74,82 +74,82 @@ pub struct PermissionsOutput {
     pub agent_id: String,
     /// Its preset.
     pub preset: String,
-    /// What it may do, in one word.
+    /// Permission level: `YOLO`, `TRUSTED` or `SANDBOXED`.
     pub permission_level: String,
     /// Its ancestors, nearest first.
     pub ancestors: Vec<String>,
     /// What it may do.
     pub may: GrantView,
-    /// What it may grant to children.
+    /// What it may grant to its children.
     pub may_grant: GrantView,
-    /// Every limit on what it may do, the oldest ancestor's first.
+    /// Limits on what it may do, the topmost ancestor's first.
     pub limits: Vec<LimitView>,
-    /// Every limit on what it may grant, the oldest ancestor's first.
+    /// Limits on what it may grant, the topmost ancestor's first.
     pub grant_limits: Vec<LimitView>,
-    /// What it has used up.
+    /// Its resource usage.
     pub budget: Vec<ResourceUsageView>,
 }
 
-/// What is allowed.
+/// A set of allowed things.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrantView {
     /// Tools that may be called.
     pub tools: NameSetView,
-    /// Folders that may be read.
+    /// Directories that may be read.
     pub read: Vec<String>,
-    /// Folders that may be written.
+    /// Directories that may be written.
     pub write: Vec<String>,
-    /// Folders that are closed whatever else is allowed.
+    /// Directories that are never accessible, whatever else is allowed.
     pub blocked: Vec<String>,
     /// Programs that may be run.
     pub commands: NameSetView,
-    /// Hosts that may be talked to.
+    /// Hosts that may be connected to.
     pub hosts: NameSetView,
     /// Presets that children may be created from.
     pub create: NameSetView,
-    /// Agents that may be reached, in words.
+    /// Agents that may be called, as text.
     pub targets: String,
 }
 
-/// A set of names: one of the two is there.
+/// A set of names: exactly one member is present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NameSetView {
-    /// These and no others.
+    /// Only these names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Vec<String>>,
-    /// All but these.
+    /// All names except these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_but: Option<Vec<String>>,
 }
 
-/// One limit.
+/// One limit on permissions or resources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitView {
     /// What is limited, such as `tools`, `read` or `tokens`.
     pub limit: String,
-    /// What is left of it, in words.
+    /// What remains allowed, as text.
     pub allows: String,
-    /// Who set it: the agent itself or one of its ancestors.
+    /// Agent that set it: the agent itself or one of its ancestors.
     pub set_by: String,
-    /// Where it comes from, such as a preset or a parameter.
+    /// Origin, such as a preset or a parameter.
     pub reason: String,
 }
 
-/// How much of something an agent has.
+/// Usage of one resource by an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceUsageView {
     /// `turns`, `tool_calls`, `tokens`, `wall_ms` or `children`.
     pub resource: String,
-    /// The agent's own limit; null is none.
+    /// The agent's own limit; null: none.
     pub limit: Option<Count>,
-    /// What was used, with what children used that have no share of their own.
+    /// Amount used, including the usage of children without a limit of their own.
     pub used: Count,
-    /// What is set aside for children.
+    /// Amount reserved for children.
     pub reserved: Count,
-    /// What can still be used, by the limits of the agent and of its ancestors; null is no limit.
+    /// Amount that can still be used under the limits of the agent and its ancestors; null: no limit.
     pub left: Option<Count>,
 }

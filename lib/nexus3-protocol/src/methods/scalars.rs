@@ -1,4 +1,4 @@
-//! Small values that several methods share, each with its own rule and its own message when the rule is broken.
+//! Scalar parameter types that several methods share: each validates its value and has its own error text.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// A count of tokens, messages or rounds.
 pub type Count = u64;
 
-/// Names one `send`, so that it can be cancelled: a non-empty string or an integer. `"5"` and `5` are two ids.
+/// Request id of a `send`: a non-empty string or an integer. `"5"` and `5` are different ids.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -20,7 +20,7 @@ pub enum RequestIdParam {
     Number(i64),
 }
 
-/// The most bytes a request id's text may have: it is a name, not a payload.
+/// Maximum length of a textual request id.
 const REQUEST_ID_BYTES_MAX: usize = 256;
 
 impl fmt::Display for RequestIdParam {
@@ -64,26 +64,27 @@ impl<'de> Deserialize<'de> for RequestIdParam {
     }
 }
 
-/// Reads a count that a caller sets. A number that is none is answered in words and not with the name of a type.
+/// Parses an optional count. Its error text describes the expected value instead of naming a Rust type.
 pub(super) fn deserialize_count<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Count>, D::Error> {
     Option::<PageOffset>::deserialize(deserializer).map(|count| count.map(|count| count.0))
 }
 
-/// What becomes of a turn that a crash of the daemon cuts off.
+/// Policy for a turn that a crash of the daemon interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnRestart {
-    /// It goes on. A tool that must not run twice is not run again; the model is told that its outcome is not known.
+    /// The turn continues. A tool call that must not run twice is not repeated; its result tells the model that the
+    /// outcome is unknown.
     #[default]
     Resume,
-    /// It ends as interrupted; the same `send` again goes on with it.
+    /// The turn ends as interrupted; repeating its `send` continues it.
     Mark,
 }
 
-/// Where a page of messages or agents starts.
+/// Index of the first item of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PageOffset(pub u64);
@@ -94,13 +95,13 @@ impl<'de> Deserialize<'de> for PageOffset {
     }
 }
 
-/// How many messages or agents a page holds.
+/// Maximum number of items of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PageSize(#[cfg_attr(feature = "schema", schemars(range(min = 1, max = 2000)))] pub u64);
 
 impl PageSize {
-    /// The largest page.
+    /// Largest accepted page size.
     pub const MAX: u64 = 2000;
 }
 
@@ -116,7 +117,7 @@ impl<'de> Deserialize<'de> for PageSize {
     }
 }
 
-/// Reads an integer in a range; anything else is answered with the range's own words.
+/// Parses an integer in a range; `rule` is the error text for any other value.
 fn deserialize_integer_in<'de, D: Deserializer<'de>>(
     deserializer: D,
     range: RangeInclusive<u64>,

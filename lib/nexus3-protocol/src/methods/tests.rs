@@ -1,4 +1,4 @@
-//! The method list: its names, the JSON of every params and output struct, each fault's message, the document.
+//! Method list: names, JSON of every parameter and result type, error texts, and the OpenRPC document.
 
 mod faults;
 mod lifecycle;
@@ -12,10 +12,10 @@ use crate::json::{Json, ParamFault, from_members, parse};
 
 macro_rules! define_parse_params {
     ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
-        /// What a door does with a method's parameters, less the result.
+        /// Deserializes the parameters of a method as the dispatcher does and drops them.
         fn parse_params(method: Method, text: &str) -> Result<(), ParamFault> {
             let Json::Object(members) = parse(text.as_bytes()).unwrap().value else {
-                panic!("an object was expected: {text}");
+                panic!("not an object: {text}");
             };
             match method { $( Method::$spec => from_members::<$params>(&members).map(drop), )* }
         }

@@ -1,4 +1,4 @@
-//! Streams cut at every byte, every line end, what the standard says of odd lines, and the bounds.
+//! Streams split at every byte, all line ends, unusual lines as in the standard, and the size limit.
 
 use super::*;
 
@@ -8,17 +8,17 @@ fn event(event: &str, data: &str) -> SseEvent {
     SseEvent { event: event.to_owned(), data: data.to_owned() }
 }
 
-fn drain(reader: &mut SseDecoder) -> Vec<SseEvent> {
-    std::iter::from_fn(|| reader.next_event().unwrap()).collect()
+fn drain(decoder: &mut SseDecoder) -> Vec<SseEvent> {
+    std::iter::from_fn(|| decoder.next_event().unwrap()).collect()
 }
 
 fn read(bytes: &[u8]) -> Vec<SseEvent> {
-    let mut reader = SseDecoder::new(MAX);
-    reader.feed(bytes);
-    drain(&mut reader)
+    let mut decoder = SseDecoder::new(MAX);
+    decoder.feed(bytes);
+    drain(&mut decoder)
 }
 
-/// Everything we write, and more that the standard allows.
+/// Everything the encoder writes, and more that the standard allows.
 fn stream() -> (Vec<u8>, Vec<SseEvent>) {
     let mut bytes = "\u{feff}".as_bytes().to_vec();
     write_retry(&mut bytes, 1500);
@@ -38,7 +38,7 @@ fn stream() -> (Vec<u8>, Vec<SseEvent>) {
 }
 
 #[test]
-fn an_event_is_written_line_by_line() {
+fn event_is_encoded_line_by_line() {
     let mut bytes = Vec::new();
     write_event(&mut bytes, Some(u64::MAX), "a", r#"{"b":1}"#);
     write_event(&mut bytes, None, "c", "d\ne");
@@ -51,99 +51,107 @@ fn an_event_is_written_line_by_line() {
 }
 
 #[test]
-fn a_stream_split_at_every_byte_comes_out_whole() {
+fn stream_split_at_every_byte_is_decoded() {
     let (bytes, events) = stream();
     for cut in 0..=bytes.len() {
-        let mut reader = SseDecoder::new(MAX);
-        reader.feed(&bytes[..cut]);
-        let mut read = drain(&mut reader);
-        reader.feed(&bytes[cut..]);
-        read.extend(drain(&mut reader));
+        let mut decoder = SseDecoder::new(MAX);
+        decoder.feed(&bytes[..cut]);
+        let mut read = drain(&mut decoder);
+        decoder.feed(&bytes[cut..]);
+        read.extend(drain(&mut decoder));
         assert_eq!(read, events, "cut at byte {cut}");
-        assert_eq!((reader.last_event_id(), reader.retry_ms()), (Some("9"), Some(1500)), "cut at byte {cut}");
+        assert_eq!(
+            (decoder.last_event_id(), decoder.retry_ms()),
+            (Some("9"), Some(1500)),
+            "cut at byte {cut}"
+        );
     }
 }
 
 #[test]
-fn a_stream_fed_one_byte_at_a_time_comes_out_whole() {
+fn stream_fed_byte_by_byte_is_decoded() {
     let (bytes, events) = stream();
-    let mut reader = SseDecoder::new(MAX);
+    let mut decoder = SseDecoder::new(MAX);
     let mut read = Vec::new();
     for byte in bytes {
-        reader.feed(&[byte]);
-        read.extend(drain(&mut reader));
+        decoder.feed(&[byte]);
+        read.extend(drain(&mut decoder));
     }
     assert_eq!(read, events);
 }
 
 #[test]
-fn an_id_counts_from_the_end_of_its_event_on_and_stays() {
-    let mut reader = SseDecoder::new(MAX);
-    reader.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n");
-    assert_eq!(drain(&mut reader).len(), 1);
-    assert_eq!(reader.last_event_id(), Some("1"), "the second event has not ended");
-    reader.feed(b"\ndata: c\n\n");
-    assert_eq!(drain(&mut reader).len(), 2);
-    assert_eq!(reader.last_event_id(), Some("2"), "an event without an id moves nothing");
-    reader.feed(b"id: a\0b\ndata: d\n\n");
-    drain(&mut reader);
-    assert_eq!(reader.last_event_id(), Some("2"), "an id with a null is none");
-    reader.feed(b"id\ndata: e\n\n");
-    drain(&mut reader);
-    assert_eq!(reader.last_event_id(), None, "an empty id takes it back");
+fn last_event_id_changes_at_the_end_of_an_event() {
+    let mut decoder = SseDecoder::new(MAX);
+    decoder.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n");
+    assert_eq!(drain(&mut decoder).len(), 1);
+    assert_eq!(decoder.last_event_id(), Some("1"), "the second event has not ended");
+    decoder.feed(b"\ndata: c\n\n");
+    assert_eq!(drain(&mut decoder).len(), 2);
+    assert_eq!(decoder.last_event_id(), Some("2"), "an event without an id does not change it");
+    decoder.feed(b"id: a\0b\ndata: d\n\n");
+    drain(&mut decoder);
+    assert_eq!(decoder.last_event_id(), Some("2"), "an id with a NUL is ignored");
+    decoder.feed(b"id\ndata: e\n\n");
+    drain(&mut decoder);
+    assert_eq!(decoder.last_event_id(), None, "an empty id resets it");
 }
 
 #[test]
-fn odd_lines_are_read_as_the_standard_says() {
+fn unusual_lines_are_decoded_as_the_standard_requires() {
     assert_eq!(read(b"data:  a \n\n"), [event("message", " a ")]);
     assert_eq!(read(b"data: a\nevent: x\nevent: y\n\n"), [event("y", "a")]);
-    assert_eq!(read(b"event: x\n\ndata: a\n\n"), [event("message", "a")], "a kind without data is forgotten");
+    assert_eq!(
+        read(b"event: x\n\ndata: a\n\n"),
+        [event("message", "a")],
+        "an event type without data is dropped"
+    );
     assert_eq!(read(b"data: a"), []);
     assert_eq!(read(b"data: a\n"), []);
     assert_eq!(read(b":\n:\n\n\n\r\n\nDATA: a\nfoo: b\n data: c\n\n"), []);
-    let mut reader = SseDecoder::new(MAX);
-    reader.feed(b"retry: 1\nretry: \nretry: 1s\nretry: -1\nretry: 99999999999999999999\n\n");
-    drain(&mut reader);
-    assert_eq!(reader.retry_ms(), Some(1));
+    let mut decoder = SseDecoder::new(MAX);
+    decoder.feed(b"retry: 1\nretry: \nretry: 1s\nretry: -1\nretry: 99999999999999999999\n\n");
+    drain(&mut decoder);
+    assert_eq!(decoder.retry_ms(), Some(1));
 }
 
 #[test]
-fn an_event_past_the_limit_is_refused_however_it_is_cut() {
+fn oversized_event_is_rejected_in_any_chunking() {
     let at_limit = format!("data: {}\n\n", "a".repeat(MAX - 6));
     assert_eq!(read(at_limit.as_bytes()).len(), 1);
     let lines = "data: aaaaaaaa\n".repeat(200);
     for bytes in [format!("data: {}", "a".repeat(MAX)), lines, ":".repeat(MAX + 1)] {
         for piece in [1, 7, bytes.len()] {
-            let mut reader = SseDecoder::new(MAX);
+            let mut decoder = SseDecoder::new(MAX);
             let mut outcome = Ok(None);
             for chunk in bytes.as_bytes().chunks(piece) {
-                reader.feed(chunk);
-                outcome = reader.next_event();
+                decoder.feed(chunk);
+                outcome = decoder.next_event();
                 if outcome.is_err() {
                     break;
                 }
             }
-            assert_eq!(outcome, Err(SseFault::TooLarge(MAX)), "in pieces of {piece}");
-            assert!(reader.buffer.len() <= MAX + piece, "held {} bytes", reader.buffer.len());
+            assert_eq!(outcome, Err(SseFault::TooLarge(MAX)), "in chunks of {piece}");
+            assert!(decoder.buffer.len() <= MAX + piece, "buffered {} bytes", decoder.buffer.len());
         }
     }
 }
 
 #[test]
-fn a_long_stream_of_small_events_never_fills_the_buffer() {
-    let mut reader = SseDecoder::new(64);
+fn buffer_stays_small_over_a_long_stream() {
+    let mut decoder = SseDecoder::new(64);
     for number in 0..10_000 {
         let mut bytes = Vec::new();
         write_event(&mut bytes, Some(number), "x", "{}");
-        reader.feed(&bytes);
-        assert_eq!(reader.next_event().unwrap(), Some(event("x", "{}")));
+        decoder.feed(&bytes);
+        assert_eq!(decoder.next_event().unwrap(), Some(event("x", "{}")));
     }
-    assert!(reader.buffer.len() < 64);
+    assert!(decoder.buffer.len() < 64);
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused() {
-    let mut reader = SseDecoder::new(MAX);
-    reader.feed(b"data: \xff\n\n");
-    assert_eq!(reader.next_event(), Err(SseFault::InvalidUtf8));
+fn invalid_utf8_is_rejected() {
+    let mut decoder = SseDecoder::new(MAX);
+    decoder.feed(b"data: \xff\n\n");
+    assert_eq!(decoder.next_event(), Err(SseFault::InvalidUtf8));
 }

@@ -1,5 +1,6 @@
-//! One story told to anything that calls agents: every method once or more, and the faults a caller meets. It is run over a
-//! wire and without one; `transcript.txt` holds what goes over the wire meanwhile, line by line.
+//! A scripted scenario for every implementation of `AgentApi`: each method at least once, and the errors a client
+//! meets. It runs over HTTP and in process; `transcript.txt` holds the JSON of each call and its response, one per
+//! line.
 
 use nexus3_protocol::methods::{
     BudgetParams, CancelParams, CompactParams, CreateAgentParams, DestroyAgentParams, ExportAgentParams,
@@ -9,7 +10,7 @@ use nexus3_protocol::methods::{
 };
 use nexus3_protocol::{AgentApi, RpcError};
 
-/// What goes over the wire: a door, the request without its id, and the answer's `result` or `error` member.
+/// One line per call: the door, the request without its id, and the `result` or `error` member of the response.
 pub(super) const TRANSCRIPT: &str = include_str!("transcript.txt");
 
 /// One call of the transcript.
@@ -19,17 +20,17 @@ pub(super) struct Exchange {
     pub(super) response: &'static str,
 }
 
-/// The transcript line by line.
+/// Parses the transcript.
 pub(super) fn exchanges() -> Vec<Exchange> {
     let line = |line: &'static str| {
         let mut parts = line.split('\t');
-        let mut part = || parts.next().expect("three parts in a line");
+        let mut part = || parts.next().expect("three columns per line");
         Exchange { door: part(), request: part(), response: part() }
     };
     TRANSCRIPT.lines().map(line).collect()
 }
 
-/// Tells the story; `error` is what a fault says in the words of the wire.
+/// Runs the scenario; `error` converts a fault to the JSON-RPC error.
 pub(super) async fn run<A: AgentApi>(api: &A, error: impl Fn(A::Fault) -> RpcError) {
     create(api, &error).await;
     send_and_read(api, &error).await;
@@ -57,25 +58,25 @@ async fn create<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
         ..CreateAgentParams::default()
     };
     let created = api.create_agent(&helper).await.unwrap();
-    let Some(InitialResponse::Answered(response)) = created.response else { panic!("no answer") };
+    let Some(InitialResponse::Answered(response)) = created.response else { panic!("no response") };
     assert_eq!(
         (response.content.as_str(), Some(response.request_id)),
         ("you said hi", created.initial_request_id)
     );
-    let sad = CreateAgentParams {
+    let failing = CreateAgentParams {
         agent_id: Some("sad".to_owned()),
         initial_message: Some("fail".to_owned()),
         ..helper
     };
-    let Some(InitialResponse::Failed { error: failed }) = api.create_agent(&sad).await.unwrap().response
+    let Some(InitialResponse::Failed { error: failed }) = api.create_agent(&failing).await.unwrap().response
     else {
         panic!("no failure")
     };
     assert_eq!((failed.code, failed.message.as_str()), (-32603, "the model failed"));
 
-    let taken = error(api.create_agent(&lead).await.unwrap_err());
+    let duplicate = error(api.create_agent(&lead).await.unwrap_err());
     assert_eq!(
-        (taken.code, taken.message.as_str(), taken.data),
+        (duplicate.code, duplicate.message.as_str(), duplicate.data),
         (-32602, "Agent already exists: lead", None)
     );
     let yolo = CreateAgentParams {
@@ -111,8 +112,8 @@ async fn send_and_read<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
     assert_eq!((failed.code, failed.message.as_str(), failed.data), (-32603, "the model failed", None));
     let cancelled = lead.cancel(&CancelParams { request_id: RequestIdParam::Number(7) }).await.unwrap();
     assert_eq!(cancelled.reason.as_deref(), Some("not_found_or_completed"));
-    let word = SteerParams { content: "left".to_owned(), ..SteerParams::default() };
-    assert_eq!(lead.steer(&word).await.unwrap().reason.as_deref(), Some("no_running_turn_or_full"));
+    let instruction = SteerParams { content: "left".to_owned(), ..SteerParams::default() };
+    assert_eq!(lead.steer(&instruction).await.unwrap().reason.as_deref(), Some("no_running_turn_or_full"));
 
     let tokens = lead.get_tokens(&NoParams {}).await.unwrap();
     assert_eq!((tokens.budget, tokens.used.requests), (10_000, 1));
@@ -122,8 +123,8 @@ async fn send_and_read<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
     assert_eq!((messages.total, messages.messages[0].content.as_str()), (4, "hello"));
     let compacted = lead.compact(&CompactParams { force: Some(true) }).await.unwrap();
     assert_eq!((compacted.compacted, compacted.reason.as_deref()), (false, Some("nothing_to_compact")));
-    let nobody = error(api.for_agent("nobody").get_tokens(&NoParams {}).await.unwrap_err());
-    assert_eq!((nobody.code, nobody.message.as_str()), (-32602, "Agent not found: nobody"));
+    let missing = error(api.for_agent("unknown").get_tokens(&NoParams {}).await.unwrap_err());
+    assert_eq!((missing.code, missing.message.as_str()), (-32602, "Agent not found: unknown"));
 }
 
 async fn change_permissions<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
@@ -143,7 +144,7 @@ async fn change_permissions<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> R
         budget: Some(BudgetParams { turns: Some(turns), ..BudgetParams::default() }),
         ..SetPermissionsParams::default()
     };
-    // Two turns of the lead and one of each child are paid from the nine.
+    // Two turns of the lead and one of each child are debited from the nine.
     assert_denied(
         error(helper.set_permissions(&budget(9)).await.unwrap_err()),
         "budget of turns exceeds what the parent has left: 5",
@@ -161,7 +162,7 @@ async fn manage_lifecycle<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> Rpc
         ..SendParams::default()
     };
     let again = api.for_agent("lead").send(&message("hello")).await.unwrap();
-    assert_eq!(again.content, "you said hello", "the same send is not done twice");
+    assert_eq!(again.content, "you said hello", "a duplicate request id returns the stored response");
     let other = error(api.for_agent("lead").send(&message("other")).await.unwrap_err());
     let text = "request_id was used before with other content: 7";
     assert_eq!((other.code, other.message.as_str(), other.data), (-32602, text, None));
@@ -178,9 +179,9 @@ async fn manage_lifecycle<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> Rpc
         new_agent_id: Some("copy".to_owned()),
         messages: Some(messages),
     };
-    let torn = error(api.fork_agent(&fork(9)).await.unwrap_err());
+    let too_many = error(api.fork_agent(&fork(9)).await.unwrap_err());
     let text = "messages must be at most 4, the number there are, got: 9";
-    assert_eq!((torn.code, torn.message.as_str()), (-32602, text));
+    assert_eq!((too_many.code, too_many.message.as_str()), (-32602, text));
     let copy = api.fork_agent(&fork(2)).await.unwrap();
     assert_eq!((copy.url.as_str(), copy.message_count), ("/agent/copy", 2));
     assert!(copy.token.starts_with("nxc_"));
@@ -191,8 +192,8 @@ async fn manage_lifecycle<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> Rpc
     assert_eq!(api.rename_agent(&name).await.unwrap().url, "/agent/twin");
 
     let export = |agent_id: &str| ExportAgentParams { agent_id: agent_id.to_owned() };
-    let nobody = error(api.export_agent(&export("copy")).await.unwrap_err());
-    assert_eq!((nobody.code, nobody.message.as_str()), (-32602, "Agent not found: copy"));
+    let missing = error(api.export_agent(&export("copy")).await.unwrap_err());
+    assert_eq!((missing.code, missing.message.as_str()), (-32602, "Agent not found: copy"));
     let snapshot = api.export_agent(&export("lead")).await.unwrap().snapshot;
     assert_eq!((snapshot.messages.len(), snapshot.permission_level.as_str()), (4, "trusted"));
     let import = ImportAgentParams { snapshot, agent_id: Some("again".to_owned()) };
@@ -205,9 +206,9 @@ async fn destroy_and_shut_down<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -
     let destroy = |agent_id: &str| DestroyAgentParams { agent_id: agent_id.to_owned(), orphan: Some(true) };
     assert!(api.destroy_agent(&destroy("lead")).await.unwrap().success);
     assert!(!api.destroy_agent(&destroy("lead")).await.unwrap().success);
-    let climbs = error(api.destroy_agent(&destroy("..")).await.unwrap_err());
+    let invalid = error(api.destroy_agent(&destroy("..")).await.unwrap_err());
     let text = "agent_id invalid: Invalid agent ID \"..\": contains forbidden pattern '..'";
-    assert_eq!((climbs.code, climbs.message.as_str()), (-32602, text));
+    assert_eq!((invalid.code, invalid.message.as_str()), (-32602, text));
     let document = api.discover(&NoParams {}).await.unwrap();
     assert_eq!(document.0["info"]["title"], "nexus3");
     assert!(api.for_agent("helper").shutdown(&NoParams {}).await.unwrap().success);

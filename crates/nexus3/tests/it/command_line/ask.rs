@@ -44,7 +44,7 @@ fn a_named_agent_remembers_what_it_was_asked() {
     assert_eq!(messages["total"], 4);
     let finished = ask(&stage, &["three", "--agent", "weather", "--model", "openai/other"]);
     assert_eq!(finished.code, 1);
-    assert!(finished.stderr.contains("is answered by openai/"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("uses the model openai/"), "{}", finished.stderr);
 }
 
 #[test]

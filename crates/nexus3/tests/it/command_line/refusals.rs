@@ -115,8 +115,8 @@ fn what_the_daemon_refuses_is_told_in_its_words() {
         (&["messages", "nobody"], "Agent not found: nobody"),
         (&["cancel", "nobody", "r"], "Agent not found: nobody"),
         (&["send", "taken", "hi"], "No model is configured."),
-        (&["send", "../etc", "hi"], "is no agent id"),
-        (&["status", ""], "is no agent id"),
+        (&["send", "../etc", "hi"], "invalid agent id"),
+        (&["status", ""], "invalid agent id"),
         (&["cancel", "taken", ""], "request_id cannot be empty"),
     ] {
         let refused = rpc(&daemon, command);
@@ -130,7 +130,7 @@ fn what_the_daemon_refuses_is_told_in_its_words() {
 fn a_destroy_of_nobody_fails_and_still_answers() {
     let daemon = bare();
     let refused = rpc(&daemon, &["destroy", "nobody"]);
-    assert_eq!((refused.code, refused.stderr.as_str()), (1, "no agent nobody\n"));
+    assert_eq!((refused.code, refused.stderr.as_str()), (1, "agent not found: nobody\n"));
     assert_eq!(json_of(&refused), json!({ "success": false, "agent_id": "nobody" }));
 }
 

@@ -45,7 +45,7 @@ fn assert_cancelled(stage: &Fixture, finished: &CommandOutput, content: &str, re
 fn a_time_limit_cancels_the_turn_and_prints_what_was_said() {
     let stage = fixture_with_worker("");
     let finished = rpc(&stage.daemon, &["send", "worker", "!stall so far", "-t", "1"]);
-    assert_cancelled(&stage, &finished, "so far", "no answer within 1s");
+    assert_cancelled(&stage, &finished, "so far", "no response within 1s");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn what_is_no_text_is_not_sent() {
     let stage = fixture_with_worker("");
     let finished = start(&stage, &["send", "worker", "-"], b"\xff\xfe").finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
-    assert!(finished.stderr.contains("standard input cannot be read as a message"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("cannot read the message from standard input"), "{}", finished.stderr);
     let finished = start(&stage, &["create", "helper", "-M", "-"], b"\xff").finish();
     assert_eq!(finished.code, 1);
     assert_eq!(crate::support::agent_ids(&stage.daemon), ["worker"], "and nobody is created for it");
@@ -163,5 +163,5 @@ fn a_daemon_that_stops_in_the_middle_is_told() {
     stage.daemon.signal("SIGKILL");
     let finished = command.finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{finished:?}");
-    assert!(finished.stderr.contains("it may have been carried out or not"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("the request may have been executed"), "{}", finished.stderr);
 }

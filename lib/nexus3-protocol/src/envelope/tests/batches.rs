@@ -1,4 +1,4 @@
-//! Arrays of requests: each answered for itself, none run when the whole is refused.
+//! Batches: each request has its own outcome, and none is accepted when the batch is rejected.
 
 use super::super::{EnvelopeRules, Id, Incoming, Params, RejectedRequest, Request};
 use super::parse_rejected;
@@ -6,7 +6,7 @@ use super::parse_rejected;
 fn parse_batch(text: &str) -> Vec<Result<Request<'_>, RejectedRequest<'_>>> {
     match Incoming::parse(text.as_bytes(), EnvelopeRules::FULL) {
         Ok(Incoming::Batch(items)) => items,
-        other => panic!("{text} was expected to be a batch, got {other:?}"),
+        other => panic!("{text} is not a batch: {other:?}"),
     }
 }
 
@@ -19,39 +19,39 @@ fn valid_batch(count: usize) -> String {
 }
 
 #[test]
-fn an_empty_batch_is_refused_once() {
+fn empty_batch_gets_one_error() {
     for text in ["[]", " [ \n ] "] {
-        let refused = parse_rejected(text, EnvelopeRules::FULL);
-        assert_eq!((refused.error.code, refused.id), (-32600, Id::NULL));
-        assert_eq!(refused.error.message, "Batch must not be empty");
+        let rejected = parse_rejected(text, EnvelopeRules::FULL);
+        assert_eq!((rejected.error.code, rejected.id), (-32600, Id::NULL));
+        assert_eq!(rejected.error.message, "Batch must not be empty");
     }
 }
 
 #[test]
-fn items_that_are_no_objects_are_refused_each() {
+fn batch_items_that_are_not_objects_are_rejected_each() {
     for (text, count) in [("[1]", 1), ("[1,2,3]", 3), ("[[]]", 1), (r#"[null,"a",true,[1],[[{"id":1}]]]"#, 5)]
     {
         let items = parse_batch(text);
         assert_eq!(items.len(), count, "{text}");
         for item in items {
-            let refused = item.unwrap_err();
-            assert_eq!((refused.error.code, refused.id), (-32600, Id::NULL), "{text}");
-            assert_eq!(refused.error.message, "Request must be a JSON object", "{text}");
+            let rejected = item.unwrap_err();
+            assert_eq!((rejected.error.code, rejected.id), (-32600, Id::NULL), "{text}");
+            assert_eq!(rejected.error.message, "Request must be a JSON object", "{text}");
         }
     }
 }
 
 #[test]
-fn good_and_bad_items_keep_their_places_and_ids() {
+fn batch_items_keep_their_order_and_ids() {
     let text = r#"[{"jsonrpc":"2.0","method":"a","id":1},{"jsonrpc":"2.0","method":"b"},5,
         {"jsonrpc":"1.0","method":"c","id":"x"},{"jsonrpc":"2.0","method":"d","id":null,"params":[1]},{}]"#;
-    let told: Vec<(String, String)> = parse_batch(text)
+    let outcomes: Vec<(String, String)> = parse_batch(text)
         .into_iter()
         .map(|item| match item {
             Ok(request) => {
                 (request.method.into_owned(), request.id.map_or("-".to_owned(), |id| id.raw().to_owned()))
             }
-            Err(refused) => (refused.error.message, refused.id.raw().to_owned()),
+            Err(rejected) => (rejected.error.message, rejected.id.raw().to_owned()),
         })
         .collect();
     let expected = [
@@ -62,19 +62,19 @@ fn good_and_bad_items_keep_their_places_and_ids() {
         ("d", "null"),
         ("jsonrpc must be '2.0', got: None", "null"),
     ];
-    assert_eq!(told, expected.map(|(what, id)| (what.to_owned(), id.to_owned())));
+    assert_eq!(outcomes, expected.map(|(what, id)| (what.to_owned(), id.to_owned())));
 }
 
 #[test]
-fn a_batch_may_be_as_large_as_the_rules_say_and_no_larger() {
+fn batch_size_is_limited_by_the_rules() {
     assert_eq!(EnvelopeRules::FULL.batch_max, 100);
     assert_eq!(parse_batch(&valid_batch(100)).len(), 100);
     for (count, message) in [(101, "Batch too large: 101 > 100"), (100_000, "Batch too large: 100000 > 100")]
     {
         let text = valid_batch(count);
-        let refused = parse_rejected(&text, EnvelopeRules::FULL);
-        assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"));
-        assert_eq!(refused.error.message, message);
+        let rejected = parse_rejected(&text, EnvelopeRules::FULL);
+        assert_eq!((rejected.error.code, rejected.id.raw()), (-32600, "null"));
+        assert_eq!(rejected.error.message, message);
     }
     let one = EnvelopeRules { batch_max: 1, positional: false };
     assert_eq!(parse_rejected(&valid_batch(2), one).error.message, "Batch too large: 2 > 1");
@@ -82,7 +82,7 @@ fn a_batch_may_be_as_large_as_the_rules_say_and_no_larger() {
 }
 
 #[test]
-fn a_key_that_stands_twice_in_one_item_refuses_the_whole_batch() {
+fn duplicate_key_in_one_item_rejects_the_batch() {
     let good = valid_request(1);
     let shapes = [
         format!(r#"[{good},{{"jsonrpc":"2.0","method":"m","id":2,"id":3}}]"#),
@@ -91,24 +91,24 @@ fn a_key_that_stands_twice_in_one_item_refuses_the_whole_batch() {
         format!(r#"[{good},{{"jsonrpc":"2.0","method":"m","params":[{{"id":1,"id":2}}]}}]"#),
     ];
     for text in &shapes {
-        let refused = parse_rejected(text, EnvelopeRules::FULL);
-        assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"), "{text}");
-        assert_eq!(refused.error.message, "Duplicate key in request: 'id'", "{text}");
+        let rejected = parse_rejected(text, EnvelopeRules::FULL);
+        assert_eq!((rejected.error.code, rejected.id.raw()), (-32600, "null"), "{text}");
+        assert_eq!(rejected.error.message, "Duplicate key in request: 'id'", "{text}");
     }
 }
 
 #[test]
-fn the_same_key_or_id_in_two_items_is_no_duplicate() {
+fn same_key_or_id_in_two_items_is_accepted() {
     let text = format!("[{},{}]", valid_request(1), valid_request(1));
     assert!(parse_batch(&text).into_iter().all(|item| item.is_ok()));
 }
 
 #[test]
-fn each_item_is_held_to_the_doors_rules() {
+fn batch_items_follow_the_envelope_rules() {
     let named_only = EnvelopeRules { batch_max: 10, positional: false };
     let text = r#"[{"jsonrpc":"2.0","method":"m","id":1,"params":[1]}]"#;
     let Ok(Incoming::Batch(items)) = Incoming::parse(text.as_bytes(), named_only) else {
-        panic!("a batch was expected");
+        panic!("not a batch");
     };
     let message = "Positional params (array) not supported, use named params (object)";
     assert_eq!(items[0].as_ref().unwrap_err().error.message, message);
@@ -117,9 +117,9 @@ fn each_item_is_held_to_the_doors_rules() {
 }
 
 #[test]
-fn a_batch_that_is_not_json_is_refused_once_without_id() {
+fn batch_with_a_syntax_error_gets_one_error_without_id() {
     for text in [r#"[{"jsonrpc":"2.0","method":"m","id":1},{"#, "[1,]", "[1] 2", "["] {
-        let refused = parse_rejected(text, EnvelopeRules::FULL);
-        assert_eq!((refused.error.code, refused.id.raw()), (-32700, "null"), "{text}");
+        let rejected = parse_rejected(text, EnvelopeRules::FULL);
+        assert_eq!((rejected.error.code, rejected.id.raw()), (-32700, "null"), "{text}");
     }
 }

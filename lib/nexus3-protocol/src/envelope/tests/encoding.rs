@@ -1,4 +1,4 @@
-//! The exact bytes of what we write.
+//! Exact bytes of encoded messages.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ fn text(bytes: Vec<u8>) -> String {
 }
 
 #[test]
-fn a_request_is_compact_and_leaves_out_what_is_empty() {
+fn request_is_compact_and_omits_empty_members() {
     let (id, quoted) = (Id::from(1), Id::from("a\"b"));
     let request = |id, method, params: &Value| text(encode_request(id, method, params).unwrap());
     assert_eq!(request(Some(&id), "m", &Value::Null), r#"{"jsonrpc":"2.0","method":"m","id":1}"#);
@@ -28,7 +28,7 @@ fn a_request_is_compact_and_leaves_out_what_is_empty() {
 }
 
 #[test]
-fn a_methods_own_parameters_are_written_in_their_order() {
+fn params_are_serialized_in_declaration_order() {
     let params = SendParams {
         content: "hi".to_owned(),
         images: None,
@@ -47,7 +47,7 @@ fn a_methods_own_parameters_are_written_in_their_order() {
 }
 
 #[test]
-fn a_result_is_compact_with_the_id_before_it() {
+fn result_is_compact_with_the_id_first() {
     assert_eq!(text(encode_result(&Id::from(1), &()).unwrap()), r#"{"jsonrpc":"2.0","id":1,"result":null}"#);
     assert_eq!(
         text(encode_result(&Id::from("x"), &json!({ "a": [1, 1.5, null, "\u{2028}/"] })).unwrap()),
@@ -60,7 +60,7 @@ fn a_result_is_compact_with_the_id_before_it() {
 }
 
 #[test]
-fn an_error_is_compact_and_has_data_only_when_there_is_some() {
+fn error_is_compact_and_omits_empty_data() {
     let error = RpcError::new(ErrorCode::InvalidParams, "content must be string, got: int");
     assert_eq!(
         text(encode_error(&Id::from(7), &error)),
@@ -74,14 +74,14 @@ fn an_error_is_compact_and_has_data_only_when_there_is_some() {
 }
 
 #[test]
-fn what_has_no_json_spelling_is_a_fault_and_not_half_a_message() {
+fn unserializable_value_is_an_error_not_a_partial_message() {
     let keyed_by_list = HashMap::from([(vec![1], 1)]);
     assert!(encode_result(&Id::from(1), &keyed_by_list).is_err());
     assert!(encode_request(None, "m", &keyed_by_list).is_err());
 }
 
 #[test]
-fn every_code_has_its_number() {
+fn every_error_code_has_its_number() {
     let codes = [
         (ErrorCode::Parse, -32700),
         (ErrorCode::InvalidRequest, -32600),

@@ -1,4 +1,4 @@
-//! Ids: echoed as they were sent, byte for byte, or refused.
+//! Request ids: echoed byte for byte, or rejected.
 
 use super::super::{EnvelopeRules, Id, encode_result};
 use super::{parse_accepted, parse_rejected};
@@ -8,7 +8,7 @@ fn with_id(id: &str) -> String {
 }
 
 #[test]
-fn strings_and_integers_come_back_byte_for_byte() {
+fn string_and_integer_ids_are_echoed_byte_for_byte() {
     let long = format!("\"{}\"", "x".repeat(10_000));
     let digits = "9".repeat(1000);
     let ids = [
@@ -41,13 +41,13 @@ fn strings_and_integers_come_back_byte_for_byte() {
 }
 
 #[test]
-fn blanks_around_an_id_are_not_part_of_it() {
+fn whitespace_around_an_id_is_not_part_of_it() {
     let text = "{\"id\" : \n 12 \t,\"jsonrpc\":\"2.0\",\"method\":\"m\"}";
     assert_eq!(parse_accepted(text, EnvelopeRules::HTTP).id.unwrap().raw(), "12");
 }
 
 #[test]
-fn no_id_and_a_null_id_are_told_apart() {
+fn absent_id_differs_from_null_id() {
     assert_eq!(parse_accepted(r#"{"jsonrpc":"2.0","method":"m"}"#, EnvelopeRules::HTTP).id, None);
     let text = with_id("null");
     let id = parse_accepted(&text, EnvelopeRules::HTTP).id.unwrap();
@@ -56,7 +56,7 @@ fn no_id_and_a_null_id_are_told_apart() {
 }
 
 #[test]
-fn a_fraction_a_truth_and_a_container_are_no_ids() {
+fn fraction_boolean_and_container_ids_are_rejected() {
     let ids = [
         ("1.0", "float"),
         ("1.5", "float"),
@@ -74,16 +74,16 @@ fn a_fraction_a_truth_and_a_container_are_no_ids() {
     for (id, kind) in ids {
         for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
             let text = with_id(id);
-            let refused = parse_rejected(&text, rules);
+            let rejected = parse_rejected(&text, rules);
             let message = format!("id must be string, number, or null, got: {kind}");
-            assert_eq!((refused.error.code, refused.error.message), (-32600, message), "{id}");
-            assert_eq!(refused.id, Id::NULL, "{id}");
+            assert_eq!((rejected.error.code, rejected.error.message), (-32600, message), "{id}");
+            assert_eq!(rejected.id, Id::NULL, "{id}");
         }
     }
 }
 
 #[test]
-fn a_refused_request_without_a_usable_id_gets_the_null_id() {
+fn rejected_request_without_valid_id_gets_the_null_id() {
     for text in [r#"{"method":"m"}"#, r#"{"method":"m","id":null}"#, r#"{"method":"m","id":1.5}"#] {
         assert_eq!(parse_rejected(text, EnvelopeRules::HTTP).id, Id::NULL, "{text}");
     }
@@ -94,7 +94,7 @@ fn a_refused_request_without_a_usable_id_gets_the_null_id() {
 }
 
 #[test]
-fn an_id_of_ours_is_written_as_json() {
+fn client_id_is_serialized_as_json() {
     let ids = [
         (Id::from(0), "0"),
         (Id::from(u64::MAX), "18446744073709551615"),
@@ -111,6 +111,6 @@ fn an_id_of_ours_is_written_as_json() {
 }
 
 #[test]
-fn a_number_and_its_digits_in_quotes_are_two_ids() {
+fn number_and_quoted_number_are_different_ids() {
     assert_ne!(Id::from(5), Id::from("5"));
 }

@@ -1,21 +1,21 @@
-//! What a request must have, the message for each thing it lacks, and which of several faults is told.
+//! Required members of a request, the error text for each violation, and which of several errors is reported.
 
 use super::super::{EnvelopeRules, Id, Incoming, Params};
 use super::{parse_accepted, parse_rejected};
 use crate::json::{Json, from_members};
 
-/// Each text has id 7 unless it says otherwise, and is refused with −32600, that id and this message.
+/// Checks that each text, whose id is 7, is rejected with −32600, that id and this message.
 fn check(rules: EnvelopeRules, cases: &[(&str, &str)]) {
     for (text, message) in cases {
-        let refused = parse_rejected(text, rules);
-        assert_eq!(refused.error.message, *message, "{text}");
-        assert_eq!((refused.error.code, refused.id.raw()), (-32600, "7"), "{text}");
-        assert_eq!(refused.error.data, None, "{text}");
+        let rejected = parse_rejected(text, rules);
+        assert_eq!(rejected.error.message, *message, "{text}");
+        assert_eq!((rejected.error.code, rejected.id.raw()), (-32600, "7"), "{text}");
+        assert_eq!(rejected.error.data, None, "{text}");
     }
 }
 
 #[test]
-fn a_whole_request_is_read() {
+fn complete_request_is_parsed() {
     let request = parse_accepted(
         r#"{"jsonrpc":"2.0","id":7,"method":"send","params":{"content":"hi","n":[1]}}"#,
         EnvelopeRules::HTTP,
@@ -30,14 +30,14 @@ fn a_whole_request_is_read() {
 }
 
 #[test]
-fn members_may_stand_in_any_order_and_be_escaped() {
+fn members_may_be_reordered_and_escaped() {
     let text = r#" {"params":{},"id":"x","m\u0065thod":"\u0073end","jsonrpc":"\u0032.0"} "#;
     let request = parse_accepted(text, EnvelopeRules::HTTP);
     assert_eq!((request.method.as_ref(), request.id.as_ref().map(Id::raw)), ("send", Some("\"x\"")));
 }
 
 #[test]
-fn absent_null_and_empty_params_are_no_parameters() {
+fn absent_null_and_empty_params_are_equal() {
     for params in ["", r#","params":null"#, r#","params":{}"#] {
         let text = format!(r#"{{"jsonrpc":"2.0","method":"m","id":1{params}}}"#);
         assert_eq!(parse_accepted(&text, EnvelopeRules::HTTP).params, Params::Named(Vec::new()), "{text}");
@@ -45,16 +45,16 @@ fn absent_null_and_empty_params_are_no_parameters() {
 }
 
 #[test]
-fn what_is_not_an_object_is_no_request() {
+fn value_other_than_an_object_is_rejected() {
     for text in ["[]", "[1,2,3]", "[[]]", "\"{}\"", "1", "-0", "1e400", "null", "true", "false", " [ ] "] {
-        let refused = parse_rejected(text, EnvelopeRules::HTTP);
-        assert_eq!(refused.error.message, "Request must be a JSON object", "{text}");
-        assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"), "{text}");
+        let rejected = parse_rejected(text, EnvelopeRules::HTTP);
+        assert_eq!(rejected.error.message, "Request must be a JSON object", "{text}");
+        assert_eq!((rejected.error.code, rejected.id.raw()), (-32600, "null"), "{text}");
     }
 }
 
 #[test]
-fn http_refuses_an_array_of_good_requests_too() {
+fn http_rejects_a_batch() {
     let text = r#"[{"jsonrpc":"2.0","method":"m","id":1}]"#;
     assert_eq!(parse_rejected(text, EnvelopeRules::HTTP).error.message, "Request must be a JSON object");
     assert!(
@@ -63,7 +63,7 @@ fn http_refuses_an_array_of_good_requests_too() {
 }
 
 #[test]
-fn another_version_is_refused_with_what_was_sent() {
+fn other_jsonrpc_version_is_rejected_with_its_value() {
     check(
         EnvelopeRules::HTTP,
         &[
@@ -84,7 +84,7 @@ fn another_version_is_refused_with_what_was_sent() {
 }
 
 #[test]
-fn a_method_that_is_no_name_is_refused_with_its_type() {
+fn method_that_is_not_a_string_is_rejected_with_its_type() {
     check(
         EnvelopeRules::HTTP,
         &[
@@ -101,7 +101,7 @@ fn a_method_that_is_no_name_is_refused_with_its_type() {
 }
 
 #[test]
-fn any_other_name_is_handed_on() {
+fn any_non_empty_method_name_is_accepted() {
     let long = "x".repeat(1 << 20);
     for name in ["rpc.x", "__proto__", "agent.send\\u0000", " ", "sénd", "SEND", "\\u202e", long.as_str()] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{name}"}}"#);
@@ -111,7 +111,7 @@ fn any_other_name_is_handed_on() {
 }
 
 #[test]
-fn params_that_are_no_container_are_refused_with_their_type() {
+fn scalar_params_are_rejected_with_their_type() {
     for (params, kind) in [
         ("\"x\"", "str"),
         ("1", "int"),
@@ -128,7 +128,7 @@ fn params_that_are_no_container_are_refused_with_their_type() {
 }
 
 #[test]
-fn positional_params_pass_only_where_the_rules_say_so() {
+fn positional_params_need_the_positional_rule() {
     for params in ["[]", "[1]", "[{\"content\":\"hi\"}]"] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":{params}}}"#);
         check(
@@ -140,7 +140,7 @@ fn positional_params_pass_only_where_the_rules_say_so() {
 }
 
 #[test]
-fn a_member_too_many_is_refused() {
+fn unknown_member_is_rejected() {
     let message = "Invalid JSON-RPC request";
     check(
         EnvelopeRules::HTTP,
@@ -155,7 +155,7 @@ fn a_member_too_many_is_refused() {
 }
 
 #[test]
-fn only_the_first_fault_is_told_in_the_originals_order() {
+fn only_the_first_error_is_reported_in_original_order() {
     let positional = "Positional params (array) not supported, use named params (object)";
     check(
         EnvelopeRules::HTTP,
@@ -177,11 +177,11 @@ fn only_the_first_fault_is_told_in_the_originals_order() {
             (r#"{"params":{},"method":"m","jsonrpc":"2.0","extra":1,"id":7}"#, "Invalid JSON-RPC request"),
         ],
     );
-    let unusable = parse_rejected(
+    let invalid = parse_rejected(
         r#"{"params":{},"method":"m","jsonrpc":"2.0","extra":1,"id":true}"#,
         EnvelopeRules::HTTP,
     );
-    assert_eq!(unusable.error.message, "id must be string, number, or null, got: bool");
+    assert_eq!(invalid.error.message, "id must be string, number, or null, got: bool");
     let earlier = parse_rejected(
         r#"{"params":1,"method":"m","jsonrpc":"2.0","extra":1,"id":true}"#,
         EnvelopeRules::HTTP,
@@ -190,7 +190,7 @@ fn only_the_first_fault_is_told_in_the_originals_order() {
 }
 
 #[test]
-fn syntax_is_judged_before_duplicates_and_duplicates_before_everything_else() {
+fn syntax_comes_before_duplicates_before_other_checks() {
     let syntax = parse_rejected(r#"{"id":7,"id":7,"method":"#, EnvelopeRules::HTTP);
     assert_eq!((syntax.error.code, syntax.id.raw()), (-32700, "null"));
     assert_eq!(syntax.error.message, "Invalid JSON: Expecting value: line 1 column 25 (char 24)");
@@ -201,7 +201,7 @@ fn syntax_is_judged_before_duplicates_and_duplicates_before_everything_else() {
 }
 
 #[test]
-fn a_key_that_stands_twice_is_refused_with_the_id_when_that_is_clear() {
+fn duplicate_key_error_has_the_id_if_unambiguous() {
     let shapes = [
         (r#"{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m","id":7}"#, "7", "jsonrpc"),
         (r#"{"jsonrpc":"2.0","method":"m","method":"n","id":7}"#, "7", "method"),
@@ -220,15 +220,15 @@ fn a_key_that_stands_twice_is_refused_with_the_id_when_that_is_clear() {
     ];
     for (text, id, key) in shapes {
         for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
-            let refused = parse_rejected(text, rules);
-            assert_eq!(refused.error.message, format!("Duplicate key in request: '{key}'"), "{text}");
-            assert_eq!((refused.error.code, refused.id.raw()), (-32600, id), "{text}");
+            let rejected = parse_rejected(text, rules);
+            assert_eq!(rejected.error.message, format!("Duplicate key in request: '{key}'"), "{text}");
+            assert_eq!((rejected.error.code, rejected.id.raw()), (-32600, id), "{text}");
         }
     }
 }
 
 #[test]
-fn a_long_duplicate_key_is_cut_in_the_message() {
+fn long_duplicate_key_is_truncated_in_the_message() {
     let key = "k".repeat(100_000);
     let text = format!(r#"{{"{key}":1,"{key}":2}}"#);
     let message = format!("Duplicate key in request: '{}...'", "k".repeat(64));
@@ -236,11 +236,11 @@ fn a_long_duplicate_key_is_cut_in_the_message() {
 }
 
 #[test]
-fn text_is_handed_on_letter_for_letter() {
+fn string_params_are_unescaped_without_change() {
     let text =
         r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"t":"\u0000\u202e\u2028\u001b[31m\ud83d\ude00é"}}"#;
     let Params::Named(members) = parse_accepted(text, EnvelopeRules::HTTP).params else {
-        panic!("named parameters were expected")
+        panic!("not named parameters")
     };
     let params: std::collections::BTreeMap<String, String> = from_members(&members).unwrap();
     assert_eq!(params["t"], "\0\u{202e}\u{2028}\u{1b}[31m😀é");

@@ -1,4 +1,4 @@
-//! Reading a response: exactly one answer, and nothing beside it.
+//! Response parser: exactly one of result and error, and no other members.
 
 use serde_json::json;
 
@@ -8,12 +8,12 @@ use crate::json::{Json, SyntaxFault};
 fn shape_fault(text: &str) -> &'static str {
     match Response::parse(text.as_bytes()) {
         Err(ResponseFault::Shape(what)) => what,
-        other => panic!("{text} was expected to be refused by its shape, got {other:?}"),
+        other => panic!("{text} is not a shape fault: {other:?}"),
     }
 }
 
 #[test]
-fn a_result_of_any_kind_is_read() {
+fn result_of_any_type_is_parsed() {
     for (result, expected) in [
         ("null", Json::Null),
         ("true", Json::Bool(true)),
@@ -29,7 +29,7 @@ fn a_result_of_any_kind_is_read() {
 }
 
 #[test]
-fn an_error_is_read_with_and_without_data() {
+fn error_is_parsed_with_and_without_data() {
     let cases = [
         (r#"{"code":-32601,"message":"no"}"#, None),
         (r#"{"code":-32601,"message":"no","data":null}"#, None),
@@ -52,7 +52,7 @@ fn an_error_is_read_with_and_without_data() {
 }
 
 #[test]
-fn a_code_of_anybody_is_read() {
+fn any_error_code_is_parsed() {
     for code in [0, -32000, -32001, 1, i64::MIN, i64::MAX] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"x"}}}}"#);
         assert_eq!(Response::parse(text.as_bytes()).unwrap().outcome.unwrap_err().code, code);
@@ -60,7 +60,7 @@ fn a_code_of_anybody_is_read() {
 }
 
 #[test]
-fn a_response_that_is_not_whole_or_says_too_much_is_refused() {
+fn response_with_missing_or_extra_members_is_rejected() {
     let cases = [
         ("[]", "not an object"),
         (r#"[{"jsonrpc":"2.0","id":1,"result":1}]"#, "not an object"),
@@ -71,19 +71,19 @@ fn a_response_that_is_not_whole_or_says_too_much_is_refused() {
         (r#"{"jsonrpc":2.0,"id":1,"result":1}"#, "jsonrpc is not 2.0"),
         (r#"{"jsonrpc":"1.0","id":1,"result":1}"#, "jsonrpc is not 2.0"),
         (r#"{"jsonrpc":"2.0","result":1}"#, "no id"),
-        (r#"{"jsonrpc":"2.0","id":1.0,"result":1}"#, "unusable id"),
-        (r#"{"jsonrpc":"2.0","id":true,"result":1}"#, "unusable id"),
-        (r#"{"jsonrpc":"2.0","id":{},"result":1}"#, "unusable id"),
-        (r#"{"jsonrpc":"2.0","id":[],"result":1}"#, "unusable id"),
+        (r#"{"jsonrpc":"2.0","id":1.0,"result":1}"#, "invalid id"),
+        (r#"{"jsonrpc":"2.0","id":true,"result":1}"#, "invalid id"),
+        (r#"{"jsonrpc":"2.0","id":{},"result":1}"#, "invalid id"),
+        (r#"{"jsonrpc":"2.0","id":[],"result":1}"#, "invalid id"),
         (r#"{"jsonrpc":"2.0","id":1}"#, "neither result nor error"),
         (r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":"x"}}"#, "both result and error"),
         (r#"{"jsonrpc":"2.0","id":1,"result":null,"error":null}"#, "both result and error"),
         (r#"{"jsonrpc":"2.0","id":1,"result":1,"extra":1}"#, "unknown member"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#, "unknown member"),
         (r#"{"jsonrpc":"2.0","id":1,"Result":1}"#, "unknown member"),
-        (r#"{"jsonrpc":"2.0","id":1,"result":1,"result":2}"#, "a key stands twice"),
-        (r#"{"jsonrpc":"2.0","id":1,"id":1,"result":1}"#, "a key stands twice"),
-        (r#"{"jsonrpc":"2.0","id":1,"result":{"a":1,"\u0061":2}}"#, "a key stands twice"),
+        (r#"{"jsonrpc":"2.0","id":1,"result":1,"result":2}"#, "duplicate key"),
+        (r#"{"jsonrpc":"2.0","id":1,"id":1,"result":1}"#, "duplicate key"),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{"a":1,"\u0061":2}}"#, "duplicate key"),
     ];
     for (text, what) in cases {
         assert_eq!(shape_fault(text), what, "{text}");
@@ -91,7 +91,7 @@ fn a_response_that_is_not_whole_or_says_too_much_is_refused() {
 }
 
 #[test]
-fn an_error_that_is_not_whole_or_says_too_much_is_refused() {
+fn error_with_missing_or_extra_members_is_rejected() {
     let cases = [
         ("null", "malformed error"),
         ("\"x\"", "malformed error"),
@@ -114,7 +114,7 @@ fn an_error_that_is_not_whole_or_says_too_much_is_refused() {
 }
 
 #[test]
-fn faults_say_what_they_are() {
+fn response_faults_have_their_texts() {
     let not_json = Response::parse(b"<html>").unwrap_err();
     assert!(matches!(not_json, ResponseFault::Syntax(SyntaxFault::Grammar { .. })));
     assert_eq!(not_json.to_string(), "Invalid JSON: Expecting value: line 1 column 1 (char 0)");

@@ -1,4 +1,4 @@
-//! What we write, we read: requests, results and errors of any content.
+//! Property tests: encoded requests, results and errors parse to the same values.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_request_comes_back_as_it_was_written(
+    fn any_request_round_trips(
         method in "\\PC{1,20}", params in params(), id in prop::option::of(ids())
     ) {
         let bytes = encode_request(id.as_ref(), &method, &params).unwrap();
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn a_result_comes_back_as_it_was_written(id in ids(), result in params()) {
+    fn any_result_round_trips(id in ids(), result in params()) {
         let result = Value::Object(result);
         let bytes = encode_result(&id, &result).unwrap();
         let response = Response::parse(&bytes).unwrap();
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn an_error_comes_back_as_it_was_written(
+    fn any_error_round_trips(
         id in ids(), code in any::<i64>(), message in "\\PC{1,20}", data in prop::option::of(params())
     ) {
         let error = RpcError { code, message, data: data.map(Value::Object) };

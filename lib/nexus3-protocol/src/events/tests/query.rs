@@ -1,4 +1,4 @@
-//! The words of the query, in both directions, and what is said of those that do not fit.
+//! Query string of the event streams: parsing, serializing and error texts.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn query(
 }
 
 #[test]
-fn a_query_says_where_to_begin_and_which_kinds() {
+fn query_has_a_cursor_and_a_filter() {
     use EventKind::{MessageEvent, TurnEnded};
     for (text, expected) in [
         ("", query(None, None, true)),
@@ -35,7 +35,7 @@ fn a_query_says_where_to_begin_and_which_kinds() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn query_round_trips() {
     for original in [
         query(None, None, true),
         query(Some(7), None, false),
@@ -53,11 +53,11 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_with_the_choices() {
-    let said = |text: &str| EventQuery::parse(text).unwrap_err().to_string();
+fn invalid_query_is_reported_with_the_choices() {
+    let error_text = |text: &str| EventQuery::parse(text).unwrap_err().to_string();
     for text in ["-1", "+1", "", "1.0", "abc", "18446744073709551616", "1%00", "%"] {
         assert!(
-            said(&format!("after={text}")).starts_with("after must be a sequence number, got: '"),
+            error_text(&format!("after={text}")).starts_with("after must be a sequence number, got: '"),
             "{text}"
         );
     }
@@ -65,19 +65,19 @@ fn what_does_not_fit_is_named_with_the_choices() {
     for (text, got) in
         [("kind=weather", "weather"), ("kind=", ""), ("kind=message,", ""), ("kind=response", "response")]
     {
-        assert_eq!(said(text), format!("kind must be one of {choices}, got: '{got}'"));
+        assert_eq!(error_text(text), format!("kind must be one of {choices}, got: '{got}'"));
     }
-    assert_eq!(said("deltas=no"), "deltas must be true or false, got: 'no'");
-    assert_eq!(said("after=1&after=2"), "after is given twice");
-    assert_eq!(said("deltas=true&deltas=true"), "deltas is given twice");
-    assert_eq!(said("limit=5"), "unknown query parameter 'limit': use after, kind and deltas");
-    assert_eq!(said("After=5"), "unknown query parameter 'After': use after, kind and deltas");
-    assert!(said(&format!("deltas={}", "x".repeat(10_000))).len() < 200);
-    assert!(!said("deltas=%0A%1b").contains('\n'));
+    assert_eq!(error_text("deltas=no"), "deltas must be true or false, got: 'no'");
+    assert_eq!(error_text("after=1&after=2"), "after is given twice");
+    assert_eq!(error_text("deltas=true&deltas=true"), "deltas is given twice");
+    assert_eq!(error_text("limit=5"), "unknown query parameter 'limit': use after, kind and deltas");
+    assert_eq!(error_text("After=5"), "unknown query parameter 'After': use after, kind and deltas");
+    assert!(error_text(&format!("deltas={}", "x".repeat(10_000))).len() < 200);
+    assert!(!error_text("deltas=%0A%1b").contains('\n'));
 }
 
 #[test]
-fn a_filter_never_hides_that_something_is_missing() {
+fn filter_always_passes_gap_and_lagged() {
     let only = query(None, kinds(&[EventKind::MessageEvent]), true).filter;
     let passing: Vec<_> = EventKind::ALL.iter().copied().filter(|kind| only.matches(*kind)).collect();
     assert_eq!(passing, [EventKind::MessageEvent, EventKind::Gap, EventKind::Lagged]);

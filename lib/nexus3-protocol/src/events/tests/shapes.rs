@@ -1,4 +1,4 @@
-//! The exact JSON of every event. A change here is a change of the wire.
+//! Exact JSON of every event. A change here is a change of the wire format.
 
 use serde_json::{Map, Value};
 
@@ -43,24 +43,24 @@ const PERMISSIONS: &str = concat!(
     r#""allowed_write_paths":["/w"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
 );
 
-fn journal_event(record: JournalRecord, rest: &str) -> (Event, String) {
+fn journal_event(record: JournalRecord, members: &str) -> (Event, String) {
     let name = record.kind().name();
     let agent_id = if name.starts_with("daemon") { None } else { Some(text("a")) };
     let agent = agent_id.as_ref().map_or("null", |_| r#""a""#);
     let event =
         JournalEvent { sequence: 9, agent_id, number: 4, at: text("2024-01-15T10:30:00.000042Z"), record };
     let head = format!(r#"{{"sequence":9,"agent_id":{agent},"number":4,"at":"2024-01-15T10:30:00.000042Z""#);
-    let comma = if rest.is_empty() { "" } else { "," };
-    (Event::Journalled(Box::new(event)), format!(r#"{head},"kind":"{name}"{comma}{rest}}}"#))
+    let comma = if members.is_empty() { "" } else { "," };
+    (Event::Journalled(Box::new(event)), format!(r#"{head},"kind":"{name}"{comma}{members}}}"#))
 }
 
-fn live(event: LiveEvent, rest: &str) -> (Event, String) {
+fn live(event: LiveEvent, members: &str) -> (Event, String) {
     let name = event.kind().name();
-    let comma = if rest.is_empty() { "" } else { "," };
-    (Event::Live(event), format!(r#"{{"kind":"{name}","journalled":false{comma}{rest}}}"#))
+    let comma = if members.is_empty() { "" } else { "," };
+    (Event::Live(event), format!(r#"{{"kind":"{name}","journalled":false{comma}{members}}}"#))
 }
 
-/// One of each kind at least, with its JSON.
+/// At least one event of each kind, with its JSON.
 pub(super) fn all() -> Vec<(Event, String)> {
     let mut all = agents();
     all.extend(turns());
@@ -210,9 +210,9 @@ fn others() -> Vec<(Event, String)> {
     let denied =
         Denied { principal: text("a"), action: text("send"), rule: text("identity"), text: text("no") };
     let journalled = NotJournalled;
-    let said =
+    let text_delta =
         TextDelta { journalled, agent_id: text("a"), request_id: request_id(), turn: 2, text: text("hel") };
-    let thought = ReasoningDelta {
+    let reasoning_delta = ReasoningDelta {
         journalled,
         agent_id: text("a"),
         request_id: request_id(),
@@ -230,17 +230,17 @@ fn others() -> Vec<(Event, String)> {
             r#""version":"0.1.0""#,
         ),
         journal_event(JournalRecord::DaemonStopped(DaemonStopped {}), ""),
-        live(LiveEvent::TextDelta(said), &delta("hel")),
-        live(LiveEvent::ReasoningDelta(thought), &delta("hm")),
+        live(LiveEvent::TextDelta(text_delta), &delta("hel")),
+        live(LiveEvent::ReasoningDelta(reasoning_delta), &delta("hm")),
         live(LiveEvent::Gap(Gap { journalled, first: 5, last: 9 }), r#""first":5,"last":9"#),
         live(LiveEvent::Lagged(Lagged { journalled }), ""),
-        // The last, so that the last id of a stream of all is that of an event of the journal.
+        // A journalled event comes last, so that it sets the last event id of the stream.
         journal_event(JournalRecord::DaemonStopped(DaemonStopped {}), ""),
     ]
 }
 
 #[test]
-fn every_kind_has_its_shape() {
+fn every_kind_has_its_exact_json() {
     let seen: HashSet<_> = all().iter().map(|(event, _)| event.kind()).collect();
     assert_eq!(seen.len(), EventKind::ALL.len());
     for (event, json) in all() {

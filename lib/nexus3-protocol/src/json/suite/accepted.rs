@@ -1,5 +1,5 @@
 //! Texts that the grammar of RFC 8259 produces, by production. No duplicate keys and no numbers beyond a double:
-//! those are in `decided`.
+//! those are in `implementation_defined`.
 
 /// A name and a text.
 pub(super) type Case = (&'static str, &'static [u8]);

@@ -1,4 +1,4 @@
-//! Texts about which RFC 8259 lets a parser choose, and what ours chose: sizes, depth, duplicate keys, minus zero,
+//! Implementation-defined cases of RFC 8259 and the choice of this parser: sizes, depth, duplicate keys, minus zero,
 //! lone surrogates.
 
 use ExpectedOutcome::{Accepted, DuplicateKey, Rejected};
@@ -7,27 +7,27 @@ use InputText::{Nested, Plain, Repeated};
 pub(super) struct ImplementationDefined {
     pub(super) name: &'static str,
     pub(super) text: InputText,
-    /// What reading it alone gives.
+    /// Outcome of parsing it alone.
     pub(super) expected: ExpectedOutcome,
-    /// The code a request gets that has it as parameters.
+    /// Error code of a request with it as `params`.
     pub(super) params_code: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ExpectedOutcome {
-    /// Accepted; a number keeps its text.
+    /// Accepted; a number preserves its text.
     Accepted,
-    /// Accepted, with this key reported as standing twice.
+    /// Accepted, with this key reported as a duplicate.
     DuplicateKey(&'static str),
-    /// Refused, with this message.
+    /// Rejected with this message.
     Rejected(&'static str),
 }
 
 pub(super) enum InputText {
     Plain(&'static str),
-    /// The middle one this often, between the others.
+    /// Start, middle repeated this many times, end.
     Repeated(&'static str, &'static str, usize, &'static str),
-    /// The first this often, the second, the third this often.
+    /// Opening, inside and closing text; opening and closing repeated this many times.
     Nested(&'static str, &'static str, &'static str, usize),
 }
 
@@ -56,14 +56,14 @@ const LONE_SURROGATE_AT_2: ExpectedOutcome =
 const fn case(
     name: &'static str,
     text: InputText,
-    answer: ExpectedOutcome,
+    expected: ExpectedOutcome,
     as_params: Option<i64>,
 ) -> ImplementationDefined {
-    ImplementationDefined { name, text, expected: answer, params_code: as_params }
+    ImplementationDefined { name, text, expected, params_code: as_params }
 }
 
 pub(super) const IMPLEMENTATION_DEFINED: &[ImplementationDefined] = &[
-    // A number is its text until somebody wants a type; only then can it be too large.
+    // A number is text until it is deserialized; only then can it be out of range.
     case("integer_of_65_bits", Plain("18446744073709551616"), Accepted, NOT_A_REQUEST),
     case("integer_below_64_bits", Plain("-9223372036854775809"), Accepted, NOT_A_REQUEST),
     case("integer_of_400_digits", Repeated("", "9", 400, ""), Accepted, NOT_A_REQUEST),
@@ -88,7 +88,7 @@ pub(super) const IMPLEMENTATION_DEFINED: &[ImplementationDefined] = &[
     case("both_66_deep", Nested("[{\"\":", "0", "}]", 33), TOO_DEEP, NOT_JSON),
     case("arrays_open_65_deep", Repeated("", "[", 65, ""), TOO_DEEP, NOT_JSON),
     case("arrays_side_by_side_are_not_deep", Repeated("[0", ",[[]]", 1000, "]"), Accepted, NOT_A_REQUEST),
-    // A duplicate key is no fault of syntax, but no request may hold one.
+    // A duplicate key is not a syntax error, but a request with one is rejected.
     case("key_twice", Plain("{\"a\":1,\"a\":2}"), DuplicateKey("a"), NOT_A_REQUEST),
     case("key_twice_with_equal_values", Plain("{\"a\":1,\"a\":1}"), DuplicateKey("a"), NOT_A_REQUEST),
     case("key_twice_once_escaped", Plain("{\"a\":1,\"\\u0061\":2}"), DuplicateKey("a"), NOT_A_REQUEST),
@@ -100,7 +100,7 @@ pub(super) const IMPLEMENTATION_DEFINED: &[ImplementationDefined] = &[
         DuplicateKey("b"),
         NOT_A_REQUEST,
     ),
-    // Half a pair has no spelling in UTF-8: to accept it would be to change the text.
+    // A lone surrogate cannot be encoded in UTF-8: accepting it would change the text.
     case("surrogate_high_alone", Plain("\"\\ud800\""), LONE_SURROGATE_AT_1, NOT_JSON),
     case("surrogate_low_alone", Plain("\"\\udc00\""), LONE_SURROGATE_AT_1, NOT_JSON),
     case("surrogate_highest_alone", Plain("\"\\udfff\""), LONE_SURROGATE_AT_1, NOT_JSON),
@@ -112,7 +112,7 @@ pub(super) const IMPLEMENTATION_DEFINED: &[ImplementationDefined] = &[
     case("surrogates_swapped", Plain("\"\\udc00\\ud800\""), LONE_SURROGATE_AT_1, NOT_JSON),
     case("surrogate_in_key", Plain("{\"\\ud800\":0}"), LONE_SURROGATE_AT_2, NOT_JSON),
     case("surrogate_after_letter", Plain("\"a\\udc00\""), LONE_SURROGATE_AT_2, NOT_JSON),
-    // Sizes are bounded by the body that carries them, not by the reader.
+    // Sizes are bounded by the transport's body limit, not by the parser.
     case("string_of_a_megabyte", Repeated("\"", "a", 1 << 20, "\""), Accepted, NOT_A_REQUEST),
     case("string_of_many_escapes", Repeated("\"", "\\u0000", 100_000, "\""), Accepted, NOT_A_REQUEST),
     case("key_of_a_megabyte", Repeated("{\"", "k", 1 << 20, "\":0}"), Accepted, None),

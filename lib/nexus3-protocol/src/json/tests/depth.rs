@@ -1,4 +1,4 @@
-//! How deep values may stand inside each other, and that what is deeper costs neither stack nor time.
+//! Nesting depth: the limit, and that deeper input costs neither stack nor time.
 
 use std::thread;
 
@@ -9,13 +9,13 @@ fn nested(open: &str, inside: &str, close: &str, times: usize) -> Vec<u8> {
     [open.repeat(times).as_str(), inside, close.repeat(times).as_str()].concat().into_bytes()
 }
 
-/// Far less stack than a thread of the daemon has.
-fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
+/// Runs `test` with far less stack than a thread of the daemon has.
+fn on_small_stack(test: impl FnOnce() + Send + 'static) {
     thread::Builder::new().stack_size(192 * 1024).spawn(test).unwrap().join().unwrap();
 }
 
 #[test]
-fn sixty_four_levels_pass_and_one_more_is_refused() {
+fn depth_64_is_accepted_and_65_is_rejected() {
     assert_eq!(DEPTH_MAX, 64);
     for (open, inside, close) in [("[", "", "]"), ("{\"a\":", "1", "}"), (" [ ", "{}", " ] ")] {
         let levels = DEPTH_MAX - usize::from(inside == "{}");
@@ -28,7 +28,7 @@ fn sixty_four_levels_pass_and_one_more_is_refused() {
 }
 
 #[test]
-fn the_items_of_a_batch_count_the_array_around_them() {
+fn batch_array_counts_as_a_level_of_depth() {
     let batch = |levels| [b"[", nested("{\"a\":", "1", "}", levels).as_slice(), b"]"].concat();
     assert!(parse(&batch(DEPTH_MAX - 1)).is_ok() && parse_members(&batch(DEPTH_MAX - 1)).is_ok());
     assert_eq!(parse(&batch(DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
@@ -36,15 +36,15 @@ fn the_items_of_a_batch_count_the_array_around_them() {
 }
 
 #[test]
-fn a_value_beside_the_deepest_place_does_not_count() {
+fn sibling_values_do_not_add_depth() {
     let siblings = nested("[[],", "0", ",[]]", DEPTH_MAX - 1);
     assert!(parse(&siblings).is_ok());
     assert_eq!(parse(&nested("[[],", "0", "]", DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
 }
 
 #[test]
-fn the_deepest_value_is_read_on_a_small_stack() {
-    on_a_small_stack(|| {
+fn deepest_value_is_parsed_on_a_small_stack() {
+    on_small_stack(|| {
         assert!(parse(&nested("[{\"\":", "[]", "}]", 31)).is_ok());
         assert!(parse_members(&nested("{\"\":[", "{}", "]}", 31)).is_ok());
         assert!(parse(&nested("{\"a\":", "1", "}", DEPTH_MAX)).is_ok());
@@ -52,8 +52,8 @@ fn the_deepest_value_is_read_on_a_small_stack() {
 }
 
 #[test]
-fn a_hundred_thousand_levels_are_refused_on_a_small_stack_by_every_reader() {
-    on_a_small_stack(|| {
+fn every_parser_rejects_100_000_levels_on_a_small_stack() {
+    on_small_stack(|| {
         for (part, times) in [("[{\"\":", 50_000), ("[", 100_000), ("{\"a\":", 100_000), ("[[{\"\":", 40_000)]
         {
             let bytes = nested(part, "", "", times);
@@ -67,9 +67,12 @@ fn a_hundred_thousand_levels_are_refused_on_a_small_stack_by_every_reader() {
             let request = [br#"{"jsonrpc":"2.0","id":1,"method":"m","params":"#, bytes.as_slice()].concat();
             for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
                 for bytes in [&bytes, &request] {
-                    let refused = Incoming::parse(bytes, rules).unwrap_err();
-                    assert_eq!(refused.error.message, "Invalid JSON: nested deeper than 64 levels", "{part}");
-                    assert_eq!((refused.error.code, refused.id.raw()), (-32700, "null"), "{part}");
+                    let rejected = Incoming::parse(bytes, rules).unwrap_err();
+                    assert_eq!(
+                        rejected.error.message, "Invalid JSON: nested deeper than 64 levels",
+                        "{part}"
+                    );
+                    assert_eq!((rejected.error.code, rejected.id.raw()), (-32700, "null"), "{part}");
                 }
             }
         }
@@ -77,8 +80,8 @@ fn a_hundred_thousand_levels_are_refused_on_a_small_stack_by_every_reader() {
 }
 
 #[test]
-fn a_long_flat_array_is_not_deep() {
-    on_a_small_stack(|| {
+fn long_flat_array_is_accepted() {
+    on_small_stack(|| {
         let text = format!("[0{}]", ",0".repeat(999_999));
         let document = parse(text.as_bytes()).unwrap();
         assert!(matches!(document.value, super::Json::Array(items) if items.len() == 1_000_000));

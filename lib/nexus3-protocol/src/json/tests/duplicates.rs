@@ -1,4 +1,4 @@
-//! Keys that stand twice: reported beside the value, wherever they are and however they are spelled.
+//! Duplicate keys: reported beside the value, at any depth and in any spelling.
 
 use super::super::{Document, Json, parse, parse_members};
 
@@ -10,14 +10,14 @@ fn duplicate_key(text: &str) -> Option<String> {
     alone
 }
 
-/// An object of this many keys, `key` once more at the end.
+/// Returns an object with this many keys and `key` as one more at the end.
 fn object_with_key(keys: usize, key: &str) -> String {
     let members: Vec<String> = (0..keys).map(|number| format!("\"k{number}\":{number}")).collect();
     format!("{{{},\"{key}\":null}}", members.join(","))
 }
 
 #[test]
-fn a_key_that_stands_twice_is_seen_in_every_shape() {
+fn duplicate_key_is_detected_in_every_form() {
     let shapes = [
         (r#"{"a":1,"a":2}"#, "a"),
         (r#"{"a":1,"b":2,"a":3}"#, "a"),
@@ -40,7 +40,7 @@ fn a_key_that_stands_twice_is_seen_in_every_shape() {
 }
 
 #[test]
-fn keys_that_only_look_alike_are_two_keys() {
+fn similar_keys_are_not_duplicates() {
     let texts = [
         r#"{"a":1,"A":2}"#,
         r#"{"a":1,"b":{"a":1}}"#,
@@ -58,7 +58,7 @@ fn keys_that_only_look_alike_are_two_keys() {
 }
 
 #[test]
-fn a_duplicate_is_seen_at_every_size_around_the_change_to_a_hash_set() {
+fn duplicate_key_is_detected_around_the_hash_set_threshold() {
     for keys in 1..=24 {
         assert_eq!(duplicate_key(&object_with_key(keys, "new")), None, "{keys} keys");
         for again in 0..keys {
@@ -70,20 +70,20 @@ fn a_duplicate_is_seen_at_every_size_around_the_change_to_a_hash_set() {
 }
 
 #[test]
-fn the_first_duplicate_in_reading_order_is_the_one_reported() {
+fn first_duplicate_in_text_order_is_reported() {
     assert_eq!(duplicate_key(r#"{"a":{"c":1,"c":2},"b":1,"b":2}"#).as_deref(), Some("c"));
     assert_eq!(duplicate_key(r#"{"b":1,"b":{"c":1},"a":{"c":1,"c":1}}"#).as_deref(), Some("b"));
 }
 
 #[test]
-fn every_member_is_kept_in_the_order_it_was_written() {
+fn members_keep_their_order() {
     let Document { value, .. } = parse(br#"{"b":1,"a":2,"b":3}"#).unwrap();
     let member = |key: &'static str, text| (key.into(), Json::Number(text));
     assert_eq!(value, Json::Object(vec![member("b", "1"), member("a", "2"), member("b", "3")]));
 }
 
 #[test]
-fn a_million_keys_are_read_and_the_duplicate_of_the_first_is_seen_last() {
+fn duplicate_among_a_million_keys_is_detected() {
     let text = object_with_key(1_000_000, "k0");
     let document = parse(text.as_bytes()).unwrap();
     assert_eq!(document.duplicate.as_deref(), Some("k0"));

@@ -1,4 +1,4 @@
-//! Where a syntax fault stands and what it says: lines, columns and offsets in characters.
+//! Texts and positions of syntax errors: lines, columns and offsets in characters.
 
 use super::super::{SyntaxFault, parse, parse_members};
 
@@ -11,7 +11,7 @@ fn check(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_missing_value_is_said_where_it_should_stand() {
+fn missing_value_is_reported_at_its_position() {
     check(&[
         ("", "Expecting value: line 1 column 1 (char 0)"),
         ("  ", "Expecting value: line 1 column 3 (char 2)"),
@@ -26,7 +26,7 @@ fn a_missing_value_is_said_where_it_should_stand() {
 }
 
 #[test]
-fn a_missing_mark_is_named() {
+fn missing_delimiter_is_named() {
     check(&[
         ("[1 2]", "Expecting ',' delimiter: line 1 column 4 (char 3)"),
         ("[1", "Expecting ',' delimiter: line 1 column 3 (char 2)"),
@@ -43,7 +43,7 @@ fn a_missing_mark_is_named() {
 }
 
 #[test]
-fn what_follows_the_value_is_extra() {
+fn text_after_the_value_is_extra_data() {
     check(&[
         ("{}{}", "Extra data: line 1 column 3 (char 2)"),
         ("01", "Extra data: line 1 column 2 (char 1)"),
@@ -54,7 +54,7 @@ fn what_follows_the_value_is_extra() {
 }
 
 #[test]
-fn a_broken_string_is_said_where_it_breaks() {
+fn invalid_string_is_reported_at_its_position() {
     check(&[
         ("\"abc", "Unterminated string starting at: line 1 column 1 (char 0)"),
         ("[\"abc\\", "Unterminated string starting at: line 1 column 2 (char 1)"),
@@ -74,7 +74,7 @@ fn a_broken_string_is_said_where_it_breaks() {
 }
 
 #[test]
-fn positions_count_characters_and_not_bytes() {
+fn positions_count_characters_not_bytes() {
     check(&[
         ("[\"é\" x]", "Expecting ',' delimiter: line 1 column 6 (char 5)"),
         ("[\"😀\" x]", "Expecting ',' delimiter: line 1 column 6 (char 5)"),
@@ -85,7 +85,7 @@ fn positions_count_characters_and_not_bytes() {
 }
 
 #[test]
-fn only_a_line_feed_starts_a_line() {
+fn only_a_line_feed_starts_a_new_line() {
     check(&[
         ("\n\n x", "Expecting value: line 3 column 2 (char 3)"),
         ("\r\n\r\nx", "Expecting value: line 3 column 1 (char 4)"),
@@ -96,7 +96,7 @@ fn only_a_line_feed_starts_a_line() {
 }
 
 #[test]
-fn a_byte_order_mark_is_refused_by_name() {
+fn byte_order_mark_is_rejected_by_name() {
     check(&[
         ("\u{feff}{}", "Unexpected UTF-8 BOM (decode using utf-8-sig): line 1 column 1 (char 0)"),
         ("\u{feff}", "Unexpected UTF-8 BOM (decode using utf-8-sig): line 1 column 1 (char 0)"),
@@ -106,7 +106,7 @@ fn a_byte_order_mark_is_refused_by_name() {
 }
 
 #[test]
-fn bytes_that_are_not_utf8_are_refused_before_anything_else() {
+fn invalid_utf8_is_rejected_before_any_syntax_check() {
     let cases: [(&[u8], usize); 6] = [
         (b"\xff", 0),
         (b"{\"a\":\"\xc0\xaf\"}", 6),
@@ -123,7 +123,7 @@ fn bytes_that_are_not_utf8_are_refused_before_anything_else() {
 }
 
 #[test]
-fn the_first_fault_is_the_one_reported() {
+fn first_error_is_reported() {
     check(&[
         ("[1 2,,", "Expecting ',' delimiter: line 1 column 4 (char 3)"),
         ("{\"a\\q\":tru}", "Invalid \\escape: line 1 column 4 (char 3)"),

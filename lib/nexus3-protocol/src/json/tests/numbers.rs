@@ -1,4 +1,4 @@
-//! Numbers read into types: what does not fit is a typed fault, never infinity, zero or a wrapped integer.
+//! Deserialized numbers: a value out of range is an error, never infinity, zero or a wrapped integer.
 
 use std::fmt::Debug;
 
@@ -18,7 +18,7 @@ const TOO_LONG: &str = "params must be an integer of at most 64 bits";
 const OUT_OF_RANGE: &str = "params must be a number in the range of a double";
 
 #[test]
-fn integers_pass_up_to_their_types_ends() {
+fn integers_are_accepted_up_to_the_bounds_of_their_type() {
     assert_eq!(number("18446744073709551615"), Ok(u64::MAX));
     assert_eq!(number("9223372036854775807"), Ok(i64::MAX));
     assert_eq!(number("-9223372036854775808"), Ok(i64::MIN));
@@ -29,7 +29,7 @@ fn integers_pass_up_to_their_types_ends() {
 }
 
 #[test]
-fn an_integer_beyond_its_type_is_refused_and_not_wrapped() {
+fn integer_out_of_range_is_rejected_not_wrapped() {
     assert_eq!(rejection::<u64>("18446744073709551616"), TOO_LONG);
     assert_eq!(rejection::<i64>("-9223372036854775809"), TOO_LONG);
     assert_eq!(rejection::<u64>(&"9".repeat(100_000)), TOO_LONG);
@@ -41,7 +41,7 @@ fn an_integer_beyond_its_type_is_refused_and_not_wrapped() {
 }
 
 #[test]
-fn a_fraction_or_an_exponent_is_no_integer_even_when_its_value_is() {
+fn fraction_or_exponent_is_never_an_integer() {
     for text in ["1.0", "1e2", "1E2", "0.0", "-0.0", "1e400", "1e-400", "100e-2"] {
         assert_eq!(rejection::<u64>(text), "params must be integer, got: float", "{text}");
         assert_eq!(rejection::<i64>(text), "params must be integer, got: float", "{text}");
@@ -49,7 +49,7 @@ fn a_fraction_or_an_exponent_is_no_integer_even_when_its_value_is() {
 }
 
 #[test]
-fn doubles_are_read_to_the_nearest() {
+fn doubles_are_rounded_to_the_nearest() {
     let cases = [
         ("0.1", 0.1),
         ("5", 5.0),
@@ -67,7 +67,7 @@ fn doubles_are_read_to_the_nearest() {
 }
 
 #[test]
-fn a_number_that_a_double_cannot_hold_is_never_infinite() {
+fn double_overflow_is_rejected() {
     for text in ["1e400", "-1e400", "1.8e308", "1E99999999999999999999", &"9".repeat(100_000)] {
         assert_eq!(rejection::<f64>(text), OUT_OF_RANGE);
         assert_eq!(rejection::<f32>(text), OUT_OF_RANGE);
@@ -78,7 +78,7 @@ fn a_number_that_a_double_cannot_hold_is_never_infinite() {
 }
 
 #[test]
-fn a_number_too_small_for_a_double_is_never_zero() {
+fn double_underflow_is_rejected() {
     let tiny = format!("0.{}1", "0".repeat(100_000));
     for text in ["1e-400", "-1e-400", "0.1e-400", "1e-99999999999999999999", tiny.as_str()] {
         assert_eq!(rejection::<f64>(text), OUT_OF_RANGE);
@@ -90,7 +90,7 @@ fn a_number_too_small_for_a_double_is_never_zero() {
 }
 
 #[test]
-fn a_value_of_any_kind_refuses_the_numbers_it_cannot_hold() {
+fn untyped_value_rejects_numbers_out_of_range() {
     use serde_json::{Value, json};
     assert_eq!(number("18446744073709551615"), Ok(json!(u64::MAX)));
     assert_eq!(number("-5"), Ok(json!(-5)));
@@ -102,7 +102,7 @@ fn a_value_of_any_kind_refuses_the_numbers_it_cannot_hold() {
 }
 
 #[test]
-fn a_number_is_no_other_kind() {
+fn number_is_rejected_as_any_other_type() {
     assert_eq!(rejection::<String>("1"), "params must be string, got: int");
     assert_eq!(rejection::<String>("1e400"), "params must be string, got: float");
     assert_eq!(rejection::<bool>("0"), "params must be boolean, got: int");

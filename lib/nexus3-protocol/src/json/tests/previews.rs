@@ -1,9 +1,9 @@
-//! The words by which a value is named in messages.
+//! Type names and previews of values in error texts.
 
 use super::super::parse;
 
 #[test]
-fn a_value_is_named_in_the_originals_words() {
+fn values_have_the_original_type_names_and_previews() {
     let cases = [
         ("null", "NoneType", "None"),
         ("true", "bool", "True"),
@@ -21,14 +21,14 @@ fn a_value_is_named_in_the_originals_words() {
         ("[1,2]", "list", "[...]"),
         (r#"{"a":1}"#, "dict", "{...}"),
     ];
-    for (text, kind, sketch) in cases {
+    for (text, kind, preview) in cases {
         let value = parse(text.as_bytes()).unwrap().value;
-        assert_eq!((value.type_name(), value.preview().as_str()), (kind, sketch), "{text}");
+        assert_eq!((value.type_name(), value.preview().as_str()), (kind, preview), "{text}");
     }
 }
 
 #[test]
-fn a_long_value_is_cut_and_says_so() {
+fn long_value_is_truncated_with_an_ellipsis() {
     let exact = format!("\"{}\"", "é".repeat(64));
     assert_eq!(parse(exact.as_bytes()).unwrap().value.preview(), format!("'{}'", "é".repeat(64)));
     let longer = format!("\"{}\"", "é".repeat(65));
@@ -38,11 +38,11 @@ fn a_long_value_is_cut_and_says_so() {
 }
 
 #[test]
-fn no_control_character_survives_in_a_sketch() {
+fn control_characters_are_escaped_in_previews() {
     let text = (0..0x20_u8).map(|control| format!("\\u{control:04x}")).collect::<String>();
     for text in [format!("\"{text}\""), "\"\u{7f}\u{85}\u{9b}31m\"".to_owned()] {
-        let sketch = parse(text.as_bytes()).unwrap().value.preview();
-        assert!(!sketch.chars().any(char::is_control), "{sketch:?}");
-        assert!(sketch.len() < 500, "{sketch:?}");
+        let preview = parse(text.as_bytes()).unwrap().value.preview();
+        assert!(!preview.chars().any(char::is_control), "{preview:?}");
+        assert!(preview.len() < 500, "{preview:?}");
     }
 }

@@ -1,6 +1,5 @@
-//! Random values, random bytes and broken texts, judged against another parser.
-//! Where the two differ on purpose: depth (kept below both limits here), and numbers beyond a double, which ours keeps
-//! as text and the other refuses.
+//! Property tests against `serde_json`: random values, random bytes and mutated texts. Intended differences: depth
+//! (below both limits here), and numbers out of range, which this parser preserves as text and `serde_json` rejects.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -12,7 +11,7 @@ use crate::envelope::{EnvelopeRules, Incoming, Response};
 use crate::methods::{CreateAgentParams, MessagesParams, SendParams};
 
 fn config() -> ProptestConfig {
-    // A failure found becomes a named test, not a file of seeds.
+    // A failure becomes a named test instead of a file of seeds.
     ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() }
 }
 
@@ -38,7 +37,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Pieces of JSON and of what is nearly JSON: far more often close to a valid text than random bytes are.
+/// Sequences of valid and almost valid JSON tokens, which are closer to valid texts than random bytes are.
 fn token_sequences() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::sample::select(vec![
         "{",
@@ -114,24 +113,24 @@ fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
 
 fn mutate(mut bytes: Vec<u8>, changes: Vec<Mutation>) -> Vec<u8> {
     for change in changes {
-        let place = |at: usize| at % (bytes.len() + 1);
+        let index = |at: usize| at % (bytes.len() + 1);
         match change {
             Mutation::Set(at, byte) => {
-                let at = place(at);
+                let at = index(at);
                 if let Some(old) = bytes.get_mut(at) {
                     *old = byte;
                 }
             }
-            Mutation::Insert(at, byte) => bytes.insert(place(at), byte),
+            Mutation::Insert(at, byte) => bytes.insert(index(at), byte),
             Mutation::Remove(at) => {
-                let at = place(at);
+                let at = index(at);
                 bytes.drain(at..(at + 1).min(bytes.len()));
             }
-            Mutation::Truncate(at) => bytes.truncate(place(at)),
+            Mutation::Truncate(at) => bytes.truncate(index(at)),
             Mutation::Repeat(at, length) => {
-                let at = place(at);
-                let again = bytes[at..(at + length).min(bytes.len())].to_vec();
-                bytes.splice(at..at, again);
+                let at = index(at);
+                let repeated = bytes[at..(at + length).min(bytes.len())].to_vec();
+                bytes.splice(at..at, repeated);
             }
         }
     }
@@ -146,20 +145,23 @@ fn check_against_serde_json(bytes: &[u8]) -> TestCaseResult {
         }
         (Err(_), Err(_)) => {}
         (Ok(_), Err(other)) => {
-            prop_assert!(other.to_string().starts_with("number out of range"), "only ours accepts: {other}");
+            prop_assert!(
+                other.to_string().starts_with("number out of range"),
+                "only serde_json rejects: {other}"
+            );
         }
-        (Err(ours), Ok(_)) => prop_assert!(false, "only ours refuses: {ours}"),
+        (Err(ours), Ok(_)) => prop_assert!(false, "only this parser rejects: {ours}"),
     }
     prop_assert_eq!(parse_members(bytes).is_ok(), parse(bytes).is_ok());
     Ok(())
 }
 
-/// Each reader answers; what it answers is checked elsewhere.
+/// Checks that every parser returns without a panic and with an error text; other tests check the results.
 fn check_every_parser_returns(bytes: &[u8]) -> TestCaseResult {
     for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
-        if let Err(refused) = Incoming::parse(bytes, rules) {
-            prop_assert_eq!(refused.error.code == -32700, parse(bytes).is_err());
-            prop_assert!(!refused.error.message.is_empty());
+        if let Err(rejected) = Incoming::parse(bytes, rules) {
+            prop_assert_eq!(rejected.error.code == -32700, parse(bytes).is_err());
+            prop_assert!(!rejected.error.message.is_empty());
         }
     }
     if let Err(fault) = Response::parse(bytes) {
@@ -181,7 +183,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_value_is_read_back_equal(value in values()) {
+    fn any_value_round_trips(value in values()) {
         for text in [serde_json::to_vec(&value).unwrap(), serde_json::to_vec_pretty(&value).unwrap()] {
             let document = parse(&text).unwrap();
             prop_assert_eq!(&document.duplicate, &None);
@@ -191,33 +193,33 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_judged_as_another_parser_does(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn any_bytes_parse_as_in_serde_json(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         check_against_serde_json(&bytes)?;
         check_every_parser_returns(&bytes)?;
     }
 
     #[test]
-    fn any_text_is_judged_as_another_parser_does(text in any::<String>()) {
+    fn any_text_parses_as_in_serde_json(text in any::<String>()) {
         let quoted = [b"\"", text.as_bytes(), b"\""].concat();
         check_against_serde_json(&quoted)?;
         check_every_parser_returns(&quoted)?;
     }
 
     #[test]
-    fn any_soup_of_tokens_is_judged_as_another_parser_does(bytes in token_sequences()) {
+    fn any_token_sequence_parses_as_in_serde_json(bytes in token_sequences()) {
         check_against_serde_json(&bytes)?;
         check_every_parser_returns(&bytes)?;
     }
 
     #[test]
-    fn any_broken_value_is_judged_as_another_parser_does(value in values(), changes in mutations()) {
+    fn any_mutated_value_parses_as_in_serde_json(value in values(), changes in mutations()) {
         let bytes = mutate(serde_json::to_vec(&value).unwrap(), changes);
         check_against_serde_json(&bytes)?;
         check_every_parser_returns(&bytes)?;
     }
 
     #[test]
-    fn any_broken_request_is_answered(params in values(), id in values(), changes in mutations()) {
+    fn any_mutated_request_is_handled_without_panic(params in values(), id in values(), changes in mutations()) {
         let request = serde_json::json!({ "jsonrpc": "2.0", "method": "send", "params": params, "id": id });
         let bytes = mutate(serde_json::to_vec(&request).unwrap(), changes);
         check_against_serde_json(&bytes)?;
@@ -225,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn any_broken_response_is_answered(result in values(), data in values(), changes in mutations()) {
+    fn any_mutated_response_is_handled_without_panic(result in values(), data in values(), changes in mutations()) {
         let error = serde_json::json!({ "code": -32000, "message": "x", "data": data });
         for (member, value) in [("result", result), ("error", error)] {
             let response = serde_json::json!({ "jsonrpc": "2.0", "id": 1, member: value });

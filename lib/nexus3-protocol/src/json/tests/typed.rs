@@ -1,4 +1,4 @@
-//! Typed reading: what a fault says and which parameter it names.
+//! Deserializer: error texts and the parameters they name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,18 +17,18 @@ struct Order {
     #[serde(default)]
     ready: bool,
     size: Option<Size>,
-    place: Option<Place>,
+    cell: Option<Cell>,
     #[serde(default)]
-    places: Vec<Place>,
+    cells: Vec<Cell>,
     #[serde(default)]
     weights: BTreeMap<String, f64>,
 }
 
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct Cell {
     row: u64,
-    seat: Option<String>,
+    column: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Deserialize)]
@@ -38,14 +38,14 @@ enum Size {
     VeryLarge,
 }
 
-/// Reads both ways, which must agree on objects.
+/// Deserializes with `from_json` and, for objects, checks that `from_members` agrees.
 fn typed<T: DeserializeOwned + PartialEq + std::fmt::Debug>(text: &str) -> Result<T, String> {
     let value = parse(text.as_bytes()).unwrap().value;
-    let whole = from_json::<T>(&value);
+    let result = from_json::<T>(&value);
     if let Json::Object(members) = &value {
-        assert_eq!(from_members::<T>(members), whole, "{text}");
+        assert_eq!(from_members::<T>(members), result, "{text}");
     }
-    whole.map_err(|fault| fault.to_string())
+    result.map_err(|fault| fault.to_string())
 }
 
 fn check<T: DeserializeOwned + PartialEq + std::fmt::Debug>(cases: &[(&str, &str)]) {
@@ -61,28 +61,28 @@ fn plain_order(name: &str) -> Order {
         count: None,
         ready: false,
         size: None,
-        place: None,
-        places: Vec::new(),
+        cell: None,
+        cells: Vec::new(),
         weights: BTreeMap::new(),
     }
 }
 
 #[test]
-fn what_is_left_out_or_null_is_none() {
+fn omitted_and_null_members_are_none() {
     assert_eq!(typed(r#"{"name":"a"}"#), Ok(plain_order("a")));
-    assert_eq!(typed(r#"{"name":"a","count":null,"size":null,"place":null}"#), Ok(plain_order("a")));
+    assert_eq!(typed(r#"{"name":"a","count":null,"size":null,"cell":null}"#), Ok(plain_order("a")));
 }
 
 #[test]
-fn every_member_is_read() {
-    let text = r#"{"name":"\u0061\n","count":3,"ready":true,"size":"very_large","place":{"row":1},
-        "places":[{"row":2,"seat":"x"},{"row":3,"seat":null}],"weights":{"\u0061":0.5,"b":2}}"#;
+fn every_member_is_deserialized() {
+    let text = r#"{"name":"\u0061\n","count":3,"ready":true,"size":"very_large","cell":{"row":1},
+        "cells":[{"row":2,"column":"x"},{"row":3,"column":null}],"weights":{"\u0061":0.5,"b":2}}"#;
     let expected = Order {
         count: Some(3),
         ready: true,
         size: Some(Size::VeryLarge),
-        place: Some(Place { row: 1, seat: None }),
-        places: vec![Place { row: 2, seat: Some("x".to_owned()) }, Place { row: 3, seat: None }],
+        cell: Some(Cell { row: 1, column: None }),
+        cells: vec![Cell { row: 2, column: Some("x".to_owned()) }, Cell { row: 3, column: None }],
         weights: BTreeMap::from([("a".to_owned(), 0.5), ("b".to_owned(), 2.0)]),
         ..plain_order("a\n")
     };
@@ -90,21 +90,21 @@ fn every_member_is_read() {
 }
 
 #[test]
-fn a_missing_or_null_parameter_is_named() {
+fn missing_or_null_parameter_is_named() {
     check::<Order>(&[
         ("{}", "Missing required parameter: name"),
         (r#"{"name":null}"#, "Missing required parameter: name"),
         (r#"{"name":"a","ready":null}"#, "Missing required parameter: ready"),
-        (r#"{"name":"a","place":{}}"#, "Missing required parameter: place.row"),
-        (r#"{"name":"a","place":{"row":null}}"#, "Missing required parameter: place.row"),
-        (r#"{"name":"a","places":[{"row":1},{}]}"#, "Missing required parameter: places[1].row"),
-        (r#"{"name":"a","places":[null]}"#, "Missing required parameter: places[0]"),
+        (r#"{"name":"a","cell":{}}"#, "Missing required parameter: cell.row"),
+        (r#"{"name":"a","cell":{"row":null}}"#, "Missing required parameter: cell.row"),
+        (r#"{"name":"a","cells":[{"row":1},{}]}"#, "Missing required parameter: cells[1].row"),
+        (r#"{"name":"a","cells":[null]}"#, "Missing required parameter: cells[0]"),
         ("null", "Missing required parameter: params"),
     ]);
 }
 
 #[test]
-fn a_wrong_type_is_named_with_what_was_wanted_and_what_came() {
+fn wrong_type_is_reported_with_expected_and_actual() {
     check::<Order>(&[
         (r#"{"name":5}"#, "name must be string, got: int"),
         (r#"{"name":5.0}"#, "name must be string, got: float"),
@@ -115,16 +115,16 @@ fn a_wrong_type_is_named_with_what_was_wanted_and_what_came() {
         (r#"{"name":"a","count":true}"#, "count must be integer, got: bool"),
         (r#"{"name":"a","ready":1}"#, "ready must be boolean, got: int"),
         (r#"{"name":"a","ready":"true"}"#, "ready must be boolean, got: str"),
-        (r#"{"name":"a","places":{}}"#, "places must be list, got: dict"),
-        (r#"{"name":"a","places":"x"}"#, "places must be list, got: str"),
+        (r#"{"name":"a","cells":{}}"#, "cells must be list, got: dict"),
+        (r#"{"name":"a","cells":"x"}"#, "cells must be list, got: str"),
         (r#"{"name":"a","weights":[]}"#, "weights must be object, got: list"),
-        (r#"{"name":"a","place":{"row":"1"}}"#, "place.row must be integer, got: str"),
-        (r#"{"name":"a","place":{"row":1,"seat":7}}"#, "place.seat must be string, got: int"),
+        (r#"{"name":"a","cell":{"row":"1"}}"#, "cell.row must be integer, got: str"),
+        (r#"{"name":"a","cell":{"row":1,"column":7}}"#, "cell.column must be string, got: int"),
         (
-            r#"{"name":"a","places":[{"row":1},{"row":2},{"row":{}}]}"#,
-            "places[2].row must be integer, got: dict",
+            r#"{"name":"a","cells":[{"row":1},{"row":2},{"row":{}}]}"#,
+            "cells[2].row must be integer, got: dict",
         ),
-        (r#"{"name":"a","places":[{"row":1},7]}"#, "places[1] must be object, got: int"),
+        (r#"{"name":"a","cells":[{"row":1},7]}"#, "cells[1] must be object, got: int"),
         (r#"{"name":"a","weights":{"x":"y"}}"#, "weights.x must be number, got: str"),
         ("7", "params must be object, got: int"),
         ("\"{}\"", "params must be object, got: str"),
@@ -132,7 +132,7 @@ fn a_wrong_type_is_named_with_what_was_wanted_and_what_came() {
 }
 
 #[test]
-fn a_list_of_lists_is_named_index_by_index() {
+fn nested_list_path_has_every_index() {
     check::<Vec<Vec<u64>>>(&[
         ("[[1],[2,true]]", "[1][1] must be integer, got: bool"),
         ("[[1],2]", "[1] must be list, got: int"),
@@ -141,29 +141,29 @@ fn a_list_of_lists_is_named_index_by_index() {
 }
 
 #[test]
-fn an_unknown_member_is_refused_by_name() {
+fn unknown_member_is_rejected_by_name() {
     check::<Order>(&[
         (r#"{"name":"a","nmae":"b"}"#, "Extra inputs are not permitted: nmae"),
         (r#"{"name":"a","Name":"b"}"#, "Extra inputs are not permitted: Name"),
-        (r#"{"name":"a","place":{"row":1,"col":2}}"#, "Extra inputs are not permitted: place.col"),
-        (r#"{"name":"a","places":[{"row":1,"col":2}]}"#, "Extra inputs are not permitted: places[0].col"),
+        (r#"{"name":"a","cell":{"row":1,"col":2}}"#, "Extra inputs are not permitted: cell.col"),
+        (r#"{"name":"a","cells":[{"row":1,"col":2}]}"#, "Extra inputs are not permitted: cells[0].col"),
         (r#"{"name":"a","__proto__":{"ready":true}}"#, "Extra inputs are not permitted: __proto__"),
     ]);
 }
 
 #[test]
-fn an_array_never_fills_a_struct_by_position() {
+fn array_never_fills_a_struct_by_position() {
     check::<Order>(&[
         (r#"["a"]"#, "params must be object, got: list"),
         ("[]", "params must be object, got: list"),
         (r#"["a",1,true,"small",{"row":1},[],{}]"#, "params must be object, got: list"),
-        (r#"{"name":"a","place":[1,"x"]}"#, "place must be object, got: list"),
-        (r#"{"name":"a","places":[[1,"x"]]}"#, "places[0] must be object, got: list"),
+        (r#"{"name":"a","cell":[1,"x"]}"#, "cell must be object, got: list"),
+        (r#"{"name":"a","cells":[[1,"x"]]}"#, "cells[0] must be object, got: list"),
     ]);
 }
 
 #[test]
-fn an_enum_takes_its_words_and_nothing_else() {
+fn enum_accepts_only_its_variants() {
     let choices = "size must be one of 'small', 'very_large'";
     check::<Order>(&[
         (r#"{"name":"a","size":"Small"}"#, choices),
@@ -177,7 +177,7 @@ fn an_enum_takes_its_words_and_nothing_else() {
 }
 
 #[test]
-fn an_enum_with_content_has_no_spelling() {
+fn enum_variant_with_content_is_rejected() {
     #[derive(Debug, PartialEq, Deserialize)]
     enum Shape {
         Round(u64),
@@ -190,7 +190,7 @@ fn an_enum_with_content_has_no_spelling() {
 }
 
 #[test]
-fn a_member_that_nobody_reads_may_hold_anything() {
+fn ignored_member_accepts_any_value() {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Loose {
         a: u64,
@@ -199,9 +199,9 @@ fn a_member_that_nobody_reads_may_hold_anything() {
     assert_eq!(typed(text), Ok(Loose { a: 1 }));
 }
 
-/// With its feature `raw_value`, `serde_json::Value` reads a string under this key as JSON text of its own.
+/// With the feature `raw_value`, `serde_json::Value` parses a string under this key as JSON text.
 #[test]
-fn json_text_in_a_string_is_never_read_as_json() {
+fn json_text_in_a_string_is_never_parsed() {
     let smuggled = r#"{"$serde_json::private::RawValue":"{\"a\":1,\"a\":2}"}"#;
     assert_eq!(
         typed::<Value>(smuggled),
@@ -216,7 +216,7 @@ fn json_text_in_a_string_is_never_read_as_json() {
 }
 
 #[test]
-fn a_text_without_escapes_is_borrowed() {
+fn string_without_escapes_is_borrowed() {
     let value = parse(br#"{"plain":"abc","escaped":"a\nc"}"#).unwrap().value;
     let texts: BTreeMap<&str, Json<'_>> = match &value {
         Json::Object(members) => members.iter().map(|(key, value)| (key.as_ref(), value.clone())).collect(),
@@ -228,7 +228,7 @@ fn a_text_without_escapes_is_borrowed() {
 }
 
 #[test]
-fn a_fault_of_a_types_own_follows_the_parameters_name() {
+fn custom_error_follows_the_parameter_name() {
     #[derive(Debug, PartialEq, Deserialize)]
     #[serde(try_from = "String")]
     struct Even(String);
@@ -245,7 +245,7 @@ fn a_fault_of_a_types_own_follows_the_parameters_name() {
 }
 
 #[test]
-fn a_fault_is_an_error_others_can_carry() {
+fn fault_converts_to_a_boxed_error() {
     let fault: ParamFault = from_json::<u64>(&Json::Bool(true)).unwrap_err();
     let boxed: Box<dyn std::error::Error + Send + Sync> = fault.into();
     assert_eq!(boxed.to_string(), "params must be integer, got: bool");

@@ -1,4 +1,4 @@
-//! What a caller is told about each parameter that does not fit.
+//! Error texts for invalid parameters.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn check(method: Method, cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn send_names_the_parameter_that_does_not_fit() {
+fn send_names_the_invalid_parameter() {
     check(
         Method::Send,
         &[
@@ -38,7 +38,7 @@ fn send_names_the_parameter_that_does_not_fit() {
 }
 
 #[test]
-fn a_request_id_is_a_short_text_or_an_integer() {
+fn request_id_is_a_short_string_or_an_integer() {
     let long = format!("\"{}\"", "é".repeat(129));
     let digits = "9".repeat(100_000);
     let cases = [
@@ -71,7 +71,7 @@ fn a_request_id_is_a_short_text_or_an_integer() {
 }
 
 #[test]
-fn a_page_is_refused_in_the_originals_words_whatever_is_wrong_with_it() {
+fn invalid_page_has_the_original_error_texts() {
     let digits = "9".repeat(100_000);
     let never = ["-1", "1.0", "1e2", "1e400", "1e-400", "true", "\"1\"", "[]", "{}", "[1]", digits.as_str()];
     for value in never.into_iter().chain(["18446744073709551616", "-9223372036854775809"]) {
@@ -91,7 +91,7 @@ fn a_page_is_refused_in_the_originals_words_whatever_is_wrong_with_it() {
 }
 
 #[test]
-fn agent_names_are_strings() {
+fn agent_ids_must_be_strings() {
     for (value, kind) in [("5", "int"), ("1.5", "float"), ("true", "bool"), ("[]", "list"), ("{}", "dict")] {
         let text = format!(r#"{{"agent_id":{value}}}"#);
         let message = format!("agent_id must be string, got: {kind}");
@@ -109,7 +109,7 @@ fn agent_names_are_strings() {
 }
 
 #[test]
-fn steer_names_the_parameter_that_does_not_fit() {
+fn steer_names_the_invalid_parameter() {
     check(
         Method::Steer,
         &[
@@ -123,7 +123,7 @@ fn steer_names_the_parameter_that_does_not_fit() {
 }
 
 #[test]
-fn yes_and_no_are_booleans() {
+fn flags_must_be_booleans() {
     for (value, kind) in [("1", "int"), ("\"yes\"", "str"), ("[]", "list"), ("{}", "dict"), ("1.0", "float")]
     {
         for name in ["temporary", "wait_for_initial_response"] {
@@ -136,7 +136,7 @@ fn yes_and_no_are_booleans() {
 }
 
 #[test]
-fn a_list_names_the_item_that_does_not_fit() {
+fn list_error_names_the_invalid_item() {
     for name in ["disable_tools", "allowed_write_paths", "may_create"] {
         let cases = [
             (r#""a""#, format!("{name} must be list, got: str")),
@@ -165,7 +165,7 @@ fn a_list_names_the_item_that_does_not_fit() {
 }
 
 #[test]
-fn what_is_within_a_parameter_is_read_by_name_only() {
+fn nested_parameters_are_accepted_by_name_only() {
     let cases = [
         ("may_grant", "[]", "may_grant must be object, got: list"),
         ("may_grant", r#"["sandboxed",[],[],[]]"#, "may_grant must be object, got: list"),
@@ -186,7 +186,7 @@ fn what_is_within_a_parameter_is_read_by_name_only() {
 }
 
 #[test]
-fn a_budget_is_counted_in_words_that_a_caller_knows() {
+fn budget_errors_name_no_rust_types() {
     let wrong = ["-1", "1.5", "1e2", "true", "\"5\"", "[]", "[5]", "{}", "18446744073709551616"];
     for resource in ["turns", "tool_calls", "tokens", "wall_ms", "children"] {
         for value in wrong {
@@ -199,7 +199,7 @@ fn a_budget_is_counted_in_words_that_a_caller_knows() {
 }
 
 #[test]
-fn every_method_refuses_a_parameter_it_does_not_know() {
+fn every_method_rejects_an_unknown_parameter() {
     for &method in Method::ALL {
         check(
             method,
@@ -208,7 +208,7 @@ fn every_method_refuses_a_parameter_it_does_not_know() {
     }
 }
 
-/// Resolves references and choices to the types a parameter may have.
+/// Returns the JSON types a parameter may have, with references and choices resolved.
 fn types(schema: &Value, document: &Value) -> Vec<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         let target = document.pointer(reference.trim_start_matches('#')).unwrap();
@@ -220,14 +220,14 @@ fn types(schema: &Value, document: &Value) -> Vec<String> {
         }
     }
     match &schema["type"] {
-        Value::String(word) => vec![word.clone()],
-        Value::Array(words) => words.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Value::String(name) => vec![name.clone()],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         other => panic!("a parameter without a type: {other}"),
     }
 }
 
 #[test]
-fn every_parameter_of_every_method_refuses_every_wrong_type_by_name() {
+fn every_parameter_rejects_every_wrong_type_by_name() {
     let samples = [
         ("boolean", "true"),
         ("integer", "7"),
@@ -239,7 +239,7 @@ fn every_parameter_of_every_method_refuses_every_wrong_type_by_name() {
         ("object", "{}"),
     ];
     let document: Value = serde_json::from_str(crate::OPENRPC).unwrap();
-    let mut refused = 0;
+    let mut rejected = 0;
     for entry in document["methods"].as_array().unwrap() {
         let method = Method::find(entry["name"].as_str().unwrap()).unwrap();
         for param in entry["params"].as_array().unwrap() {
@@ -250,7 +250,7 @@ fn every_parameter_of_every_method_refuses_every_wrong_type_by_name() {
                 let fault =
                     parse_params(method, &format!(r#"{{"{name}":{sample}}}"#)).unwrap_err().to_string();
                 assert!(fault.starts_with(&format!("{name} must be ")), "{kind}: {fault}");
-                refused += 1;
+                rejected += 1;
             }
             let null =
                 parse_params(method, &format!(r#"{{"{name}":null}}"#)).err().map(|fault| fault.to_string());
@@ -262,11 +262,11 @@ fn every_parameter_of_every_method_refuses_every_wrong_type_by_name() {
             );
         }
     }
-    assert!(refused >= 50, "{refused} samples were refused");
+    assert!(rejected >= 50, "only {rejected} samples were rejected");
 }
 
 #[test]
-fn a_huge_unknown_name_is_echoed_only_in_part() {
+fn long_unknown_parameter_name_is_truncated() {
     let name = "x".repeat(100_000);
     let fault = parse_params(Method::ListAgents, &format!(r#"{{"{name}":1}}"#)).unwrap_err();
     assert_eq!(fault.to_string(), format!("Extra inputs are not permitted: {}", "x".repeat(200)));

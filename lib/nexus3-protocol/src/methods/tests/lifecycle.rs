@@ -1,4 +1,4 @@
-//! The methods about kept sessions: their JSON, the session document in both tongues, and what is said of a bad one.
+//! Lifecycle methods: their JSON, the session document in both formats, and error texts for an invalid one.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ fn text(text: &str) -> String {
 }
 
 #[test]
-fn list_sessions_takes_a_page_and_gives_ten_members_each() {
+fn list_sessions_returns_a_page_of_ten_members_each() {
     check_round_trip(ListSessionsParams::default(), "{}");
     let page = ListSessionsParams { offset: Some(PageOffset(3)), limit: Some(PageSize(2)) };
     check_round_trip(page, r#"{"offset":3,"limit":2}"#);
@@ -38,7 +38,7 @@ fn list_sessions_takes_a_page_and_gives_ten_members_each() {
 }
 
 #[test]
-fn forks_rollbacks_and_renames_name_the_agent_and_what_came_of_it() {
+fn fork_rollback_and_rename_have_their_exact_json() {
     let fork = ForkAgentParams { agent_id: text("a"), new_agent_id: None, messages: None };
     check_round_trip(fork.clone(), r#"{"agent_id":"a"}"#);
     check_round_trip(
@@ -71,7 +71,7 @@ fn forks_rollbacks_and_renames_name_the_agent_and_what_came_of_it() {
 }
 
 #[test]
-fn an_import_has_notes_only_when_there_is_something_to_say() {
+fn import_omits_empty_notes() {
     let output = ImportAgentOutput {
         agent_id: text("b"),
         url: text("/agent/b"),
@@ -129,7 +129,7 @@ fn document() -> SnapshotDocument {
 }
 
 #[test]
-fn a_session_is_written_as_the_original_writes_it() {
+fn session_document_has_the_original_format() {
     let original = concat!(
         r#"{"schema_version":1,"agent_id":"a","created_at":"2026-01-02T03:04:05.000006","#,
         r#""modified_at":"2026-01-02T03:04:06.000000","messages":[{"role":"user","content":"hi","meta":{"source":"rpc"}},"#,
@@ -149,7 +149,7 @@ fn a_session_is_written_as_the_original_writes_it() {
 }
 
 #[test]
-fn what_the_original_lacks_stands_apart() {
+fn additional_data_is_under_its_own_member() {
     let extras = SnapshotExtras {
         allowed_write_paths: Some(vec![text("/w")]),
         may_create: None,
@@ -168,14 +168,14 @@ fn what_the_original_lacks_stands_apart() {
     check_parses("{}", SnapshotExtras::default());
 }
 
-/// The least that the original demands.
+/// Only the members that the original NEXUS3 requires.
 const MINIMAL: &str = concat!(
     r#"{"agent_id":"a","created_at":"2026-01-02T03:04:05","modified_at":"2026-01-02T03:04:06","messages":[],"#,
     r#""system_prompt":"","working_directory":"/srv","permission_level":"trusted"}"#,
 );
 
 #[test]
-fn a_session_of_an_older_original_is_read_and_what_is_new_passed_over() {
+fn minimal_original_session_is_accepted() {
     let old = SnapshotDocument {
         created_at: text("2026-01-02T03:04:05"),
         modified_at: text("2026-01-02T03:04:06"),
@@ -192,7 +192,7 @@ fn a_session_of_an_older_original_is_read_and_what_is_new_passed_over() {
 }
 
 #[test]
-fn a_tool_call_is_read_in_three_shapes() {
+fn tool_call_is_accepted_in_three_forms() {
     for shape in [
         r#"{"id":"c1","name":"read_file","arguments":{"path":"x"}}"#,
         r#"{"id":"c1","type":"function","function":{"name":"read_file","arguments":{"path":"x"}}}"#,
@@ -208,7 +208,7 @@ fn a_tool_call_is_read_in_three_shapes() {
 }
 
 #[test]
-fn what_is_wrong_with_a_session_is_named_with_its_place() {
+fn invalid_session_is_reported_with_its_path() {
     let with = |from: &str, to: &str| format!(r#"{{"session":{}}}"#, MINIMAL.replacen(from, to, 1));
     let message = |message: &str| with(r#""messages":[]"#, &format!(r#""messages":[{message}]"#));
     let call = |call: &str| message(&format!(r#"{{"role":"assistant","content":"","tool_calls":[{call}]}}"#));
@@ -227,11 +227,11 @@ fn what_is_wrong_with_a_session_is_named_with_its_place() {
         (call(r#"{"id":"c"}"#), "Missing required parameter: session.messages[0].tool_calls[0].name"),
         (
             call(r#"{"id":"c","name":"x","arguments":[]}"#),
-            "session.messages[0].tool_calls[0] must have an object or a text as arguments",
+            "session.messages[0].tool_calls[0] must have an object or a string as arguments",
         ),
         (
             call(r#"{"id":"c","name":"x","function":{"name":"x"}}"#),
-            "session.messages[0].tool_calls[0] must hold either name and arguments or function",
+            "session.messages[0].tool_calls[0] must have either name and arguments or function",
         ),
         (
             with("}", r#","nexus3":{"on_restart":"never"}}"#),
@@ -255,9 +255,9 @@ fn what_is_wrong_with_a_session_is_named_with_its_place() {
     .map(|name| (name, format!("Missing required parameter: session.{name}")))
     .into();
     for (name, message) in &missing {
-        let mut least: Map<String, Value> = serde_json::from_str(MINIMAL).unwrap();
-        least.remove(*name);
-        cases.push((json!({ "session": least }).to_string(), message));
+        let mut minimal: Map<String, Value> = serde_json::from_str(MINIMAL).unwrap();
+        minimal.remove(*name);
+        cases.push((json!({ "session": minimal }).to_string(), message));
     }
     for (params, message) in cases {
         let document = parse(params.as_bytes()).unwrap();
@@ -267,7 +267,7 @@ fn what_is_wrong_with_a_session_is_named_with_its_place() {
 }
 
 #[test]
-fn wrong_numbers_and_names_are_refused_in_the_words_of_the_others() {
+fn lifecycle_params_use_the_common_error_texts() {
     for (method, params, message) in [
         (Method::ListSessions, r#"{"limit":0}"#, "limit must be an integer between 1 and 2000"),
         (Method::ListSessions, r#"{"offset":-1}"#, "offset must be a non-negative integer"),

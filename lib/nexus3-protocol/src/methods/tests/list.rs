@@ -1,11 +1,11 @@
-//! The list itself: names, doors, documentation, and the types that stand for methods.
+//! The method list itself: names, doors, descriptions, and the spec types.
 
 use std::collections::HashSet;
 
 use super::*;
 
 #[test]
-fn names_are_unique_and_found_again() {
+fn names_are_unique_and_can_be_looked_up() {
     let mut names = HashSet::new();
     for &method in Method::ALL {
         assert!(names.insert(method.name()), "{} stands twice", method.name());
@@ -14,14 +14,14 @@ fn names_are_unique_and_found_again() {
 }
 
 #[test]
-fn a_name_is_found_only_letter_for_letter() {
+fn method_lookup_is_exact() {
     for name in ["", "Send", "send ", " send", "send\0", "get-tokens", "rpc.", "rpc.discover2", "__proto__"] {
         assert_eq!(Method::find(name), None, "{name:?}");
     }
 }
 
 #[test]
-fn every_method_is_documented_in_whole_sentences() {
+fn every_method_is_documented_in_full_sentences() {
     for &method in Method::ALL {
         let doc = method.doc();
         assert!(!doc.is_empty() && doc.ends_with('.'), "{}: {doc:?}", method.name());
@@ -30,7 +30,7 @@ fn every_method_is_documented_in_whole_sentences() {
 }
 
 #[test]
-fn the_list_is_the_promised_one() {
+fn method_list_is_complete() {
     let doors: Vec<(&str, Door)> = Method::ALL.iter().map(|method| (method.name(), method.door())).collect();
     let expected = [
         ("create_agent", Door::Daemon),
@@ -63,7 +63,7 @@ fn the_list_is_the_promised_one() {
 }
 
 #[test]
-fn a_methods_type_names_its_entry() {
+fn spec_type_names_its_method() {
     assert_eq!(spec::CreateAgent::METHOD, Method::CreateAgent);
     assert_eq!(spec::Discover::METHOD.name(), "rpc.discover");
     assert_eq!(spec::Send::METHOD.door(), Door::Agent);

@@ -1,4 +1,4 @@
-//! The checked-in OpenRPC document: fresh, closed in itself, and about the list we have.
+//! The checked-in OpenRPC document: up to date, without dangling references, and complete.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ fn document() -> Value {
     serde_json::from_str(crate::OPENRPC).unwrap()
 }
 
-/// Every value of a member with this name, at any depth.
+/// Returns the values of all members with this name, at any depth.
 fn members<'a>(value: &'a Value, name: &str) -> Vec<&'a Value> {
     match value {
         Value::Array(items) => items.iter().flat_map(|item| members(item, name)).collect(),
@@ -24,14 +24,14 @@ fn members<'a>(value: &'a Value, name: &str) -> Vec<&'a Value> {
 
 #[cfg(feature = "schema")]
 #[test]
-fn the_checked_in_document_is_what_the_list_generates() {
+fn checked_in_document_matches_the_method_list() {
     let generated = format!("{:#}\n", crate::schema::openrpc());
     assert!(generated == crate::OPENRPC, "openrpc.json is stale: run `cargo xtask schema`");
 }
 
 #[cfg(feature = "schema")]
 #[test]
-fn the_reference_page_has_a_heading_for_every_method() {
+fn reference_page_has_a_heading_for_every_method() {
     let page = crate::schema::methods_markdown();
     for &method in Method::ALL {
         assert!(page.contains(&format!("\n## {}\n\n`POST {}`\n", method.name(), method.door().path())));
@@ -39,7 +39,7 @@ fn the_reference_page_has_a_heading_for_every_method() {
 }
 
 #[test]
-fn the_document_lists_every_method_in_order() {
+fn document_lists_every_method_in_order() {
     let document = document();
     let listed: Vec<(&str, &str)> = document["methods"]
         .as_array()
@@ -60,27 +60,28 @@ fn every_reference_resolves_and_every_schema_is_used() {
     assert!(!references.is_empty());
     for reference in &references {
         let target = reference.strip_prefix('#').and_then(|pointer| document.pointer(pointer));
-        assert!(target.is_some_and(Value::is_object), "{reference} leads nowhere");
+        assert!(target.is_some_and(Value::is_object), "{reference} does not resolve");
     }
     for name in document["components"]["schemas"].as_object().unwrap().keys() {
-        assert!(references.contains(format!("#/components/schemas/{name}").as_str()), "{name} is not used");
+        assert!(references.contains(format!("#/components/schemas/{name}").as_str()), "{name} is unused");
     }
 }
 
 #[test]
-fn every_method_and_parameter_of_the_document_is_explained() {
+fn every_method_and_parameter_has_a_description() {
     for method in document()["methods"].as_array().unwrap() {
-        let explained = |value: &Value| value["description"].as_str().is_some_and(|text| !text.is_empty());
-        assert!(explained(method), "{}", method["name"]);
+        let has_description =
+            |value: &Value| value["description"].as_str().is_some_and(|text| !text.is_empty());
+        assert!(has_description(method), "{}", method["name"]);
         assert_eq!(method["paramStructure"], "by-name");
         for param in method["params"].as_array().unwrap() {
-            assert!(explained(param), "{} of {}", param["name"], method["name"]);
+            assert!(has_description(param), "{} of {}", param["name"], method["name"]);
         }
     }
 }
 
 #[test]
-fn what_a_parameter_holds_is_described_in_full() {
+fn nested_parameters_are_described_in_full() {
     let document = document();
     let schema = |name: &str| document.pointer(&format!("/components/schemas/{name}")).unwrap();
     let members = |name: &str| {
@@ -96,7 +97,7 @@ fn what_a_parameter_holds_is_described_in_full() {
     let grant = expected(&["preset", "disable_tools", "allowed_write_paths", "may_create"]);
     assert_eq!(members("MayGrantParams"), grant);
     for name in ["BudgetParams", "MayGrantParams"] {
-        assert_eq!(schema(name)["additionalProperties"], false, "{name} takes no other members");
+        assert_eq!(schema(name)["additionalProperties"], false, "{name} accepts no other members");
     }
     for (name, property) in schema("BudgetParams")["properties"].as_object().unwrap() {
         assert_eq!(property["minimum"], 0, "{name}: {property}");

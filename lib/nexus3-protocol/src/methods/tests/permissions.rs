@@ -1,4 +1,4 @@
-//! The exact JSON of what the methods about one agent's place and permissions take and answer.
+//! Exact JSON of the methods about an agent's position, permissions and budget.
 
 use super::shapes::{SUMMARY, check_parses, check_round_trip, summary};
 use super::*;
@@ -14,7 +14,7 @@ fn resource_usage() -> ResourceUsageView {
 const RESOURCE_USAGE: &str = r#"{"resource":"turns","limit":5,"used":2,"reserved":1,"left":2}"#;
 
 #[test]
-fn get_agent_shows_the_agent_of_the_list_and_nine_members_more() {
+fn get_agent_has_the_summary_and_eight_more_members() {
     let output = AgentOutput {
         agent: summary(),
         depth: 2,
@@ -36,7 +36,7 @@ fn get_agent_shows_the_agent_of_the_list_and_nine_members_more() {
 }
 
 #[test]
-fn list_children_names_the_parent() {
+fn list_children_returns_the_parent_id() {
     let output = ChildrenOutput { agent_id: "p".to_owned(), children: vec![summary()] };
     check_round_trip(output, &format!(r#"{{"agent_id":"p","children":[{SUMMARY}]}}"#));
     let none = ChildrenOutput { agent_id: "p".to_owned(), children: Vec::new() };
@@ -44,7 +44,7 @@ fn list_children_names_the_parent() {
 }
 
 #[test]
-fn set_permissions_takes_only_what_is_to_change() {
+fn set_permissions_params_are_all_optional() {
     check_round_trip(SetPermissionsParams::default(), "{}");
     let nulls = concat!(
         r#"{"preset":null,"disable_tools":null,"allowed_write_paths":null,"budget":null,"#,
@@ -69,20 +69,20 @@ fn set_permissions_takes_only_what_is_to_change() {
 }
 
 #[test]
-fn a_set_of_names_is_written_as_what_it_holds_or_as_what_it_leaves_out() {
+fn name_set_has_either_only_or_all_but() {
     check_round_trip(NameSetView { only: Some(Vec::new()), all_but: None }, r#"{"only":[]}"#);
     check_round_trip(NameSetView { only: None, all_but: Some(names(&["a"])) }, r#"{"all_but":["a"]}"#);
 }
 
 #[test]
-fn a_holding_without_a_limit_is_null() {
+fn resource_without_a_limit_has_null_limits() {
     check_round_trip(resource_usage(), RESOURCE_USAGE);
     let none = ResourceUsageView { limit: None, left: None, ..resource_usage() };
     check_round_trip(none, r#"{"resource":"turns","limit":null,"used":2,"reserved":1,"left":null}"#);
 }
 
 #[test]
-fn permissions_give_both_sets_and_every_limit_with_its_reason() {
+fn permissions_have_grants_and_limits_with_reasons() {
     let any = || NameSetView { only: None, all_but: Some(Vec::new()) };
     let grant = || GrantView {
         tools: any(),
@@ -92,7 +92,7 @@ fn permissions_give_both_sets_and_every_limit_with_its_reason() {
         commands: NameSetView { only: Some(Vec::new()), all_but: None },
         hosts: any(),
         create: any(),
-        targets: "nobody".to_owned(),
+        targets: "none".to_owned(),
     };
     let limit = LimitView {
         limit: "write".to_owned(),
@@ -113,7 +113,7 @@ fn permissions_give_both_sets_and_every_limit_with_its_reason() {
     };
     let grant = concat!(
         r#"{"tools":{"all_but":[]},"read":["/"],"write":[],"blocked":["/b"],"commands":{"only":[]},"#,
-        r#""hosts":{"all_but":[]},"create":{"all_but":[]},"targets":"nobody"}"#
+        r#""hosts":{"all_but":[]},"create":{"all_but":[]},"targets":"none"}"#
     );
     let limit = r#"{"limit":"write","allows":"nowhere","set_by":"p","reason":"preset 'worker'"}"#;
     let text = format!(

@@ -1,4 +1,4 @@
-//! The exact JSON of every params and output struct, in both directions.
+//! Exact JSON of every parameter and result type, serialized and deserialized.
 
 use std::fmt::Debug;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::json::from_json;
 
-/// The struct is written as this text, and this text is read as the struct, by both readers.
+/// Checks that `value` serializes to `text`, and that `text` deserializes to `value` with both deserializers.
 pub(super) fn check_round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: T, text: &str) {
     assert_eq!(serde_json::to_string(&value).unwrap(), text);
     assert_eq!(serde_json::from_str::<T>(text).unwrap(), value);
@@ -63,12 +63,12 @@ pub(super) fn summary() -> AgentSummary {
 }
 
 #[test]
-fn no_parameters_are_an_empty_object() {
+fn no_params_is_an_empty_object() {
     check_round_trip(NoParams {}, "{}");
 }
 
 #[test]
-fn create_agent_takes_a_name_and_a_prompt() {
+fn create_agent_params_with_id_and_prompt() {
     check_round_trip(CreateAgentParams::default(), "{}");
     let params = CreateAgentParams {
         agent_id: Some("w1".to_owned()),
@@ -80,7 +80,7 @@ fn create_agent_takes_a_name_and_a_prompt() {
 }
 
 #[test]
-fn create_agent_takes_fifteen_members_and_null_is_as_good_as_none() {
+fn create_agent_params_have_fifteen_members_and_accept_null() {
     let text = |text: &str| Some(text.to_owned());
     let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
     let params = CreateAgentParams {
@@ -130,7 +130,7 @@ fn create_agent_takes_fifteen_members_and_null_is_as_good_as_none() {
 }
 
 #[test]
-fn create_agent_answers_with_a_token_and_perhaps_with_what_came_of_the_first_message() {
+fn create_agent_returns_token_and_optional_first_response() {
     let created = CreateAgentOutput {
         agent_id: "w1".to_owned(),
         url: "/agent/w1".to_owned(),
@@ -172,7 +172,7 @@ fn create_agent_answers_with_a_token_and_perhaps_with_what_came_of_the_first_mes
 }
 
 #[test]
-fn destroy_agent_takes_a_name_and_says_whether_there_was_one() {
+fn destroy_agent_returns_whether_the_agent_existed() {
     let params = DestroyAgentParams { agent_id: "w1".to_owned(), orphan: None };
     check_round_trip(params.clone(), r#"{"agent_id":"w1"}"#);
     check_round_trip(
@@ -186,7 +186,7 @@ fn destroy_agent_takes_a_name_and_says_whether_there_was_one() {
 }
 
 #[test]
-fn list_agents_takes_a_page_and_counts_all() {
+fn list_agents_returns_a_page_and_the_total() {
     check_round_trip(ListAgentsParams::default(), "{}");
     let page = ListAgentsParams { offset: Some(PageOffset(3)), limit: Some(PageSize(2000)) };
     check_round_trip(page, r#"{"offset":3,"limit":2000}"#);
@@ -195,7 +195,7 @@ fn list_agents_takes_a_page_and_counts_all() {
 }
 
 #[test]
-fn list_agents_gives_all_fifteen_members_with_null_for_none() {
+fn agent_summary_has_fifteen_members_with_nulls() {
     let summary = summary();
     check_round_trip(summary.clone(), SUMMARY);
     let busy = AgentSummary {
@@ -212,7 +212,7 @@ fn list_agents_gives_all_fifteen_members_with_null_for_none() {
 }
 
 #[test]
-fn a_list_of_an_older_daemon_is_read() {
+fn list_agents_of_an_older_daemon_is_accepted() {
     let old = SUMMARY.replace(r#","preset":"worker","state":"live""#, "");
     let (preset, state) = (String::new(), String::new());
     check_parses(&old, AgentSummary { preset, state, ..summary() });
@@ -220,7 +220,7 @@ fn a_list_of_an_older_daemon_is_read() {
 }
 
 #[test]
-fn shutdowns_say_yes() {
+fn shutdown_results_have_success() {
     check_round_trip(ShutdownOutput { success: true }, r#"{"success":true}"#);
     check_round_trip(
         ShutdownServerOutput { success: true, message: "Server shutting down".to_owned() },
@@ -229,7 +229,7 @@ fn shutdowns_say_yes() {
 }
 
 #[test]
-fn discover_answers_with_a_bare_document() {
+fn discover_returns_the_bare_document() {
     check_round_trip(
         DiscoverOutput(json!({ "methods": [], "openrpc": "1.3.2" })),
         r#"{"methods":[],"openrpc":"1.3.2"}"#,
@@ -237,7 +237,7 @@ fn discover_answers_with_a_bare_document() {
 }
 
 #[test]
-fn send_takes_content_and_perhaps_names() {
+fn send_params_have_optional_ids_and_images() {
     check_round_trip(send_params("hi"), r#"{"content":"hi"}"#);
     check_round_trip(send_params(""), r#"{"content":""}"#);
     check_parses(
@@ -260,7 +260,7 @@ fn send_takes_content_and_perhaps_names() {
 }
 
 #[test]
-fn send_answers_with_cancelled_only_when_it_was() {
+fn send_result_has_cancelled_only_when_true() {
     let output = send_output();
     check_round_trip(
         output.clone(),
@@ -287,7 +287,7 @@ fn send_answers_with_cancelled_only_when_it_was() {
 }
 
 #[test]
-fn cancel_gives_a_reason_only_when_nothing_was_ended() {
+fn cancel_has_a_reason_only_when_nothing_was_cancelled() {
     check_round_trip(CancelParams { request_id: RequestIdParam::Number(5) }, r#"{"request_id":5}"#);
     let ended = CancelOutput { cancelled: true, request_id: RequestIdParam::Number(5), reason: None };
     check_round_trip(ended.clone(), r#"{"cancelled":true,"request_id":5}"#);
@@ -298,7 +298,7 @@ fn cancel_gives_a_reason_only_when_nothing_was_ended() {
 }
 
 #[test]
-fn steer_takes_a_word_and_says_which_send_took_it() {
+fn steer_returns_the_request_id_that_accepted_it() {
     let word = SteerParams { content: "left".to_owned(), source: None, source_agent_id: None };
     check_round_trip(word.clone(), r#"{"content":"left"}"#);
     check_parses(r#"{"content":"left","source":null,"source_agent_id":null}"#, word.clone());
@@ -317,7 +317,7 @@ fn steer_takes_a_word_and_says_which_send_took_it() {
 }
 
 #[test]
-fn get_tokens_gives_the_counts_and_what_was_used() {
+fn get_tokens_returns_counts_and_usage() {
     let used = UsedTokens {
         requests: 1,
         input_tokens: 2,
@@ -354,7 +354,7 @@ fn get_tokens_gives_the_counts_and_what_was_used() {
 }
 
 #[test]
-fn compact_says_what_was_saved_or_why_nothing_was() {
+fn compact_returns_savings_or_a_reason() {
     check_round_trip(CompactParams { force: None }, "{}");
     check_round_trip(CompactParams { force: Some(false) }, r#"{"force":false}"#);
     let done = CompactOutput {
@@ -376,7 +376,7 @@ fn compact_says_what_was_saved_or_why_nothing_was() {
 }
 
 #[test]
-fn get_context_gives_five_members() {
+fn get_context_has_five_members() {
     check_round_trip(
         ContextOutput {
             message_count: 2,
@@ -393,7 +393,7 @@ fn get_context_gives_five_members() {
 }
 
 #[test]
-fn get_messages_takes_a_page() {
+fn get_messages_returns_a_page() {
     check_round_trip(MessagesParams::default(), "{}");
     check_parses(r#"{"offset":null,"limit":null}"#, MessagesParams::default());
     let page =
@@ -405,7 +405,7 @@ fn get_messages_takes_a_page() {
 }
 
 #[test]
-fn a_message_has_calls_and_meta_only_when_there_are_some() {
+fn message_omits_empty_calls_and_meta() {
     let user = MessageView {
         index: 0,
         role: "user".to_owned(),
@@ -436,7 +436,7 @@ fn a_message_has_calls_and_meta_only_when_there_are_some() {
 }
 
 #[test]
-fn an_answer_of_a_newer_daemon_is_read_and_what_is_new_passed_over() {
+fn unknown_members_of_a_result_are_ignored() {
     check_parses(
         r#"{"success":true,"since":1e400,"more":{"n":[123456789012345678901]}}"#,
         ShutdownOutput { success: true },
@@ -444,7 +444,7 @@ fn an_answer_of_a_newer_daemon_is_read_and_what_is_new_passed_over() {
 }
 
 #[test]
-fn a_request_id_keeps_its_type() {
+fn request_id_preserves_its_type() {
     check_round_trip(RequestIdParam::Text("5".to_owned()), r#""5""#);
     check_round_trip(RequestIdParam::Number(5), "5");
     check_round_trip(RequestIdParam::Number(i64::MIN), "-9223372036854775808");

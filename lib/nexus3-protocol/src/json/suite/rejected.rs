@@ -2,8 +2,8 @@
 
 use super::accepted::Case;
 
-/// No texts alone, and none in the place of a member's value either.
-pub(super) const REFUSED: &[Case] = &[
+/// Invalid both alone and as the value of a member.
+pub(super) const REJECTED: &[Case] = &[
     // JSON-text: exactly one value
     ("nothing", b""),
     ("only_a_space", b" "),
@@ -343,8 +343,8 @@ pub(super) const REFUSED: &[Case] = &[
     ("structure_crossed", b"[{\"a\":1]}"),
 ];
 
-/// No texts alone, but in the place of a member's value they add a member.
-pub(super) const REFUSED_ALONE: &[Case] = &[
+/// Invalid alone, but as the value of a member they add another member.
+pub(super) const REJECTED_ALONE: &[Case] = &[
     ("value_then_member", b"0,\"extra\":1"),
     ("object_then_member", b"{},\"extra\":[]"),
     ("value_then_member_with_blanks", b" null , \"extra\" : \"\" "),
