@@ -114,13 +114,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn start_and_end_of_a_wait_are_reported() {
-        let events = collect_events(|teller| {
+        let events = collect_events(|progress| {
             Box::pin(async move {
-                teller.mark_waiting();
+                progress.mark_waiting();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                teller.mark_sent();
+                progress.mark_sent();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                teller.heartbeat();
+                progress.heartbeat();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 done_response()
             })
@@ -131,10 +131,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn request_without_a_wait_emits_only_its_response() {
-        let events = collect_events(|teller| {
+        let events = collect_events(|progress| {
             Box::pin(async move {
-                teller.mark_waiting();
-                teller.mark_sent();
+                progress.mark_waiting();
+                progress.mark_sent();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 done_response()
             })
@@ -144,9 +144,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn dropped_progress_sender_does_not_end_the_stream() {
-        let events = collect_events(|teller| {
+        let events = collect_events(|progress| {
             Box::pin(async move {
-                drop(teller);
+                drop(progress);
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 done_response()
             })

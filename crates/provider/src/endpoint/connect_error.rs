@@ -39,8 +39,8 @@ impl ConnectFailure<'_> {
         let Self { provider, host } = self;
         match fault {
             rustls::Error::InvalidCertificate(why) => format!(
-                "The certificate of {host} is not trusted: {why}. If a private authority signed it, set \
-                 providers.{provider}.ca_file in config.toml to that authority's certificates (PEM)."
+                "The certificate of {host} is not trusted: {why}. If a private authority signed it, name its \
+                 certificates (PEM) in providers.{provider}.ca_file of config.toml."
             ),
             other => format!(
                 "TLS handshake with {host} failed: {other}. If it serves plain http, use http:// in \

@@ -236,7 +236,7 @@ fn unknown_provider_text(provider: &str) -> String {
     let names: Vec<&str> = PROVIDERS.iter().map(|known| known.name).chain([LOCAL]).collect();
     let names = names.join(", ");
     format!(
-        "unknown provider {:?}; known are {names}; define others in config.toml as [providers.NAME]",
+        "there is no provider {:?}; the known ones are {names}; define others in config.toml as [providers.NAME]",
         super::truncated_name(provider)
     )
 }
