@@ -1,5 +1,5 @@
-//! Anthropic's Messages API. An answer that has to fit a schema is asked for by `output_config.format`, which works beside
-//! tools and thinking; a tool that the model is forced to call would work beside neither.
+//! Anthropic's Messages API. Structured output uses `output_config.format`, which works together with tools and thinking;
+//! a forced tool call would work with neither.
 
 mod request;
 mod response;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::dialect::{Dialect, ModelOptions, ResponseDecoder};
 use crate::prefix_cache::PrefixCache;
 
-/// The Messages API.
+/// Dialect of the Messages API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Anthropic;
 
@@ -28,9 +28,9 @@ impl Dialect for Anthropic {
         &self,
         model: &ModelOptions,
         request: &ModelRequest,
-        shelf: &PrefixCache,
+        cache: &PrefixCache,
     ) -> Result<Vec<Bytes>, Fault> {
-        request::encode(model, request, shelf)
+        request::encode(model, request, cache)
     }
 
     fn decoder(&self) -> Box<dyn ResponseDecoder> {

@@ -1,60 +1,60 @@
-//! The one list of providers: what each is called, where it is, what it speaks, and which variables of the environment it
-//! is known by. A new provider is one line.
+//! Catalog of known providers: name, base URL, API, and the environment variables of its key and address. A new provider
+//! is one line.
 
 use crate::endpoint::AuthScheme;
 
-/// The API that a provider speaks.
+/// API that a provider serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// Chat completions, as OpenAI has them today.
+    /// Chat completions of OpenAI.
     OpenAiChat,
-    /// Chat completions, as everybody else has them.
+    /// Chat completions of compatible servers.
     CompatibleChat,
-    /// Chat completions below a deployment's name.
+    /// Chat completions below the path of an Azure deployment.
     AzureChat,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     Responses,
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     Anthropic,
 }
 
-/// Where a provider is.
+/// Location of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
-    /// Somewhere on the network; it wants a key.
+    /// A remote service, which requires a key.
     Cloud,
-    /// On this machine; it wants none.
+    /// A server on this machine, which requires none.
     Machine,
 }
 
-/// Where a server of chat completions wants back what its model thought before calls. None of it is in the API as OpenAI
-/// wrote it, and some servers refuse what they do not know.
+/// Where a chat-completions server expects the reasoning that preceded tool calls to be sent back. No such field is part
+/// of OpenAI's API, and some servers reject unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningEcho {
-    /// Nowhere.
+    /// Reasoning is not sent back.
     Omitted,
-    /// The text in `reasoning_content`, empty where there is none: DeepSeek and Kimi refuse an answer without it.
+    /// The text in `reasoning_content`, empty if there is none: DeepSeek and Kimi reject assistant messages without it.
     ReasoningContent,
-    /// The list in `reasoning_details`, which OpenRouter needs for models that sign what they think.
+    /// The list in `reasoning_details`, which OpenRouter needs for models with signed reasoning.
     ReasoningDetails,
-    /// `extra_content` of each call, where Gemini has its signature: the newer ones refuse calls without it.
+    /// `extra_content` of each call, which holds Gemini's signature: newer models reject calls without it.
     ExtraContent,
 }
 
-/// Who says where thoughts are wanted.
+/// How `ReasoningEcho` is chosen for a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningEchoRule {
-    /// The server, whatever its model.
+    /// The same for all models of the server.
     Always(ReasoningEcho),
-    /// The maker of the model, told by the model's name: behind another address it may be anybody's.
+    /// By the vendor, derived from the model's name: another base URL may serve models of any vendor.
     ByModel,
 }
 
 impl ReasoningEchoRule {
-    /// Where a model's thoughts are wanted.
+    /// Returns where a model expects its reasoning.
     pub(crate) fn for_model(self, model: &str) -> ReasoningEcho {
-        if let Self::Always(thinking) = self {
-            return thinking;
+        if let Self::Always(echo) = self {
+            return echo;
         }
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
         if name.starts_with("gemini") {
@@ -67,41 +67,41 @@ impl ReasoningEchoRule {
     }
 }
 
-/// The ids of calls that a server takes.
+/// Format of tool call ids that a server accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallIdFormat {
-    /// Any that can be seen.
+    /// Any printable ASCII characters.
     Printable,
-    /// Nine letters and digits: Mistral's own, and no others.
+    /// Exactly nine letters and digits, as Mistral requires.
     NineAlphanumeric,
 }
 
-/// A provider that is known.
+/// A catalog entry of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownProvider {
-    /// Its name, and the word for its kind.
+    /// Provider name, also the value of `kind` in the settings.
     pub name: &'static str,
-    /// What it speaks.
+    /// API it serves.
     pub api: Api,
-    /// Where it wants thoughts back.
+    /// Where it expects reasoning to be sent back.
     pub reasoning_echo: ReasoningEchoRule,
-    /// Which ids of calls it takes.
+    /// Format of tool call ids it accepts.
     pub call_id_format: CallIdFormat,
-    /// Where it is; empty when only its user knows.
+    /// Default base URL; empty if the user must set one.
     pub base_url: &'static str,
-    /// The variable with another address; empty when there is none.
+    /// Environment variable that overrides the base URL; empty if there is none.
     pub base_url_variable: &'static str,
-    /// The variables that may hold its key.
+    /// Environment variables that may hold the key.
     pub key_variables: &'static [&'static str],
-    /// How the key travels.
+    /// How the key is sent.
     pub auth: AuthScheme,
-    /// Where it is.
+    /// Location of the server.
     pub site: Site,
-    /// The model that its bare name means; empty when there is none.
+    /// Model that the bare provider name stands for; empty if there is none.
     pub default_model: &'static str,
 }
 
-/// One that wants nothing of its own.
+/// Base for the entries below.
 const DEFAULTS: KnownProvider = KnownProvider {
     name: "",
     api: Api::CompatibleChat,
@@ -121,7 +121,7 @@ const fn cloud(
     base_url: &'static str,
     base_url_variable: &'static str,
     key_variables: &'static [&'static str],
-    model_default: &'static str,
+    default_model: &'static str,
 ) -> KnownProvider {
     let auth = match api {
         Api::AzureChat => AuthScheme::ApiKey,
@@ -137,7 +137,7 @@ const fn cloud(
         key_variables,
         auth,
         site,
-        default_model: model_default,
+        default_model,
         ..DEFAULTS
     }
 }
@@ -152,8 +152,8 @@ const fn machine(
 }
 
 impl KnownProvider {
-    const fn with_reasoning_echo(self, thinking: ReasoningEcho) -> Self {
-        Self { reasoning_echo: ReasoningEchoRule::Always(thinking), ..self }
+    const fn with_reasoning_echo(self, echo: ReasoningEcho) -> Self {
+        Self { reasoning_echo: ReasoningEchoRule::Always(echo), ..self }
     }
 
     const fn with_reasoning_echo_by_model(self) -> Self {
@@ -165,7 +165,7 @@ impl KnownProvider {
     }
 }
 
-/// The list itself. Where no model is chosen, the first whose key is set is asked.
+/// All known providers. Without a configured model, the first provider with a key is the default.
 #[rustfmt::skip]
 pub static PROVIDERS: &[KnownProvider] = &[
     cloud("anthropic", Api::Anthropic, "https://api.anthropic.com", "ANTHROPIC_BASE_URL", &["ANTHROPIC_API_KEY"], "claude-sonnet-4-5"),
@@ -185,7 +185,7 @@ pub static PROVIDERS: &[KnownProvider] = &[
     machine("vllm", "http://127.0.0.1:8000/v1", "VLLM_BASE_URL", &["VLLM_API_KEY"]),
 ];
 
-/// The name of the provider that is part of nexus3 itself.
+/// Provider name of the embedded model.
 pub const LOCAL: &str = "local";
 
 /// Finds a provider by its name.
@@ -194,17 +194,18 @@ pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
-/// Ollama's own variable names a host to listen on, with or without scheme and port.
+/// Converts `OLLAMA_HOST`, a listen address with or without scheme and port, to a base URL.
 pub(crate) fn ollama_base_url(host: &str) -> String {
-    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
-    let rest = rest.trim_end_matches('/');
-    let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
+    let (scheme, remainder) = host.split_once("://").unwrap_or(("http", host));
+    let remainder = remainder.trim_end_matches('/');
+    let (authority, path) =
+        remainder.split_once('/').map_or((remainder, ""), |(authority, path)| (authority, path));
     let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (name, port) = match authority.rsplit_once(':') {
         Some((name, port)) if is_port(port) => (name, port),
         _ => (authority.trim_end_matches(':'), if scheme == "https" { "443" } else { "11434" }),
     };
-    // What is listened on everywhere is asked here.
+    // A wildcard listen address is reached over loopback.
     let name = if matches!(name, "" | "0.0.0.0" | "[::]") { "127.0.0.1" } else { name };
     let path = if path.is_empty() { "v1" } else { path };
     format!("{scheme}://{name}:{port}/{path}")
@@ -215,9 +216,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_and_bases_are_addresses() {
-        for (place, provider) in PROVIDERS.iter().enumerate() {
-            assert!(PROVIDERS[..place].iter().all(|other| other.name != provider.name), "{}", provider.name);
+    fn provider_names_are_unique_and_cloud_urls_use_https() {
+        for (index, provider) in PROVIDERS.iter().enumerate() {
+            assert!(PROVIDERS[..index].iter().all(|other| other.name != provider.name), "{}", provider.name);
             assert_ne!(provider.name, LOCAL);
             let secure = provider.base_url.starts_with("https://") || provider.site == Site::Machine;
             assert!(secure || provider.base_url.is_empty(), "{}", provider.name);
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn ollamas_host_is_read_as_ollama_reads_it() {
+    fn ollama_host_is_parsed_like_ollama_does() {
         for (host, base_url) in [
             ("127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
             ("0.0.0.0", "http://127.0.0.1:11434/v1"),

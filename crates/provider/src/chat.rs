@@ -1,4 +1,4 @@
-//! The chat-completions API, which OpenAI, OpenRouter, Azure, Ollama, vLLM, LM Studio, llama.cpp and many others speak.
+//! The chat-completions API, served by OpenAI, OpenRouter, Azure, Ollama, vLLM, LM Studio, llama.cpp and many others.
 
 mod reasoning;
 mod request;
@@ -15,10 +15,10 @@ use crate::catalog::{CallIdFormat, KnownProvider, ReasoningEcho};
 use crate::dialect::{Dialect, ModelOptions, ResponseDecoder};
 use crate::prefix_cache::PrefixCache;
 
-/// Chat completions.
+/// Dialect of the chat-completions API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chat {
-    /// What the field with the most tokens of an answer is called.
+    /// Name of the field that limits the response tokens.
     max_tokens_field: &'static str,
     reasoning_echo: ReasoningEcho,
     model_digest: ModelDigest,
@@ -26,10 +26,10 @@ pub(crate) struct Chat {
 }
 
 impl Chat {
-    /// As OpenAI and Azure speak it: models that reason take only the newer name of the field.
+    /// The variant of OpenAI and Azure: reasoning models accept only the newer name of the token limit.
     pub(crate) const OPENAI: Self = Self { max_tokens_field: "max_completion_tokens", ..Self::COMPATIBLE };
 
-    /// As other servers speak it: some do not know the newer name, and some refuse it.
+    /// The variant of other servers: some ignore the newer name, and some reject it.
     pub(crate) const COMPATIBLE: Self = Self {
         max_tokens_field: "max_tokens",
         reasoning_echo: ReasoningEcho::Omitted,
@@ -37,18 +37,18 @@ impl Chat {
         call_id_format: CallIdFormat::Printable,
     };
 
-    /// The same for a provider's model.
+    /// Returns this variant adapted to a provider's model.
     pub(crate) fn for_model(self, known: &KnownProvider, model: &str) -> Self {
-        let thinking = known.reasoning_echo.for_model(model);
+        let reasoning_echo = known.reasoning_echo.for_model(model);
         Self {
-            reasoning_echo: thinking,
+            reasoning_echo,
             model_digest: ModelDigest::from_name(model),
             call_id_format: known.call_id_format,
             ..self
         }
     }
 
-    /// Tells apart what is written in different ways.
+    /// Key that separates prefixes encoded differently in the prompt-prefix cache.
     fn cache_key(self) -> &'static str {
         match (self.call_id_format, self.reasoning_echo) {
             (CallIdFormat::Printable, ReasoningEcho::Omitted) => "chat",
@@ -76,9 +76,9 @@ impl Dialect for Chat {
         &self,
         model: &ModelOptions,
         request: &ModelRequest,
-        shelf: &PrefixCache,
+        cache: &PrefixCache,
     ) -> Result<Vec<Bytes>, Fault> {
-        request::encode(*self, model, request, shelf)
+        request::encode(*self, model, request, cache)
     }
 
     fn decoder(&self) -> Box<dyn ResponseDecoder> {

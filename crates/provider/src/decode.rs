@@ -1,5 +1,5 @@
-//! What reading an answer has in common, whatever API it comes from: members of any shape, calls that are put together,
-//! limits, and how an answer ends. Which events there are is left to the dialects.
+//! Response decoding shared by all dialects: lenient field parsing, assembly of tool calls, limits, and the end of a
+//! response. The event types are left to the dialects.
 
 #[cfg(test)]
 mod tests;
@@ -12,38 +12,38 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The most calls one answer may make; a model that makes more is told so by a failed turn.
+/// Most tool calls in one response; a response with more fails the turn.
 const CALLS_MAX: usize = 128;
 
-/// The most bytes of one call.
+/// Most bytes of one tool call, name and arguments together.
 const CALL_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// More tokens than this are no count but a slip: no number that passed through JavaScript is exact beyond it.
+/// Largest plausible token count: numbers above 2^53 are not exact in JavaScript.
 const TOKENS_MAX: TokenCount = 1 << 53;
 
-/// The most of a server's own words about an error that are passed on.
+/// Longest part of a server's error message that is passed on.
 const REASON_CHARS_MAX: usize = 2_000;
 
-/// Where what was read goes.
+/// Callback for decoded events.
 pub(crate) type EventSink<'a> = &'a mut dyn FnMut(Result<ModelEvent, Fault>);
 
-/// A member of any shape: servers differ, and an odd one must cost nothing but itself.
+/// An unparsed JSON member of any shape. Servers differ, and a member of an unexpected type must not fail the event.
 pub(crate) type RawField<'a> = Option<&'a RawValue>;
 
-/// A member as something, if it is that.
+/// Parses a member; `None` if it is absent or has another type.
 pub(crate) fn parse_field<'a, T: Deserialize<'a>>(raw: RawField<'a>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// A member as a text that says something.
+/// Parses a member as a non-empty string.
 pub(crate) fn parse_text(raw: RawField<'_>) -> Option<String> {
     parse_field::<String>(raw).filter(|text| !text.is_empty())
 }
 
-/// A piece of a call, if there is one. What cannot be read is not passed over here: the rest of the call would run.
+/// Parses a member that is part of a tool call. Skipping a malformed one would run an incomplete call.
 ///
 /// # Errors
-/// When it is something else.
+/// When the member has another type.
 pub(crate) fn parse_field_strict<'a, T: Deserialize<'a>>(raw: RawField<'a>) -> Result<Option<T>, Fault> {
     match raw {
         Some(_) => parse_field(raw).map(Some).ok_or_else(malformed_call_fault),
@@ -51,10 +51,10 @@ pub(crate) fn parse_field_strict<'a, T: Deserialize<'a>>(raw: RawField<'a>) -> R
     }
 }
 
-/// More of a call's arguments. Some servers send them as what they are, not as the text of it.
+/// Parses a delta of a call's arguments. Some servers send a JSON object instead of its text.
 ///
 /// # Errors
-/// When it is a text that cannot be read.
+/// When it is a malformed string.
 pub(crate) fn parse_arguments(raw: RawField<'_>) -> Result<String, Fault> {
     match raw {
         Some(object) if !object.get().starts_with('"') => Ok(object.get().to_owned()),
@@ -66,13 +66,13 @@ fn malformed_call_fault() -> Fault {
     model_fault("The model sent a piece of a tool call that cannot be read.".to_owned())
 }
 
-/// A member as a count of tokens. What is negative, broken or absurd was not counted.
+/// Parses a member as a token count; negative, fractional and implausible numbers are ignored.
 pub(crate) fn parse_token_count(raw: RawField<'_>) -> Option<TokenCount> {
     parse_field::<TokenCount>(raw).filter(|count| *count <= TOKENS_MAX)
 }
 
-/// The fault for an error that the server tells inside of the stream. Its code and its type are the cause: what can be
-/// done about it is told by them as well as by the text.
+/// Converts an error object inside the stream to a fault. Its code and type become the cause, because the error class
+/// depends on them as well as on the message.
 pub(crate) fn fault_from_error(error: RawField<'_>) -> Fault {
     #[derive(Deserialize)]
     struct ErrorFields<'a> {
@@ -83,12 +83,12 @@ pub(crate) fn fault_from_error(error: RawField<'_>) -> Fault {
         #[serde(borrow)]
         code: RawField<'a>,
     }
-    let told = parse_field::<ErrorFields<'_>>(error);
-    let reason = told.as_ref().and_then(|told| parse_text(told.message)).or_else(|| parse_text(error));
+    let fields = parse_field::<ErrorFields<'_>>(error);
+    let reason = fields.as_ref().and_then(|fields| parse_text(fields.message)).or_else(|| parse_text(error));
     let mut reason = reason.unwrap_or_else(|| "no reason given".to_owned());
     reason.truncate(reason.char_indices().nth(REASON_CHARS_MAX).map_or(reason.len(), |(end, _)| end));
     let fault = model_fault(format!("API request failed: {reason}"));
-    let names = told.map_or([None, None], |told| [told.code, told.kind]);
+    let names = fields.map_or([None, None], |fields| [fields.code, fields.kind]);
     let names: Vec<_> = names.into_iter().flatten().map(|name| name.get()).collect();
     if names.is_empty() {
         return fault;
@@ -100,26 +100,26 @@ pub(crate) fn model_fault(text: String) -> Fault {
     Fault::new(FaultKind::Model, text)
 }
 
-/// Whether a text is a JSON object to its end, and every text in it can be read.
+/// Whether a text is one complete JSON object with valid strings.
 pub(crate) fn is_json_object(text: &str) -> bool {
     serde_json::from_str::<Map<String, Value>>(text).is_ok()
 }
 
-/// Where a call stands among the others: by the place the server gave it, and its turn among those of one place.
+/// Position of a tool call: the server's index, then a counter for calls that share that index.
 pub(crate) type CallIndex = (u64, u32);
 
-/// How far an answer has come.
+/// State of a response that is being decoded.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseState {
     calls: BTreeMap<CallIndex, ToolCall>,
     calls_emitted: usize,
-    /// In the ids of calls that came without one.
+    /// Random part of generated call ids, for servers that send none.
     id_seed: Option<u64>,
     usage: Option<Usage>,
     stop_reason: Option<StopReason>,
-    /// Something of the answer has come.
+    /// Whether any content has arrived.
     started: bool,
-    /// A fault was told: nothing comes after it.
+    /// Whether a fault was emitted; nothing follows it.
     failed: bool,
 }
 
@@ -149,26 +149,26 @@ impl ResponseState {
         }
     }
 
-    /// The call at this place, which is made if there is none.
+    /// Returns the call at this index, inserting an empty one if there is none.
     ///
     /// # Errors
-    /// When there are too many.
-    pub(crate) fn call_mut(&mut self, place: CallIndex) -> Result<&mut ToolCall, Fault> {
+    /// When the response has too many calls.
+    pub(crate) fn call_mut(&mut self, index: CallIndex) -> Result<&mut ToolCall, Fault> {
         self.started = true;
-        if self.calls.len() >= CALLS_MAX && !self.calls.contains_key(&place) {
+        if self.calls.len() >= CALLS_MAX && !self.calls.contains_key(&index) {
             return Err(model_fault(format!("The model made more than {CALLS_MAX} tool calls.")));
         }
-        let nothing = || ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
-        Ok(self.calls.entry(place).or_insert_with(nothing))
+        let empty_call = || ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
+        Ok(self.calls.entry(index).or_insert_with(empty_call))
     }
 
-    /// The last call that was given this place.
-    pub(crate) fn last_call(&self, place: u64) -> Option<(CallIndex, &ToolCall)> {
-        let (key, call) = self.calls.range((place, 0)..=(place, u32::MAX)).next_back()?;
+    /// Returns the last call with this server index.
+    pub(crate) fn last_call(&self, index: u64) -> Option<(CallIndex, &ToolCall)> {
+        let (key, call) = self.calls.range((index, 0)..=(index, u32::MAX)).next_back()?;
         Some((*key, call))
     }
 
-    /// The places of the calls that are not handed on yet, in their order.
+    /// Indexes of the calls that are not yet emitted, in order.
     pub(crate) fn pending_call_indexes(&self) -> impl Iterator<Item = CallIndex> {
         self.calls.keys().copied()
     }
@@ -177,24 +177,24 @@ impl ResponseState {
         !self.calls.is_empty() || self.calls_emitted > 0
     }
 
-    /// An event that cannot be read is passed over, as other clients do; but once there are calls, it may be a piece of
-    /// one.
+    /// Skips an event that is not valid JSON, as other clients do. Once there are tool calls it is a fault, because the
+    /// event may be part of one.
     pub(crate) fn skip_malformed_event(&mut self, data: &[u8], each: EventSink<'_>) {
-        tracing::debug!(bytes = data.len(), "the model sent an event that cannot be read");
+        tracing::debug!(bytes = data.len(), "malformed event in the model's response");
         if !self.calls.is_empty() {
             self.emit_fault(malformed_call_fault(), each);
         }
     }
 
-    /// A member that may hold pieces of calls.
+    /// Parses a member that may contain parts of tool calls.
     ///
     /// # Errors
-    /// When it cannot be read and there are calls.
+    /// When it is malformed and there are tool calls.
     pub(crate) fn parse_field<'a, T: Deserialize<'a>>(&self, raw: RawField<'a>) -> Result<Option<T>, Fault> {
         if self.calls.is_empty() { Ok(parse_field(raw)) } else { parse_field_strict(raw) }
     }
 
-    /// Takes a new report of what was used.
+    /// Replaces the reported token usage.
     pub(crate) fn set_usage(&mut self, usage: Usage) {
         self.usage = Some(Usage {
             cached: usage.cached.min(usage.input),
@@ -205,13 +205,13 @@ impl ResponseState {
     }
 
     pub(crate) fn set_stop_reason(&mut self, reason: StopReason) {
-        // A refusal inside of the answer says more than the way it ended.
+        // A refusal within the content takes precedence over the finish reason.
         if self.stop_reason != Some(StopReason::Filtered) {
             self.stop_reason = Some(reason);
         }
     }
 
-    /// Hands the calls on, all or none: a limit that strikes in the middle of a call leaves half of it.
+    /// Emits all tool calls or none: a token limit may have truncated one of them.
     pub(crate) fn emit_calls(&mut self, each: EventSink<'_>) {
         let calls = std::mem::take(&mut self.calls);
         let cut_short = matches!(self.stop_reason, Some(StopReason::Length | StopReason::Filtered));
@@ -221,16 +221,16 @@ impl ResponseState {
         }
         for mut call in calls.into_values() {
             if call.id.is_empty() {
-                // No other answer of a conversation may have the same.
-                let mark = self.id_seed.get_or_insert_with(|| fastrand::u64(..));
-                call.id = format!("call_{mark:016x}{}", self.calls_emitted);
+                // Ids must be unique in the whole conversation, not only in this response.
+                let seed = self.id_seed.get_or_insert_with(|| fastrand::u64(..));
+                call.id = format!("call_{seed:016x}{}", self.calls_emitted);
             }
             self.calls_emitted += 1;
             each(Ok(ModelEvent::ToolCall(call)));
         }
     }
 
-    /// The body has ended, with the API's own end of an answer or without.
+    /// Emits the last events at the end of the body.
     pub(crate) fn finish(&mut self, end: EndMarker, each: EventSink<'_>) {
         if self.failed {
             return;
@@ -243,7 +243,7 @@ impl ResponseState {
             each(Ok(ModelEvent::Usage(usage)));
         }
         if let Some(reason) = self.stop_reason {
-            // Many servers say of an answer with calls that it is simply finished.
+            // Many servers report "stop" for a response with tool calls.
             let calls = reason == StopReason::Finished && self.calls_emitted > 0;
             each(Ok(ModelEvent::Stopped(if calls { StopReason::ToolCalls } else { reason })));
         }
@@ -255,13 +255,13 @@ impl ResponseState {
             "Streaming response was interrupted before completion: the connection was cut. \
              Partial output may have been displayed; retry the request."
         } else {
-            "Streaming response failed before any data was received: no answer was in it."
+            "Streaming response failed before any data was received: the response was empty."
         };
-        model_fault(text.to_owned()).caused_by("the stream ended without the end of an answer")
+        model_fault(text.to_owned()).caused_by("the stream ended without the API's end marker")
     }
 }
 
-/// Whether the API's own end of an answer has come.
+/// Whether the API's end marker was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndMarker {
     Seen,
@@ -269,15 +269,15 @@ pub(crate) enum EndMarker {
 }
 
 impl From<bool> for EndMarker {
-    fn from(has_come: bool) -> Self {
-        if has_come { Self::Seen } else { Self::Missing }
+    fn from(is_seen: bool) -> Self {
+        if is_seen { Self::Seen } else { Self::Missing }
     }
 }
 
-/// Makes a call's text longer.
+/// Appends to the name and the arguments of a call.
 ///
 /// # Errors
-/// When the call becomes too long.
+/// When the call exceeds the size limit.
 pub(crate) fn append_to_call(call: &mut ToolCall, name: &str, arguments: &str) -> Result<(), Fault> {
     let bytes = [call.name.len(), call.arguments.len(), name.len(), arguments.len()];
     if bytes.into_iter().sum::<usize>() > CALL_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! What the APIs of models differ in: how a question is written and how an answer is read. How bytes travel, who may ask
-//! when and what is tried again is left to the transport.
+//! The interface of an API dialect: encoding requests and decoding responses. Transport, admission and retries are left
+//! to `endpoint`, `fair_queue` and `remote`.
 
 use agent::Fault;
 use agent::outside::{ModelEvent, ModelRequest};
@@ -7,55 +7,55 @@ use bytes::Bytes;
 
 use crate::prefix_cache::PrefixCache;
 
-/// One API.
+/// One model API.
 pub(crate) trait Dialect: Send + Sync {
-    /// Where questions go, below the base URL.
+    /// Path of the endpoint below the base URL.
     fn path_segments(&self) -> &'static [&'static str];
 
-    /// Headers that this API wants beside the key.
+    /// Headers that the API requires in addition to the key.
     fn headers(&self) -> &'static [(&'static str, &'static str)];
 
-    /// Writes a question: the pieces of the body in order. What was written for the same agent before is taken from the
-    /// shelf, so that the cost does not grow with the conversation.
+    /// Encodes a request as the ordered pieces of its body. The prefix already encoded for this agent comes from the
+    /// cache, so the cost does not grow with the conversation.
     fn encode(
         &self,
         model: &ModelOptions,
         request: &ModelRequest,
-        shelf: &PrefixCache,
+        cache: &PrefixCache,
     ) -> Result<Vec<Bytes>, Fault>;
 
-    /// Reads one answer.
+    /// Returns a decoder for one response.
     fn decoder(&self) -> Box<dyn ResponseDecoder>;
 }
 
-/// What the user set for one model, and what is known of it, as far as it goes into a question.
+/// Settings and known properties of one model that affect its requests.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ModelOptions {
-    /// The name to ask the server for.
+    /// Model name as sent to the server.
     pub(crate) name: String,
-    /// The most tokens of an answer, where the question does not say.
+    /// Limit of response tokens for requests that set none.
     pub(crate) answer_tokens_max: Option<u64>,
-    /// The most tokens the model can answer with, where that is known.
+    /// Most response tokens the model supports, if known.
     pub(crate) answer_tokens_limit: Option<u64>,
-    /// Fields that are put into the body as they are, such as `temperature` or `reasoning_effort`.
+    /// Fields copied into the body unchanged, such as `temperature` or `reasoning_effort`.
     pub(crate) extra: serde_json::Map<String, serde_json::Value>,
-    /// Whether the prompt is marked for the provider's cache, where it has marks.
+    /// Whether cache breakpoints are set, on APIs that have them.
     pub(crate) caches_prompt: bool,
-    /// Whether the model can look at images.
+    /// Whether the model accepts images.
     pub(crate) takes_images: bool,
 }
 
-/// Puts an answer together from the data of its events. Never hands on half a tool call.
+/// Incremental decoder of one response, fed with the data of its server-sent events. Never emits a partial tool call.
 pub(crate) trait ResponseDecoder: Send {
-    /// Takes the data of one event.
+    /// Decodes the data of one event.
     fn decode(&mut self, data: &[u8], each: &mut dyn FnMut(Result<ModelEvent, Fault>));
 
-    /// Whether the answer is whole: nothing that comes after it matters.
+    /// Whether the response is complete; later events are ignored.
     fn is_complete(&self) -> bool;
 
-    /// The body has ended: what is still to be told, `Done` or a fault last.
+    /// Emits the remaining events at the end of the body; the last is `Done` or a fault.
     fn finish(&mut self, each: &mut dyn FnMut(Result<ModelEvent, Fault>));
 
-    /// Whether anything of the answer has come: then it must not be asked for again.
+    /// Whether any part of the response has arrived; then the request must not be retried.
     fn has_started(&self) -> bool;
 }

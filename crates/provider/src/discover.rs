@@ -1,5 +1,5 @@
-//! Finds model servers on this machine: Ollama, LM Studio, llama.cpp and vLLM, each where it usually is or where its user
-//! says. Asks each what it has, all at once, and waits for none.
+//! Discovery of model servers on this machine (Ollama, LM Studio, llama.cpp, vLLM) at their default or configured
+//! addresses. Probes all of them concurrently, each with a short timeout, and lists their models.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,68 +12,68 @@ use crate::catalog::{PROVIDERS, Site};
 use crate::endpoint::is_loopback;
 use crate::registry::is_model_name;
 
-/// The most bytes of a server's list that are read.
+/// Most bytes read of a server's model list.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
 
-/// The most models of one server that are told.
+/// Most models reported per server.
 const MODELS_MAX: usize = 1_000;
 
-/// Who is looked for, and how long.
+/// Options of server discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoverOptions {
-    /// The providers, by name.
+    /// Providers to probe, by name.
     pub providers: Vec<&'static str>,
-    /// For each server.
+    /// Timeout per server.
     pub timeout: Duration,
 }
 
 impl Default for DiscoverOptions {
     fn default() -> Self {
-        let here = PROVIDERS.iter().filter(|known| known.site == Site::Machine);
-        Self { providers: here.map(|known| known.name).collect(), timeout: Duration::from_millis(300) }
+        let local = PROVIDERS.iter().filter(|known| known.site == Site::Machine);
+        Self { providers: local.map(|known| known.name).collect(), timeout: Duration::from_millis(300) }
     }
 }
 
-/// A server that was found.
+/// A model server found on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoveredServer {
-    /// The provider's name.
+    /// Provider name.
     pub provider: &'static str,
-    /// Where it is.
+    /// Base URL of the server.
     pub base_url: String,
-    /// What it has, in its own order; those that only embed come last.
+    /// Its models in the server's order, embedding models last.
     pub models: Vec<DiscoveredModel>,
 }
 
 impl DiscoveredServer {
-    /// The model that it is asked for when none is named.
+    /// Returns the model to use when none is named.
     pub(crate) fn first_chat_model(&self) -> Option<&DiscoveredModel> {
         self.models.iter().find(|model| !model.is_embedding_model())
     }
 }
 
-/// A model that was found.
+/// A model of a discovered server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoveredModel {
-    /// Its name at the server.
+    /// Model name on the server.
     pub name: String,
-    /// How many tokens it takes, if the server says so.
+    /// Context window in tokens, if the server reports it.
     pub window_tokens: Option<u64>,
 }
 
 impl DiscoveredModel {
-    /// Whether its name says that it does not talk.
+    /// Whether the name marks an embedding model, which cannot chat.
     #[must_use]
     pub fn is_embedding_model(&self) -> bool {
         self.name.to_ascii_lowercase().contains("embed")
     }
 }
 
-/// Looks for servers at these addresses; those that do not answer in time are not there. Where nobody listens no HTTP client
-/// is made: that, and the program's pages for it, would be a megabyte of an idle daemon.
-pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duration) -> Vec<DiscoveredServer> {
+/// Probes the servers and returns those that respond in time. The HTTP client is created only after a TCP connection
+/// succeeds: it would cost an idle daemon a megabyte.
+pub(crate) async fn discover(servers: &[(&'static str, String)], timeout: Duration) -> Vec<DiscoveredServer> {
     let http = OnceLock::new();
-    let probes = places
+    let probes = servers
         .iter()
         .filter_map(|(provider, base_url)| Some((provider, base_url, loopback_address(base_url)?)));
     let probes = probes.map(|(provider, base_url, address)| {
@@ -86,21 +86,21 @@ pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duratio
     join_all(probes).await.into_iter().filter_map(Result::ok).flatten().collect()
 }
 
-/// The host and port of an address of this machine. Nobody else is asked before a user names a model of theirs.
+/// Returns host and port of a loopback URL. Discovery contacts no other machine: the user must name such a model first.
 fn loopback_address(base_url: &str) -> Option<(String, u16)> {
     let url = reqwest::Url::parse(base_url).ok().filter(|url| url.scheme() == "http" && is_loopback(url))?;
     let host = url.host_str()?.trim_start_matches('[').trim_end_matches(']');
     Some((host.to_owned(), url.port_or_known_default()?))
 }
 
-/// No certificates are read: nothing here is asked over TLS.
+/// Creates an HTTP client without root certificates, because probes never use TLS.
 fn client() -> Option<reqwest::Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
     match builder.tls_certs_only([]).build() {
         Ok(http) => Some(http),
         Err(fault) => {
-            tracing::warn!("no HTTP client could be made: {fault}");
+            tracing::warn!("discovery of model servers skipped: cannot create an HTTP client: {fault}");
             None
         }
     }
@@ -112,7 +112,7 @@ async fn probe(http: &reqwest::Client, provider: &'static str, base_url: &str) -
     let models = match provider {
         "ollama" => parse_models(&get_json(http, &format!("{root}/api/tags")).await?, "models", "name")?,
         "llamacpp" => {
-            // Many things listen on this port; only one has properties.
+            // Many programs listen on port 8080; only llama.cpp serves `/props`.
             let properties = get_json(http, &format!("{root}/props")).await?;
             let window = properties.pointer("/default_generation_settings/n_ctx").and_then(Value::as_u64);
             let window = window.filter(|tokens| *tokens > 0);
@@ -138,13 +138,13 @@ async fn get_json(http: &reqwest::Client, url: &str) -> Option<Value> {
     serde_json::from_slice(&body).ok()
 }
 
-/// The names in a list of objects.
-fn parse_models(answer: &Value, list: &str, name: &str) -> Option<Vec<DiscoveredModel>> {
-    let entries = answer.get(list)?.as_array()?;
+/// Parses a server's model list.
+fn parse_models(body: &Value, list: &str, name: &str) -> Option<Vec<DiscoveredModel>> {
+    let entries = body.get(list)?.as_array()?;
     let model = |entry: &Value| {
         let window =
             entry.get("max_model_len").or_else(|| entry.pointer("/meta/n_ctx")).and_then(Value::as_u64);
-        // Whatever cannot be asked for by its name is not shown either: anybody may listen on the port.
+        // Any program may listen on the port: names that cannot be requested are not shown.
         let name = entry.get(name)?.as_str().filter(|name| is_model_name(name))?;
         Some(DiscoveredModel { name: name.to_owned(), window_tokens: window })
     };
@@ -158,12 +158,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_is_looked_at() {
-        let place = |host: &str, port| Some((host.to_owned(), port));
+    fn only_loopback_addresses_are_probed() {
+        let address = |host: &str, port| Some((host.to_owned(), port));
         for (base_url, expected) in [
-            ("http://127.0.0.1:11434/v1", place("127.0.0.1", 11434)),
-            ("http://localhost/v1", place("localhost", 80)),
-            ("http://[::1]:8000/v1", place("::1", 8000)),
+            ("http://127.0.0.1:11434/v1", address("127.0.0.1", 11434)),
+            ("http://localhost/v1", address("localhost", 80)),
+            ("http://[::1]:8000/v1", address("::1", 8000)),
             ("https://127.0.0.1:1/v1", None),
             ("http://10.0.0.1:11434/v1", None),
             ("nowhere", None),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn each_servers_list_is_read() {
+    fn model_lists_of_all_servers_are_parsed() {
         let ollama = serde_json::json!({"models": [
             {"name": "nomic-embed-text:latest", "size": 1}, {"name": "llama3.2:latest", "model": "llama3.2:latest"}
         ]});
@@ -185,8 +185,8 @@ mod tests {
         assert_eq!(parse_models(&forged, "models", "name"), Some(Vec::new()));
         let vllm = serde_json::json!({"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]});
         assert_eq!(parse_models(&vllm, "data", "id").unwrap()[0].window_tokens, Some(4_096));
-        for other in [serde_json::json!({"data": 1}), serde_json::json!([]), serde_json::json!("<html>")] {
-            assert_eq!(parse_models(&other, "data", "id"), None);
+        for invalid in [serde_json::json!({"data": 1}), serde_json::json!([]), serde_json::json!("<html>")] {
+            assert_eq!(parse_models(&invalid, "data", "id"), None);
         }
     }
 }

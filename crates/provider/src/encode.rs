@@ -1,5 +1,5 @@
-//! What writing a question has in common, whatever API it is for: names and arguments that servers take, images, the
-//! user's own fields, schemas. Where each of them stands is left to the dialects.
+//! Request encoding shared by all dialects: valid function names, call ids and arguments, images, user-defined fields and
+//! output schemas. The layout of the body is left to the dialects.
 
 use std::borrow::Cow;
 
@@ -14,32 +14,32 @@ use serde_json::{Map, Value};
 use crate::dialect::ModelOptions;
 use crate::recording::fnv1a_hex;
 
-/// The longest name that servers take.
+/// Longest function name that servers accept.
 const NAME_CHARS_MAX: usize = 64;
 
-/// The longest id of a call that servers take: OpenAI's chat completions take no more.
+/// Longest tool call id that servers accept; the limit is that of OpenAI's chat completions.
 const ID_CHARS_MAX: usize = 40;
 
-/// What an answer that has to fit a schema is called, where it has to have a name.
+/// Name of the output schema, for APIs that require one.
 pub(crate) const SCHEMA_NAME: &str = "answer";
 
-/// Something as JSON.
+/// Serializes a value as JSON.
 pub(crate) fn encode_json(value: &impl Serialize) -> Result<Vec<u8>, Fault> {
     let mut out = Vec::new();
     push_json(value, &mut out)?;
     Ok(out)
 }
 
-/// Writes something as JSON behind what there is.
+/// Appends a value as JSON.
 pub(crate) fn push_json(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), Fault> {
     serde_json::to_writer(out, value).map_err(encode_fault)
 }
 
 pub(crate) fn encode_fault(fault: serde_json::Error) -> Fault {
-    Fault::new(FaultKind::Internal, "the request could not be written").caused_by(fault)
+    Fault::new(FaultKind::Internal, "cannot encode the model request").caused_by(fault)
 }
 
-/// A text as the inside of a JSON string, to be put behind what the string holds already.
+/// Returns the text, preceded by a blank line and JSON-escaped without quotes, for appending to a JSON string.
 pub(crate) fn json_string_suffix(text: &str) -> Result<Vec<u8>, Fault> {
     let mut quoted = encode_json(&format!("\n\n{text}"))?;
     quoted.pop();
@@ -47,7 +47,8 @@ pub(crate) fn json_string_suffix(text: &str) -> Result<Vec<u8>, Fault> {
     Ok(quoted)
 }
 
-/// A name that no server takes would have every later question refused; its result has told the model already.
+/// Returns a function name that servers accept. An invalid name in the history would have every later request rejected;
+/// the tool result has already reported the invalid call to the model.
 pub(crate) fn valid_function_name(name: &str) -> Cow<'_, str> {
     if (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(is_identifier_byte) {
         return Cow::Borrowed(name);
@@ -57,10 +58,10 @@ pub(crate) fn valid_function_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
 }
 
-/// A call's id for a server that takes such signs; the same for the call and for its result. Ids of other providers may be
-/// longer or have other signs: those get a short form, which differs where they differ.
-pub(crate) fn valid_call_id(id: &str, is_taken: fn(u8) -> bool) -> Cow<'_, str> {
-    if (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(is_taken) {
+/// Returns a tool call id of accepted bytes, the same for the call and its result. Ids from other providers may be longer
+/// or contain other characters: those are replaced by a shortened id with a hash, so that distinct ids stay distinct.
+pub(crate) fn valid_call_id(id: &str, is_accepted: fn(u8) -> bool) -> Cow<'_, str> {
+    if (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(is_accepted) {
         return Cow::Borrowed(id);
     }
     let digest = fnv1a_hex(id.as_bytes());
@@ -69,7 +70,7 @@ pub(crate) fn valid_call_id(id: &str, is_taken: fn(u8) -> bool) -> Cow<'_, str> 
     Cow::Owned(format!("{start}_{digest}"))
 }
 
-/// A call's id for a server that takes nine letters and digits.
+/// Returns a tool call id of exactly nine letters and digits.
 pub(crate) fn nine_char_call_id(id: &str) -> Cow<'_, str> {
     const CHARS: usize = 9;
     if id.len() == CHARS && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -80,34 +81,35 @@ pub(crate) fn nine_char_call_id(id: &str) -> Cow<'_, str> {
     Cow::Owned(digest)
 }
 
-/// What names are made of, and ids where a server is strict: letters, digits, `_` and `-`.
+/// Whether a byte is valid in function names, and in call ids of strict servers: letters, digits, `_` and `-`.
 pub(crate) fn is_identifier_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-".contains(&byte)
 }
 
-/// Many servers read the arguments again; what is no object would have every later question refused.
+/// Returns the arguments, or `{}` if they are not a JSON object. Many servers parse the arguments in the history and
+/// would reject every later request.
 pub(crate) fn valid_arguments(text: &str) -> &str {
     if crate::decode::is_json_object(text) { text } else { "{}" }
 }
 
-/// A schema that is put in as it stands.
+/// Parses a JSON text for embedding unchanged.
 pub(crate) fn raw_json(text: &str) -> Result<&RawValue, Fault> {
     serde_json::from_str(text).map_err(encode_fault)
 }
 
-/// The schema of the answer, taken apart.
+/// Parses the output schema of a request.
 ///
 /// # Errors
-/// When it is not JSON.
+/// When the schema is not JSON.
 pub(crate) fn parse_output_schema(request: &ModelRequest) -> Result<Option<Value>, Fault> {
     let Some(text) = request.output_schema.as_deref() else { return Ok(None) };
-    serde_json::from_str(text).map(Some).map_err(|fault| {
-        Fault::new(FaultKind::Invalid, format!("the schema of the answer is not JSON: {fault}"))
-    })
+    serde_json::from_str(text)
+        .map(Some)
+        .map_err(|fault| Fault::new(FaultKind::Invalid, format!("the output schema is not JSON: {fault}")))
 }
 
-/// Whether a schema says of every object that it has all its members and no others: what OpenAI asks for before it
-/// promises that the answer fits. Others are sent too, without the promise.
+/// Whether every object of a schema requires all its properties and forbids others, as OpenAI demands for
+/// `strict: true`. Other schemas are sent with `strict: false`.
 pub(crate) fn is_strict(schema: &Value) -> bool {
     let Some(members) = schema.as_object() else { return true };
     let closed = match members.get("properties").and_then(Value::as_object) {
@@ -129,7 +131,7 @@ pub(crate) fn is_strict(schema: &Value) -> bool {
         })
 }
 
-/// The members of `properties` and `$defs` are schemas, and they themselves are none.
+/// Checks a member that is either a schema or a map of schemas, as `properties` and `$defs` are.
 fn is_strict_member(value: &Value) -> bool {
     let Some(members) = value.as_object() else { return true };
     if members.contains_key("type") || members.contains_key("properties") {
@@ -138,33 +140,33 @@ fn is_strict_member(value: &Value) -> bool {
     members.values().all(is_strict)
 }
 
-/// An image as the base64 of its bytes.
+/// Encodes the bytes of an image as base64.
 pub(crate) fn image_base64(image: &Image) -> String {
     STANDARD.encode(&image.data)
 }
 
-/// An image as a URL that holds it.
+/// Encodes an image as a `data:` URL.
 pub(crate) fn image_data_url(image: &Image) -> String {
     format!("data:{};base64,{}", image.media_type, image_base64(image))
 }
 
-/// A message as this model can take it. Pictures are refused when they are sent to a model that takes none; those that
-/// another model has seen before are left out here, and the model is told so.
+/// Returns the message with its images replaced by a note if the model accepts none. New images for such a model are
+/// rejected on submission; these come from turns of another model.
 pub(crate) fn without_unsupported_images<'a>(model: &ModelOptions, message: &'a Message) -> Cow<'a, Message> {
     if message.images.is_empty() || model.takes_images {
         return Cow::Borrowed(message);
     }
-    let mut seen = Message { images: Vec::new(), ..message.clone() };
-    let gap = if seen.text.is_empty() { "" } else { "\n" };
-    let many = Image::count_label(message.images.len());
-    seen.text.push_str(&format!("{gap}[{many} left out: this model takes none]"));
-    Cow::Owned(seen)
+    let mut text_only = Message { images: Vec::new(), ..message.clone() };
+    let separator = if text_only.text.is_empty() { "" } else { "\n" };
+    let label = Image::count_label(message.images.len());
+    text_only.text.push_str(&format!("{separator}[{label} left out: this model takes none]"));
+    Cow::Owned(text_only)
 }
 
-/// Puts the user's own fields into a body. An object is added to the one that is there, everything else replaces it.
+/// Adds the user-defined `extra` fields to a body. Objects are merged; any other value replaces the existing one.
 ///
 /// # Errors
-/// When a field is one that only the daemon can write.
+/// When a field is reserved for the daemon.
 pub(crate) fn add_extra(
     body: &mut Map<String, Value>,
     model: &ModelOptions,
@@ -173,7 +175,7 @@ pub(crate) fn add_extra(
     for (name, value) in &model.extra {
         if reserved.contains(&name.as_str()) {
             let text = format!(
-                "the field {name:?} of the model {} is written by the daemon: leave it out of `extra`",
+                "model {}: the daemon sets the field {name:?} itself; remove it from `extra`",
                 model.name
             );
             return Err(Fault::new(FaultKind::Invalid, text));
@@ -188,7 +190,7 @@ pub(crate) fn add_extra(
     Ok(())
 }
 
-/// The start of a body: its small fields, open for more.
+/// Serializes an object without its closing brace, so that large fields can be appended.
 pub(crate) fn unclosed_object(body: &Map<String, Value>) -> Result<Vec<u8>, Fault> {
     let mut out = encode_json(body)?;
     out.pop();

@@ -1,5 +1,5 @@
-//! One provider's server: its address, key, headers and connections. Sends one question and hands back the head of the
-//! answer, or why there is none. When to ask again and how an answer is read is left to others.
+//! HTTP endpoint of one provider: base URL, key, headers and connections. Sends one request and returns the response head
+//! or a classified error. Retries are left to `remote`, decoding to the dialects.
 
 mod base_url;
 mod body;
@@ -24,10 +24,10 @@ use crate::fair_queue::{FairQueue, QueueLimits};
 use crate::retry_policy::{RetryPolicy, retry_after};
 use crate::secret::{KeySource, Secret};
 
-/// The most of an error's text that is passed on.
+/// Longest part of an error body that is passed on.
 const ERROR_BYTES_MAX: usize = 10_000;
 
-/// How the key travels.
+/// How the key is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AuthScheme {
     /// `Authorization: Bearer KEY`.
@@ -37,40 +37,40 @@ pub enum AuthScheme {
     ApiKey,
     /// `x-api-key: KEY`.
     XApiKey,
-    /// Not at all.
+    /// The key is not sent.
     None,
 }
 
-/// How to reach a provider.
+/// Options of an endpoint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EndpointOptions {
-    /// The provider's name.
+    /// Provider name.
     pub(crate) name: String,
-    /// The start of the server's URLs.
+    /// Base URL of the API.
     pub(crate) base_url: String,
-    /// What the user calls the base URL: a variable or a setting, for faults.
+    /// Setting or variable that the base URL comes from, for errors.
     pub(crate) base_url_name: String,
-    /// Where the key comes from.
+    /// Source of the key.
     pub(crate) key: KeySource,
-    /// How it travels.
+    /// How the key is sent.
     pub(crate) auth: AuthScheme,
-    /// Headers beside those that the API wants.
+    /// Additional request headers.
     pub(crate) headers: Vec<(String, Secret)>,
-    /// What is put behind the `?` of every URL.
+    /// Query parameters of every URL.
     pub(crate) query: Vec<(String, String)>,
-    /// Certificates to trust beside the system's, as PEM.
+    /// PEM certificates to trust in addition to the system's.
     pub(crate) ca_file: Option<PathBuf>,
-    /// Takes plain http to other machines.
+    /// Whether plain http to other machines is allowed.
     pub(crate) allow_insecure_http: bool,
-    /// The Unix socket to use in place of the URL's host.
+    /// Unix socket to use instead of the URL's host.
     pub(crate) socket: Option<PathBuf>,
-    /// How long is waited.
+    /// Timeouts and retry limit.
     pub(crate) retry_policy: RetryPolicy,
-    /// How much is asked at once.
+    /// Limits of the request queue.
     pub(crate) queue_limits: QueueLimits,
 }
 
-/// A provider's server.
+/// HTTP endpoint of one provider.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     name: String,
@@ -78,43 +78,43 @@ pub(crate) struct Endpoint {
     pub(crate) retry_policy: RetryPolicy,
     pub(crate) queue: Arc<FairQueue>,
     key_source: KeySource,
-    /// As it was read last; none before the first question.
+    /// The key as last read; none before the first request.
     cached_key: RwLock<Option<Arc<Secret>>>,
-    /// One reads, the others wait for it, and share what came of it.
+    /// Serializes reads of the key and holds the last failure, which waiting requests share.
     key_read_lock: tokio::sync::Mutex<Option<Fault>>,
-    /// How often somebody has read it.
+    /// Number of reads of the key.
     key_reads: AtomicU64,
     auth: AuthScheme,
     headers: HeaderMap,
-    /// The values of those headers: they may well be keys.
+    /// Values of the additional headers, redacted like keys.
     header_values: Vec<Secret>,
     ca_file: Option<PathBuf>,
     socket: Option<PathBuf>,
-    /// Made at the first question: reading the trusted roots costs time and memory that an idle daemon should not pay.
+    /// Created at the first request: loading the trusted roots would cost an idle daemon time and memory.
     http: OnceLock<reqwest::Client>,
 }
 
-/// A question on its way.
+/// Parts of one HTTP request.
 pub(crate) struct OutgoingRequest<'s> {
     pub(crate) url: &'s reqwest::Url,
     pub(crate) body: &'s [Bytes],
-    /// Headers of the API.
+    /// Headers that the API requires.
     pub(crate) headers: &'static [(&'static str, &'static str)],
-    /// Headers of this question alone.
+    /// Headers of this request only.
     pub(crate) request_headers: &'s [(&'static str, String)],
 }
 
 impl Endpoint {
-    /// Checks the options; nothing is sent.
+    /// Creates an endpoint after validating the options; sends nothing.
     pub(crate) fn new(options: EndpointOptions) -> Result<Arc<Self>, Fault> {
-        let address = BaseUrl::parse(&options)?;
+        let base_url = BaseUrl::parse(&options)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &options.headers {
             let (name, value) = parse_header(&options.name, name, value.expose())?;
             headers.insert(name, value);
         }
         Ok(Arc::new(Self {
-            base_url: address,
+            base_url,
             headers,
             queue: FairQueue::new(&options.name, options.queue_limits),
             name: options.name,
@@ -131,23 +131,24 @@ impl Endpoint {
         }))
     }
 
-    /// The key, read at the first question, and again when another than `refused` is wanted.
+    /// Returns the key, read at the first request, and again if the cached one was refused.
     async fn current_key(&self, refused: Option<&Secret>) -> Result<Option<Arc<Secret>>, Fault> {
-        let good = |key: &Arc<Secret>| Some(&**key) != refused;
-        if let Some(key) = self.cached_key().filter(good) {
+        let is_usable = |key: &Arc<Secret>| Some(&**key) != refused;
+        if let Some(key) = self.cached_key().filter(is_usable) {
             return Ok(Some(key));
         }
         let reads = self.key_reads.load(Ordering::Acquire);
-        let mut failed = self.key_read_lock.lock().await;
-        if let Some(key) = self.cached_key().filter(good) {
+        let mut last_failure = self.key_read_lock.lock().await;
+        if let Some(key) = self.cached_key().filter(is_usable) {
             return Ok(Some(key));
         }
-        // A program that hangs is not run once more for each of those who have waited for it.
-        if let Some(fault) = failed.clone().filter(|_| self.key_reads.load(Ordering::Acquire) != reads) {
+        // Requests that waited share its failure, so that a hanging `key_command` is not run again for each of them.
+        if let Some(fault) = last_failure.clone().filter(|_| self.key_reads.load(Ordering::Acquire) != reads)
+        {
             return Err(fault);
         }
         let read = self.key_source.read().await;
-        *failed = read.as_ref().err().cloned();
+        *last_failure = read.as_ref().err().cloned();
         self.key_reads.fetch_add(1, Ordering::AcqRel);
         let key = read?.map(Arc::new);
         self.cached_key.write().unwrap_or_else(PoisonError::into_inner).clone_from(&key);
@@ -158,39 +159,39 @@ impl Endpoint {
         if let Some(http) = self.http.get() {
             return Ok(http);
         }
-        // An error means that a provider is installed already, which is all that is wanted.
+        // An error means that a crypto provider is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .connect_timeout(self.retry_policy.connect_timeout)
             .tcp_nodelay(true)
             .redirect(reqwest::redirect::Policy::none())
-            // When to ask again is decided in one place, and counted there.
+            // `remote` decides about retries and counts them.
             .retry(reqwest::retry::never())
             .no_proxy();
         if let Some(path) = &self.ca_file {
             builder = builder.tls_certs_merge(read_certificates(path)?);
         }
         if let Some(path) = &self.socket {
-            // A connection to a child that has ended since would be a fault; a new one costs next to nothing.
+            // A pooled connection to an exited child would fail the request; a new one is cheap.
             builder = builder.unix_socket(path.as_path()).pool_max_idle_per_host(0);
         }
-        let made = builder.build();
-        let http = made.map_err(|fault| {
-            Fault::new(FaultKind::Internal, "no HTTP client could be made").caused_by(error_chain(&fault))
+        let client = builder.build();
+        let http = client.map_err(|fault| {
+            Fault::new(FaultKind::Internal, "cannot create an HTTP client").caused_by(error_chain(&fault))
         })?;
         Ok(self.http.get_or_init(|| http))
     }
 
-    /// Asks once: the head of a good answer. A key that comes from a file or a command may have been replaced since it
-    /// was read: if it was, a server that refuses it is asked with the new one.
-    pub(crate) async fn send(&self, sending: OutgoingRequest<'_>) -> Result<reqwest::Response, ModelError> {
-        let wrong = |fault| ModelError::new(ErrorClass::Refused, fault);
-        let key = self.current_key(None).await.map_err(wrong)?;
-        let mut response = self.post(&sending, key.as_deref()).await?;
+    /// Sends a request once and returns its successful response head. After a 401, a key from a file or a command is read
+    /// again, and the request is repeated if the key has changed.
+    pub(crate) async fn send(&self, request: OutgoingRequest<'_>) -> Result<reqwest::Response, ModelError> {
+        let refused_error = |fault| ModelError::new(ErrorClass::Refused, fault);
+        let key = self.current_key(None).await.map_err(refused_error)?;
+        let mut response = self.post(&request, key.as_deref()).await?;
         if response.status() == StatusCode::UNAUTHORIZED && self.key_source.may_change() {
-            let newer = self.current_key(key.as_deref()).await.map_err(wrong)?;
-            if newer != key {
-                response = self.post(&sending, newer.as_deref()).await?;
+            let new_key = self.current_key(key.as_deref()).await.map_err(refused_error)?;
+            if new_key != key {
+                response = self.post(&request, new_key.as_deref()).await?;
             }
         }
         if response.status().is_success() { Ok(response) } else { Err(self.status_error(response).await) }
@@ -198,16 +199,16 @@ impl Endpoint {
 
     async fn post(
         &self,
-        sending: &OutgoingRequest<'_>,
+        request: &OutgoingRequest<'_>,
         key: Option<&Secret>,
     ) -> Result<reqwest::Response, ModelError> {
-        let wrong = |fault| ModelError::new(ErrorClass::Refused, fault);
-        let mut post = self.http().map_err(wrong)?.post(sending.url.clone());
+        let refused_error = |fault| ModelError::new(ErrorClass::Refused, fault);
+        let mut post = self.http().map_err(refused_error)?.post(request.url.clone());
         post = post.header("Content-Type", "application/json").headers(self.headers.clone());
-        for (name, value) in sending.headers {
+        for (name, value) in request.headers {
             post = post.header(*name, *value);
         }
-        for (name, value) in sending.request_headers {
+        for (name, value) in request.request_headers {
             post = post.header(*name, value);
         }
         post = match (self.auth, key) {
@@ -216,16 +217,16 @@ impl Endpoint {
             (AuthScheme::ApiKey, Some(key)) => post.header("api-key", sensitive_header(key)),
             (AuthScheme::XApiKey, Some(key)) => post.header("x-api-key", sensitive_header(key)),
         };
-        let sent = post.body(SharedBody::wrap(sending.body)).send();
+        let sent = post.body(SharedBody::wrap(request.body)).send();
         match tokio::time::timeout(self.retry_policy.first_byte_timeout, sent).await {
             Err(_) => Err(self.timeout_error()),
-            // The query of its URL may hold a key.
+            // The query of the URL may contain a key.
             Ok(Err(fault)) => Err(self.connect_error(&fault.without_url())),
             Ok(Ok(response)) => Ok(response),
         }
     }
 
-    /// Looks at something, without a key.
+    /// Starts a GET request without a key.
     pub(crate) fn get(&self, url: reqwest::Url) -> Result<reqwest::RequestBuilder, Fault> {
         Ok(self.http()?.get(url))
     }
@@ -237,14 +238,14 @@ impl Endpoint {
 
     fn timeout_error(&self) -> ModelError {
         let seconds = self.retry_policy.first_byte_timeout.as_secs_f64();
-        ModelError::unavailable("API request timed out", format!("no answer in {seconds} s"))
+        ModelError::unavailable("API request timed out", format!("no response in {seconds} s"))
     }
 
     async fn status_error(&self, mut response: reqwest::Response) -> ModelError {
         let status = response.status().as_u16();
         let wait = retry_after(response.headers(), jiff::Timestamp::now());
         let mut body = Vec::new();
-        // A key that begins within the limit has to be seen whole to be taken out.
+        // Read past the limit, so that a key that straddles it is complete and can be redacted.
         let key = self.cached_key();
         let secrets = self.header_values.iter().chain(key.as_deref());
         let enough = ERROR_BYTES_MAX + secrets.map(|secret| secret.expose().len()).max().unwrap_or_default();
@@ -263,20 +264,20 @@ impl Endpoint {
         self.cached_key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A fault as it may leave.
+    /// Redacts and truncates the texts of a fault.
     pub(crate) fn redact_fault(&self, fault: Fault) -> Fault {
         let cause = fault.cause.map(|cause| self.redact_and_truncate(&cause));
         Fault { kind: fault.kind, public: self.redact_and_truncate(&fault.public).into(), cause }
     }
 
-    /// A server's text without what it was told in secret, which some servers repeat.
+    /// Removes the key and header values, which some servers echo, from a server's text.
     pub(crate) fn redact(&self, text: &str) -> String {
         let key = self.cached_key();
         let secrets = self.header_values.iter().chain(key.as_deref());
         secrets.fold(text.to_owned(), |text, secret| secret.redact_from(&text))
     }
 
-    /// A server's text as it may be passed on: bounded too.
+    /// Redacts a server's text and bounds its length.
     fn redact_and_truncate(&self, text: &str) -> String {
         let mut text = self.redact(text);
         text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
@@ -284,28 +285,27 @@ impl Endpoint {
     }
 }
 
-/// Headers that say how a question travels; another value would break it.
+/// Headers that control HTTP framing and the connection; overriding them would break requests.
 const FRAMING_HEADERS: &[&str] =
     &["connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"];
 
 fn parse_header(provider: &str, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Fault> {
     let invalid = || {
-        let text = format!("provider {provider}: the header {name:?} is none, or its value cannot be sent");
+        let text = format!("provider {provider}: the header {name:?} has an invalid name or value");
         Fault::new(FaultKind::Invalid, text)
     };
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
     if FRAMING_HEADERS.contains(&name.as_str()) {
-        let text =
-            format!("provider {provider}: the header {name:?} is the connection's own and cannot be set");
+        let text = format!("provider {provider}: the header {name:?} is set by the HTTP client; remove it");
         return Err(Fault::new(FaultKind::Invalid, text));
     }
     let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
-    // It may well be a key.
+    // The value may be a key.
     value.set_sensitive(true);
     Ok((name, value))
 }
 
-/// A key was held against what a header takes when it was read.
+/// Converts the key to a header value. `Secret::check` has already validated its bytes.
 fn sensitive_header(key: &Secret) -> HeaderValue {
     let mut value = HeaderValue::from_str(key.expose()).unwrap_or(HeaderValue::from_static(""));
     value.set_sensitive(true);
@@ -321,6 +321,7 @@ fn read_certificates(path: &std::path::Path) -> Result<Vec<reqwest::Certificate>
     if found.is_empty() { Err(invalid("holds no certificates".to_owned())) } else { Ok(found) }
 }
 
+/// Joins the messages of an error and its sources.
 pub(crate) fn error_chain(fault: &dyn std::error::Error) -> String {
     let mut text = fault.to_string();
     let mut next = fault.source();

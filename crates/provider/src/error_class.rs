@@ -1,45 +1,45 @@
-//! Why a question came to nothing, sorted by what can be done about it: ask again, ask another model, ask for less, or
-//! nothing at all.
+//! Classification of failed model requests by the possible reaction: retry, fall back to another model, compact the
+//! conversation, or give up.
 
 use std::time::Duration;
 
 use agent::{Fault, FaultKind};
 
-/// A question that came to nothing before its answer began.
+/// Error of a request that failed before its response began.
 #[derive(Debug)]
 pub(crate) struct ModelError {
     pub(crate) fault: Fault,
     pub(crate) class: ErrorClass,
-    /// When the server wants to be asked again.
+    /// Delay that the server asked for.
     pub(crate) retry_after: Option<Duration>,
-    /// What the fault says before and after the number of tries, where it says that.
+    /// Message and reason around the number of attempts, for faults that state it.
     attempts_text: Option<(&'static str, String)>,
 }
 
-/// What kind of failing.
+/// Class of a failed model request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
-    /// The server cannot be reached, does not answer, or says that it is broken.
+    /// The server cannot be reached, does not respond, or reports an internal error.
     Unavailable,
-    /// The server has too much to do, or we have asked too often.
+    /// The server is overloaded or the rate limit is exceeded.
     RateLimited,
-    /// The server will not talk to us: the key, the rights, the address.
+    /// The server refuses this client: wrong key, permissions or address.
     Refused,
-    /// The question itself is wrong; nobody would take it.
+    /// The request itself is invalid; every model would reject it.
     Invalid,
-    /// The question is longer than the model takes.
+    /// The request exceeds the model's context window.
     ContextFull,
-    /// We did not ask at all: too many wait, or the provider is resting.
+    /// The request was not sent: the queue is full or the circuit is open.
     NotSent,
 }
 
 impl ErrorClass {
-    /// Whether the same question may pass a little later.
+    /// Whether the same request may succeed a little later.
     pub(crate) fn is_retryable(self) -> bool {
         matches!(self, Self::Unavailable | Self::RateLimited)
     }
 
-    /// Whether another model may answer what this one did not.
+    /// Whether another model may succeed with the same request.
     pub(crate) fn allows_fallback(self) -> bool {
         !matches!(self, Self::Invalid | Self::ContextFull)
     }
@@ -50,13 +50,13 @@ impl ModelError {
         Self { fault, class, retry_after: None, attempts_text: None }
     }
 
-    /// A server that did not answer: the fault says how often it was asked.
+    /// Creates the error of an unavailable server; its message states the number of attempts.
     pub(crate) fn unavailable(what: &'static str, why: String) -> Self {
         let fault = Fault::new(FaultKind::Model, format!("{what} after 1 attempts: {why}"));
         Self { attempts_text: Some((what, why)), ..Self::new(ErrorClass::Unavailable, fault) }
     }
 
-    /// The same, after so many tries.
+    /// Sets the number of attempts in the message.
     pub(crate) fn with_attempts(mut self, tries: u32) -> Self {
         if let Some((what, why)) = &self.attempts_text {
             self.fault.public = format!("{what} after {tries} attempts: {why}").into();
@@ -64,9 +64,9 @@ impl ModelError {
         self
     }
 
-    /// The same, with its fault as it may leave.
-    pub(crate) fn map_fault(mut self, guard: impl FnOnce(Fault) -> Fault) -> Self {
-        self.fault = guard(self.fault);
+    /// Replaces the fault, such as by a redacted one.
+    pub(crate) fn map_fault(mut self, map: impl FnOnce(Fault) -> Fault) -> Self {
+        self.fault = map(self.fault);
         self
     }
 
@@ -75,7 +75,7 @@ impl ModelError {
         self
     }
 
-    /// A server's refusal, with as much of its body as is passed on.
+    /// Creates the error of an HTTP error status, from the redacted and truncated body.
     pub(crate) fn from_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
         let text = match status {
             401 => "Authentication failed. Check your API key.".into(),
@@ -92,7 +92,7 @@ impl ModelError {
         Self { retry_after, ..Self::new(class, fault) }
     }
 
-    /// An error that stood in the stream in place of an answer.
+    /// Classifies an error object that the stream contained instead of content.
     pub(crate) fn from_stream_fault(fault: Fault) -> Self {
         let fault = reclassify(fault);
         let class = match fault.kind {
@@ -109,19 +109,19 @@ fn class_from_status(status: u16) -> ErrorClass {
         408 | 500 | 502 | 503 | 504 => ErrorClass::Unavailable,
         409 | 425 | 429 | 529 => ErrorClass::RateLimited,
         401..=404 => ErrorClass::Refused,
-        // A redirect is an address that is not the server's.
+        // A redirect points at another address; it is not followed.
         300..=399 => ErrorClass::Refused,
         _ => ErrorClass::Invalid,
     }
 }
 
-/// By the words, and by a code that is a status. What would be the same a little later is another model's to answer.
+/// Classifies by known phrases, then by an error code that is an HTTP status. Permanent errors are left to a fallback.
 fn class_from_fault(fault: &Fault) -> ErrorClass {
-    let told = full_text(fault);
-    if contains_any(&told, OVERLOADED_PHRASES) {
+    let text = full_text(fault);
+    if contains_any(&text, OVERLOADED_PHRASES) {
         return ErrorClass::RateLimited;
     }
-    if contains_any(&told, SERVER_ERROR_PHRASES) {
+    if contains_any(&text, SERVER_ERROR_PHRASES) {
         return ErrorClass::Unavailable;
     }
     let code =
@@ -129,7 +129,7 @@ fn class_from_fault(fault: &Fault) -> ErrorClass {
     code.map(class_from_status).filter(|class| class.is_retryable()).unwrap_or(ErrorClass::Refused)
 }
 
-/// The same fault, with its kind set right when it says that the question was too long.
+/// Sets the fault's kind to `ContextFull` if its text says that the context window is exceeded.
 pub(crate) fn reclassify(fault: Fault) -> Fault {
     if fault.kind == FaultKind::Model && contains_any(&full_text(&fault), CONTEXT_FULL_PHRASES) {
         return Fault { kind: FaultKind::ContextFull, ..fault };
@@ -137,13 +137,13 @@ pub(crate) fn reclassify(fault: Fault) -> Fault {
     fault
 }
 
-/// All that a server has told: its text, and the code and the type in the cause.
+/// Returns the server's message together with the code and the type from the cause.
 fn full_text(fault: &Fault) -> String {
     format!("{} {}", fault.public, fault.cause.as_deref().unwrap_or_default())
 }
 
-/// What servers say when a question is longer than the model takes: OpenAI and those like it, Anthropic, llama.cpp,
-/// Ollama, vLLM, LM Studio, Mistral, Gemini.
+/// Phrases for an exceeded context window: OpenAI and compatible servers, Anthropic, llama.cpp, Ollama, vLLM, LM Studio,
+/// Mistral, Gemini.
 const CONTEXT_FULL_PHRASES: &[&str] = &[
     "context_length_exceeded",
     "maximum context length",
@@ -164,15 +164,15 @@ const CONTEXT_FULL_PHRASES: &[&str] = &[
     "model_max_prompt_tokens_exceeded",
 ];
 
-/// What servers say that have too much to do, or were asked too often.
+/// Phrases for overload and exceeded rate limits.
 const OVERLOADED_PHRASES: &[&str] = &["overloaded", "rate limit", "rate_limit", "try again", "temporarily"];
 
-/// What servers say that are broken: OpenAI and those like it, Anthropic.
+/// Phrases for internal server errors: OpenAI and compatible servers, Anthropic.
 const SERVER_ERROR_PHRASES: &[&str] = &["server_error", "api_error", "timeout_error"];
 
-fn contains_any(text: &str, any_of: &[&str]) -> bool {
+fn contains_any(text: &str, phrases: &[&str]) -> bool {
     let text = text.to_ascii_lowercase();
-    any_of.iter().any(|words| text.contains(words))
+    phrases.iter().any(|phrase| text.contains(phrase))
 }
 
 #[cfg(test)]
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_servers_words_for_a_full_context_are_known() {
+    fn context_full_errors_of_all_servers_are_recognized() {
         for (status, body) in [
             (
                 400,
@@ -198,9 +198,9 @@ mod tests {
             (400, "The number of tokens to keep from the initial prompt is greater than the context length"),
             (413, "Input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
         ] {
-            let failing = ModelError::from_status(status, body, None);
+            let model_error = ModelError::from_status(status, body, None);
             assert_eq!(
-                (failing.class, failing.fault.kind),
+                (model_error.class, model_error.fault.kind),
                 (ErrorClass::ContextFull, FaultKind::ContextFull),
                 "{body}"
             );
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_says_what_can_be_done() {
+    fn http_status_determines_the_error_class() {
         for (status, class) in [
             (400, ErrorClass::Invalid),
             (401, ErrorClass::Refused),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_the_stream_is_told_by_its_code_and_its_type_too() {
+    fn stream_errors_are_classified_by_message_code_and_type() {
         let window =
             "the prompt has 9000 tokens, and the model's window holds 8192; shorten the conversation";
         for (message, code, kind, class) in [
@@ -253,10 +253,10 @@ mod tests {
         ] {
             let error = format!(r#"{{"message":"{message}","code":{code},"type":{kind}}}"#);
             let raw = serde_json::from_str(&error).expect("the error is JSON");
-            let failing = ModelError::from_stream_fault(crate::decode::fault_from_error(Some(raw)));
+            let model_error = ModelError::from_stream_fault(crate::decode::fault_from_error(Some(raw)));
             let kind =
                 if class == ErrorClass::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
-            assert_eq!((failing.class, failing.fault.kind), (class, kind), "{error}");
+            assert_eq!((model_error.class, model_error.fault.kind), (class, kind), "{error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The gate before one provider: how many questions may run, who is next, and whether the provider is resting. One queue
-//! per agent tree; the tree with the fewest running questions goes first. What a question is is left to others.
+//! Fair request queue and circuit breaker of one provider. Bounds the concurrent requests, keeps one queue per agent tree
+//! and serves the tree with the fewest running requests first. Sending and retrying is left to `remote`.
 
 mod retry_budget;
 mod state;
@@ -18,18 +18,18 @@ use self::state::QueueState;
 use crate::error_class::{ErrorClass, ModelError};
 use crate::retry_policy::HasFallback;
 
-/// How long a question may wait for its turn while the provider is well.
+/// Longest wait for a permit while the circuit is closed.
 const QUEUE_WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// When to come back, where nothing better is known.
+/// Retry delay reported to the client when no better one is known.
 const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(5);
 
-/// How much a provider is asked at once.
+/// Limits of one provider's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct QueueLimits {
-    /// Questions that run at once.
+    /// Most requests in flight.
     pub(crate) concurrency: usize,
-    /// Questions that wait; one more is told to come back.
+    /// Most queued requests; one more is rejected as busy.
     pub(crate) queued_max: usize,
 }
 
@@ -39,23 +39,23 @@ impl Default for QueueLimits {
     }
 }
 
-/// What came of a try.
+/// Outcome of one attempt, as it affects the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestOutcome {
-    /// The server answered, be it with a refusal.
+    /// The server responded, possibly with a refusal.
     Available,
-    /// It did not, or said that it is broken, and perhaps for how long.
+    /// The server did not respond or reported an internal error, with its retry delay if given.
     Unavailable(Option<Duration>),
-    /// It has too much to do; until then nobody asks.
+    /// The server is overloaded or rate-limits, with its retry delay if given.
     RateLimited(Option<Duration>),
 }
 
-/// How long a question waits for a provider that rests.
+/// Longest wait of a request for the cool-down of a provider to end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CoolDownMax {
-    /// From whenever the rest begins: time in the queue is not held against a question that was never asked.
+    /// Relative to the check, for requests not sent yet: time spent in the queue does not count.
     For(Duration),
-    /// Until then.
+    /// Until a fixed time.
     Until(Instant),
 }
 
@@ -68,12 +68,12 @@ impl CoolDownMax {
     }
 }
 
-/// The gate.
+/// Admission of one provider's requests.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
     name: String,
     state: Mutex<QueueState>,
-    /// Rings when the time at which the provider may be asked has changed.
+    /// Notifies waiting requests that the end of the cool-down has changed.
     cool_down_changed: watch::Sender<()>,
 }
 
@@ -87,91 +87,95 @@ impl FairQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place. A question that would have to wait too long for a provider that rests is told so at once; and one
-    /// that another model could answer is told so when it waits too long behind those that try a provider after its rest.
-    /// Dropping the future leaves the queue.
+    /// Waits for a permit. Fails at once if the circuit stays open beyond `cool_down_max`; with a fallback, it also fails
+    /// when the wait behind the probes of a recovering provider exceeds that limit. Dropping the future leaves the queue.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         root: Serial,
-        rest_max: CoolDownMax,
-        behind: HasFallback,
+        cool_down_max: CoolDownMax,
+        has_fallback: HasFallback,
     ) -> Result<QueuePermit, ModelError> {
-        let mut bell = self.cool_down_changed.subscribe();
-        let (giving, mut given) = oneshot::channel();
-        let number = self.state().enqueue(root, giving).ok_or_else(|| self.queue_full_error())?;
-        let _leaving = DequeueOnDrop { queue: self, root, ticket: number };
+        let mut cool_down_changes = self.cool_down_changed.subscribe();
+        let (permit_sender, mut permit) = oneshot::channel();
+        let ticket = self.state().enqueue(root, permit_sender).ok_or_else(|| self.queue_full_error())?;
+        let _dequeue_guard = DequeueOnDrop { queue: self, root, ticket };
         self.grant_permits();
-        let patience_ends = Instant::now() + QUEUE_WAIT_MAX;
-        let hurry_ends = (behind == HasFallback::Yes).then(|| rest_max.deadline());
+        let queue_deadline = Instant::now() + QUEUE_WAIT_MAX;
+        let fallback_deadline = (has_fallback == HasFallback::Yes).then(|| cool_down_max.deadline());
         loop {
-            let (closed_until, is_recovering) = {
+            let (open_until, is_recovering) = {
                 let state = self.state();
                 (state.circuit_open_until(), state.is_recovering())
             };
-            let hurry_ends = hurry_ends.filter(|_| is_recovering && closed_until.is_none());
-            if given.is_empty() && closed_until.is_some_and(|until| until > rest_max.deadline()) {
-                return Err(self.circuit_open_error(closed_until));
+            let fallback_deadline = fallback_deadline.filter(|_| is_recovering && open_until.is_none());
+            if permit.is_empty() && open_until.is_some_and(|until| until > cool_down_max.deadline()) {
+                return Err(self.circuit_open_error(open_until));
             }
             tokio::select! {
                 biased;
-                place = &mut given => return place.map_err(|_| self.queue_full_error()),
-                () = tokio::time::sleep_until(closed_until.or(hurry_ends).unwrap_or(patience_ends)) => {
-                    match (closed_until, hurry_ends) {
+                granted = &mut permit => return granted.map_err(|_| self.queue_full_error()),
+                () = tokio::time::sleep_until(open_until.or(fallback_deadline).unwrap_or(queue_deadline)) => {
+                    match (open_until, fallback_deadline) {
                         (Some(_), _) => self.grant_permits(),
                         (None, Some(_)) if self.state().is_recovering() => return Err(self.circuit_open_error(None)),
                         (None, Some(_)) => {}
                         (None, None) => return Err(self.queue_full_error()),
                     }
                 }
-                changed = bell.changed() => if changed.is_err() { return Err(self.queue_full_error()) },
+                changed = cool_down_changes.changed() => if changed.is_err() { return Err(self.queue_full_error()) },
             }
         }
     }
 
-    /// Lets in whoever may come in.
+    /// Grants permits to queued requests up to the current limit.
     fn grant_permits(self: &Arc<Self>) {
         loop {
-            let Some((root, era, giving)) = self.state().grant_next(Instant::now()) else { return };
-            // One who has left in the meantime gives the place back by dropping it.
-            let _ = giving.send(QueuePermit { queue: Arc::clone(self), root, generation: era });
+            let Some((root, generation, permit_sender)) = self.state().grant_next(Instant::now()) else {
+                return;
+            };
+            // If the request has left the queue meanwhile, the unsent permit is dropped and thereby released.
+            let _ = permit_sender.send(QueuePermit { queue: Arc::clone(self), root, generation });
         }
     }
 
-    /// A new question: it earns a tenth of a retry.
+    /// Credits the retry budget with a tenth of a retry for a new request.
     pub(crate) fn record_request(&self) {
         self.state().budget.deposit();
     }
 
-    /// Whether a question may be asked once more; not when retries would be more than a tenth of all questions.
+    /// Consumes one retry from the budget; false when retries would exceed a tenth of all requests.
     pub(crate) fn withdraw_retry(&self) -> bool {
         self.state().budget.withdraw(Instant::now())
     }
 
-    fn record_outcome(self: &Arc<Self>, era: u64, outcome: RequestOutcome) {
+    fn record_outcome(self: &Arc<Self>, generation: u64, outcome: RequestOutcome) {
         let closed = {
             let mut state = self.state();
             let before = state.circuit_open_until();
-            state.record_outcome(era, outcome, Instant::now());
+            state.record_outcome(generation, outcome, Instant::now());
             state.circuit_open_until().filter(|until| before != Some(*until))
         };
         if let Some(until) = closed {
             let wait_ms = until.saturating_duration_since(Instant::now()).as_millis();
-            tracing::warn!(provider = self.name, "nobody asks {} for {wait_ms} ms", self.name);
+            tracing::warn!(
+                provider = self.name,
+                "circuit open for {}: next probe in {wait_ms} ms",
+                self.name
+            );
             self.cool_down_changed.send_replace(());
         }
         self.grant_permits();
     }
 
     fn queue_full_error(&self) -> ModelError {
-        let text = format!("Too many questions wait for {}; try again later.", self.name);
+        let text = format!("Too many requests are queued for {}; try again later.", self.name);
         ModelError::new(ErrorClass::NotSent, busy_fault(text, RETRY_AFTER_DEFAULT))
     }
 
     fn circuit_open_error(&self, until: Option<Instant>) -> ModelError {
         let wait = until.map_or(RETRY_AFTER_DEFAULT, |until| until.saturating_duration_since(Instant::now()));
         let seconds = wait.as_secs_f64().ceil();
-        let text =
-            format!("{} has failed or wants to be left alone; it is asked again in {seconds} s.", self.name);
+        let text = format!("{} is unavailable or rate-limited; next attempt in {seconds} s.", self.name);
         ModelError::new(ErrorClass::NotSent, busy_fault(text, wait))
     }
 }
@@ -181,7 +185,7 @@ fn busy_fault(text: String, wait: Duration) -> Fault {
     Fault::new(FaultKind::Busy { retry_after_ms }, text)
 }
 
-/// Takes a question out of the queue when nobody waits for it any more.
+/// Guard that removes a request from the queue when its `acquire` future is dropped.
 struct DequeueOnDrop<'g> {
     queue: &'g Arc<FairQueue>,
     root: Serial,
@@ -194,7 +198,7 @@ impl Drop for DequeueOnDrop<'_> {
     }
 }
 
-/// A place inside; dropping it lets the next one in.
+/// Permit for one request in flight; dropping it admits the next request.
 #[derive(Debug)]
 pub(crate) struct QueuePermit {
     queue: Arc<FairQueue>,
@@ -203,7 +207,7 @@ pub(crate) struct QueuePermit {
 }
 
 impl QueuePermit {
-    /// Says what came of the try.
+    /// Reports the outcome of the attempt to the circuit breaker.
     pub(crate) fn record_outcome(&self, outcome: RequestOutcome) {
         self.queue.record_outcome(self.generation, outcome);
     }

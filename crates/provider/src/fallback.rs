@@ -1,4 +1,4 @@
-//! A model with others behind it: when it fails for good before its answer began, the next is asked.
+//! Model with fallbacks: when it fails permanently before its response began, the next model gets the request.
 
 use std::sync::Arc;
 
@@ -11,70 +11,91 @@ use crate::remote::ModelClient;
 use crate::request_progress::{ProgressSender, ResponseFuture, stream_with_progress};
 use crate::retry_policy::HasFallback;
 
-/// Models in the order in which they are asked.
+/// A model and its fallbacks, tried in order.
 pub(crate) struct Fallback {
     first: Arc<dyn ModelClient>,
     fallbacks: Vec<Arc<dyn ModelClient>>,
 }
 
 impl Fallback {
-    pub(crate) fn new(first: Arc<dyn ModelClient>, others: Vec<Arc<dyn ModelClient>>) -> Self {
-        Self { first, fallbacks: others }
+    pub(crate) fn new(first: Arc<dyn ModelClient>, fallbacks: Vec<Arc<dyn ModelClient>>) -> Self {
+        Self { first, fallbacks }
     }
 }
 
 async fn call_in_order(
     first: Arc<dyn ModelClient>,
-    others: Vec<Arc<dyn ModelClient>>,
+    fallbacks: Vec<Arc<dyn ModelClient>>,
     request: ModelRequest,
-    teller: ProgressSender,
-    behind: HasFallback,
+    progress: ProgressSender,
+    has_fallback: HasFallback,
 ) -> Result<ModelStream, ModelError> {
-    let behind_first = if others.is_empty() { behind } else { HasFallback::Yes };
-    let mut failing = match first.start(request.clone(), teller.clone(), behind_first).await {
+    let first_has_fallback = if fallbacks.is_empty() { has_fallback } else { HasFallback::Yes };
+    let mut error = match first.start(request.clone(), progress.clone(), first_has_fallback).await {
         Ok(stream) => return Ok(stream),
-        Err(failing) => failing,
+        Err(error) => error,
     };
     let model = first.model().unwrap_or_default();
-    let mut others = others.into_iter().peekable();
-    while let Some(other) = others.next() {
-        if !failing.class.allows_fallback() {
+    let mut fallbacks = fallbacks.into_iter().peekable();
+    while let Some(fallback) = fallbacks.next() {
+        if !error.class.allows_fallback() {
             break;
         }
-        let other_model = other.model().unwrap_or_default();
-        tracing::warn!(model, other_model, "{model} failed, {other_model} is asked: {}", failing.fault);
-        let behind_other = if others.peek().is_none() { behind } else { HasFallback::Yes };
-        match other.start(request.clone(), teller.clone(), behind_other).await {
-            Ok(stream) => return Ok(adapt_fallback_stream(stream, other.spec().prices)),
-            // The context is as long as the first model's window lets it be. A smaller window must not cut it for good.
+        let fallback_model = fallback.model().unwrap_or_default();
+        tracing::warn!(
+            model,
+            fallback_model,
+            "{model} failed, falling back to {fallback_model}: {}",
+            error.fault
+        );
+        let next_has_fallback = if fallbacks.peek().is_none() { has_fallback } else { HasFallback::Yes };
+        match fallback.start(request.clone(), progress.clone(), next_has_fallback).await {
+            Ok(stream) => return Ok(adapt_fallback_stream(stream, fallback.spec().prices)),
+            // The context fits the first model's window. The smaller window of a fallback must not trigger compaction.
             Err(full) if full.class == ErrorClass::ContextFull => {
-                tracing::warn!(other_model, "the question is too long for {other_model}: {}", full.fault);
+                tracing::warn!(
+                    fallback_model,
+                    "the request exceeds the context window of {fallback_model}: {}",
+                    full.fault
+                );
             }
-            Err(next) => failing = next,
+            Err(next) => error = next,
         }
     }
-    Err(failing)
+    Err(error)
 }
 
-/// The answer of a model that stands in for the first: at its own price, and never too long for the first one.
+/// Adapts a fallback's stream: usage carries the fallback's prices, and its full context window is not reported as the
+/// first model's.
 fn adapt_fallback_stream(stream: ModelStream, prices: Option<Prices>) -> ModelStream {
-    let told = move |item: Result<ModelEvent, Fault>| match item {
+    let adapt = move |item: Result<ModelEvent, Fault>| match item {
         Ok(ModelEvent::Usage(usage)) => Ok(ModelEvent::FallbackUsage(usage, prices)),
         Err(fault) if fault.kind == FaultKind::ContextFull => Err(Fault { kind: FaultKind::Model, ..fault }),
         other => other,
     };
-    stream.map(told).boxed()
+    stream.map(adapt).boxed()
 }
 
 impl ModelClient for Fallback {
-    fn start(&self, request: ModelRequest, teller: ProgressSender, behind: HasFallback) -> ResponseFuture {
-        Box::pin(call_in_order(Arc::clone(&self.first), self.fallbacks.clone(), request, teller, behind))
+    fn start(
+        &self,
+        request: ModelRequest,
+        progress: ProgressSender,
+        has_fallback: HasFallback,
+    ) -> ResponseFuture {
+        Box::pin(call_in_order(
+            Arc::clone(&self.first),
+            self.fallbacks.clone(),
+            request,
+            progress,
+            has_fallback,
+        ))
     }
 }
 
 impl Provider for Fallback {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        stream_with_progress(|teller| self.start(request, teller, HasFallback::No))
+        stream_with_progress(|progress| self.start(request, progress, HasFallback::No))
     }
 
     fn model(&self) -> Option<&str> {

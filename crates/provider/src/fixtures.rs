@@ -1,5 +1,5 @@
-//! Walks the recorded streams and questions in `fixtures/`: `<dialect>/<case>/` holds `stream.sse` with `expected.json`,
-//! or `question.json`, or both. A new case is files only.
+//! Tests of the dialects against `fixtures/`: `<dialect>/<case>/` has `stream.sse` with `expected.json`, or `request.json`,
+//! or both. A new case needs only files.
 
 mod requests;
 
@@ -24,12 +24,12 @@ fn dialects() -> [(&'static str, Box<dyn Dialect>); 3] {
     [("anthropic", Box::new(Anthropic)), ("chat", Box::new(Chat::OPENAI)), ("responses", Box::new(Responses))]
 }
 
-fn folders(path: &Path) -> Vec<PathBuf> {
+fn directories(path: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(path).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()));
-    let mut folders: Vec<_> =
+    let mut directories: Vec<_> =
         entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
-    folders.sort();
-    folders
+    directories.sort();
+    directories
 }
 
 fn fixtures() -> PathBuf {
@@ -42,20 +42,20 @@ fn read_json(path: &Path) -> Value {
 }
 
 #[test]
-fn every_case_is_read_and_written_as_it_says() {
+fn all_fixtures_are_decoded_and_encoded_as_expected() {
     let known: Vec<_> = dialects().iter().map(|(name, _)| fixtures().join(name)).collect();
-    assert_eq!(folders(&fixtures()), known, "each folder is a dialect");
+    assert_eq!(directories(&fixtures()), known, "each directory is a dialect");
     for (name, dialect) in dialects() {
         let mut streams = 0;
-        for case in folders(&fixtures().join(name)) {
-            let (stream, question) = (case.join("stream.sse"), case.join("question.json"));
-            assert!(stream.exists() || question.exists(), "{}: no case", case.display());
+        for case in directories(&fixtures().join(name)) {
+            let (stream, request) = (case.join("stream.sse"), case.join("request.json"));
+            assert!(stream.exists() || request.exists(), "{}: no stream and no request", case.display());
             if stream.exists() {
                 streams += 1;
                 check_stream(dialect.as_ref(), &case, &fs::read(stream).unwrap());
             }
-            if question.exists() {
-                requests::check(dialect.as_ref(), &case, &read_json(&question));
+            if request.exists() {
+                requests::check(dialect.as_ref(), &case, &read_json(&request));
             }
         }
         assert!(streams >= 8, "{name} has {streams} streams");
@@ -66,35 +66,38 @@ fn check_stream(dialect: &dyn Dialect, case: &Path, stream: &[u8]) {
     let case = case.display();
     let expected = read_json(&PathBuf::from(format!("{case}/expected.json")));
     let events = events(stream);
-    let whole = decode(dialect, &events);
-    assert_eq!(Value::from(to_expected(&whole.items)), expected, "{case}");
+    let full = decode(dialect, &events);
+    assert_eq!(Value::from(to_expected(&full.items)), expected, "{case}");
     for cut in cut_points(stream) {
         let got = decode(dialect, &events[..cut]);
-        let behind = format!("{case} cut behind {cut} events: {:?}", got.items);
+        let context = format!("{case} cut after {cut} events: {:?}", got.items);
         let ends = got.items.iter().filter(|item| is_end(item)).count();
-        assert!(ends == 1 && got.items.last().is_some_and(is_end), "it ends once: {behind}");
-        assert!(text_of(&whole.items).starts_with(&text_of(&got.items)), "{behind}");
+        assert!(ends == 1 && got.items.last().is_some_and(is_end), "it ends once: {context}");
+        assert!(text_of(&full.items).starts_with(&text_of(&got.items)), "{context}");
         let calls = calls(&got.items);
-        assert!(calls.is_empty() || calls == self::calls(&whole.items), "half of the calls: {behind}");
+        assert!(calls.is_empty() || calls == self::calls(&full.items), "only some of the calls: {context}");
         let is_done = matches!(got.items.last(), Some(Ok(ModelEvent::Done)));
-        assert!(!is_done || events[..cut].iter().any(|data| is_api_end(data)), "no end was there: {behind}");
-        assert!(got.has_begun || !got.items.iter().any(is_content), "it has begun: {behind}");
-        assert!(cut > 0 || !got.has_begun, "it has not begun: {behind}");
+        assert!(
+            !is_done || events[..cut].iter().any(|data| is_api_end(data)),
+            "done without an end marker: {context}"
+        );
+        assert!(got.has_started || !got.items.iter().any(is_content), "content but not started: {context}");
+        assert!(cut > 0 || !got.has_started, "started without events: {context}");
     }
 }
 
-/// How many events are whole at each byte where the stream may be cut.
+/// Returns the numbers of complete events at every byte offset.
 fn cut_points(stream: &[u8]) -> BTreeSet<usize> {
-    let mut reader = SseDecoder::default();
-    let mut whole = 0;
+    let mut decoder = SseDecoder::default();
+    let mut complete = 0;
     let each = stream.iter().map(|byte| {
-        reader.feed(&[*byte], |_| whole += 1).unwrap();
-        whole
+        decoder.feed(&[*byte], |_| complete += 1).unwrap();
+        complete
     });
     [0].into_iter().chain(each.collect::<Vec<_>>()).collect()
 }
 
-/// Whether an event is an end of the API's own, told by its text alone.
+/// Whether an event is an end marker of an API, judged by its text.
 fn is_api_end(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data).replace(' ', "");
     let ends = [
@@ -114,19 +117,19 @@ fn events(stream: &[u8]) -> Vec<Vec<u8>> {
 
 struct DecodedResponse {
     items: Vec<Item>,
-    has_begun: bool,
+    has_started: bool,
 }
 
 fn decode(dialect: &dyn Dialect, events: &[Vec<u8>]) -> DecodedResponse {
-    // The ids that we make are the same each time.
+    // Makes generated call ids deterministic.
     fastrand::seed(1);
     let mut items = Vec::new();
-    let mut reader = dialect.decoder();
+    let mut decoder = dialect.decoder();
     for data in events {
-        reader.decode(data, &mut |item| items.push(item));
+        decoder.decode(data, &mut |item| items.push(item));
     }
-    reader.finish(&mut |item| items.push(item));
-    DecodedResponse { has_begun: reader.has_started(), items }
+    decoder.finish(&mut |item| items.push(item));
+    DecodedResponse { has_started: decoder.has_started(), items }
 }
 
 fn is_content(item: &Item) -> bool {
@@ -153,24 +156,24 @@ fn calls(items: &[Item]) -> Vec<&agent::ToolCall> {
     calls.collect()
 }
 
-/// An answer as `expected.json` tells it; texts and thoughts that follow each other are one.
+/// Converts a response to the format of `expected.json`; consecutive texts and reasoning are joined.
 fn to_expected(items: &[Item]) -> Vec<Value> {
-    let mut told: Vec<Value> = Vec::new();
+    let mut expected: Vec<Value> = Vec::new();
     for item in items {
         let (member, text) = match item {
             Ok(ModelEvent::Text(text)) => ("text", text),
             Ok(ModelEvent::Reasoning(text)) => ("reasoning", text),
             other => {
-                told.push(event_value(other));
+                expected.push(event_value(other));
                 continue;
             }
         };
-        match told.last_mut().and_then(|last| last.get_mut(member)) {
+        match expected.last_mut().and_then(|last| last.get_mut(member)) {
             Some(before) => *before = json!(format!("{}{text}", before.as_str().unwrap_or_default())),
-            None => told.push(json!({ member: text })),
+            None => expected.push(json!({ member: text })),
         }
     }
-    told
+    expected
 }
 
 fn event_value(item: &Item) -> Value {
@@ -178,8 +181,8 @@ fn event_value(item: &Item) -> Value {
         Ok(ModelEvent::ToolCall(call)) => {
             json!({ "call": { "id": call.id, "name": call.name, "arguments": call.arguments } })
         }
-        Ok(ModelEvent::ReasoningBlock(thoughts)) => {
-            json!({ "thoughts": serde_json::from_str::<Value>(thoughts).unwrap() })
+        Ok(ModelEvent::ReasoningBlock(reasoning_block)) => {
+            json!({ "reasoning_block": serde_json::from_str::<Value>(reasoning_block).unwrap() })
         }
         Ok(ModelEvent::Usage(usage)) => json!({ "usage": {
             "input": usage.input, "output": usage.output, "cached": usage.cached,
@@ -196,9 +199,9 @@ fn event_value(item: &Item) -> Value {
     }
 }
 
-/// The events of all recorded streams of a dialect.
+/// Returns the events of all fixture streams of a dialect.
 fn recorded(name: &str) -> Vec<Vec<u8>> {
-    let streams = folders(&fixtures().join(name)).into_iter().map(|case| case.join("stream.sse"));
+    let streams = directories(&fixtures().join(name)).into_iter().map(|case| case.join("stream.sse"));
     streams.filter_map(|path| fs::read(path).ok()).flat_map(|stream| events(&stream)).collect()
 }
 
@@ -206,17 +209,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn readers_take_anything_in_any_order_and_end_once(
+    fn decoders_accept_any_events_in_any_order_and_end_once(
         picks in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<Option<u8>>()), 0..40),
         noise in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..4),
     ) {
         for (name, dialect) in dialects() {
             let recorded = recorded(name);
-            let mut events: Vec<_> = picks.iter().map(|(event, place, byte)| {
+            let mut events: Vec<_> = picks.iter().map(|(event, offset, byte)| {
                 let mut event = event.get(&recorded).clone();
                 if let Some(byte) = byte && !event.is_empty() {
-                    let place = place.index(event.len());
-                    event[place] = *byte;
+                    let offset = offset.index(event.len());
+                    event[offset] = *byte;
                 }
                 event
             }).collect();

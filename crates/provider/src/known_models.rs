@@ -1,24 +1,24 @@
-//! What is known of models by their names: window, longest answer, prices, images. A name is matched by its longest
-//! beginning; what the user sets comes before it.
+//! Table of known models: context window, response limit, prices and image support. The longest matching name prefix
+//! wins; the user's settings override it.
 
 use agent::Prices;
 use agent::outside::{ModelSpec, ModelTier};
 
-/// What a model is taken to hold when nobody said otherwise.
+/// Context window assumed for an unknown model.
 pub const WINDOW_TOKENS_DEFAULT: u64 = 131_072;
 
-/// The most that a model of a server on this machine is taken to hold when the server does not say: these are often set
-/// up with less than the model could take, and cut what is longer without a word.
+/// Largest context window assumed for a server on this machine that reports none: such servers are often configured with
+/// less than the model supports, and silently truncate longer prompts.
 pub const MACHINE_WINDOW_TOKENS_DEFAULT: u64 = 8_192;
 
 struct KnownModel {
-    /// How the name begins, with `-` for every `.`.
+    /// Prefix of the name, with `-` for every `.`.
     name_prefix: &'static str,
-    /// The providers that take the maker's own price.
+    /// Providers that charge the vendor's list price.
     list_price_providers: &'static [&'static str],
     window_tokens: u64,
     answer_tokens_max: u64,
-    /// Dollars for a thousand million tokens, so that no fraction is needed: read, written, cached, written to the cache.
+    /// Dollars per billion tokens, which avoids fractions: input, output, cache reads, cache writes.
     prices: [u64; 4],
     takes_images: bool,
 }
@@ -32,20 +32,13 @@ const MISTRAL: &[&str] = &["mistral", "openrouter"];
 const NO_PROVIDERS: &[&str] = &[];
 
 const fn row(
-    begins: &'static str,
-    makers: &'static [&'static str],
+    name_prefix: &'static str,
+    list_price_providers: &'static [&'static str],
     [window_tokens, answer_tokens_max]: [u64; 2],
     prices: [u64; 4],
     takes_images: bool,
 ) -> KnownModel {
-    KnownModel {
-        name_prefix: begins,
-        list_price_providers: makers,
-        window_tokens,
-        answer_tokens_max,
-        prices,
-        takes_images,
-    }
+    KnownModel { name_prefix, list_price_providers, window_tokens, answer_tokens_max, prices, takes_images }
 }
 
 const TAKES_IMAGES: bool = true;
@@ -111,9 +104,9 @@ static MODELS: &[KnownModel] = &[
     row("kimi-k2", NO_PROVIDERS, [262_144, 16_384], NO_PRICE, TEXT_ONLY),
 ];
 
-/// What is known of a provider's model; `window_tokens_default` is for those that are not known.
+/// Returns the known properties of a model; an unknown one gets `window_tokens_default`.
 pub(crate) fn known_traits(provider: &str, model: &str, window_tokens_default: u64) -> ModelSpec {
-    // A router names the maker first.
+    // Routers put the vendor first, as in `vendor/model`.
     let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase().replace('.', "-");
     let known = MODELS
         .iter()
@@ -132,15 +125,17 @@ pub(crate) fn known_traits(provider: &str, model: &str, window_tokens_default: u
     }
 }
 
-/// A name goes on with a part of its own, or not at all: `o1` is no beginning of `o100`.
-fn has_name_prefix(name: &str, start: &str) -> bool {
-    name.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':', '@']))
+/// Whether the name starts with the prefix at a component boundary: `o1` does not match `o100`.
+fn has_name_prefix(name: &str, prefix: &str) -> bool {
+    name.strip_prefix(prefix).is_some_and(|suffix| suffix.is_empty() || suffix.starts_with(['-', ':', '@']))
 }
 
-/// Whether what follows is a version's number: `gpt-5-9` is not `gpt-5`, and nobody knows what it costs. A date is none.
-fn is_version_suffix(rest: &str) -> bool {
-    let part = rest.strip_prefix('-').and_then(|rest| rest.split(['-', ':', '@']).next());
-    part.is_some_and(|part| part.len() <= 2 && part.bytes().next().is_some_and(|byte| byte.is_ascii_digit()))
+/// Whether the suffix is a version number: `gpt-5-9` is not `gpt-5`, and its price is unknown. A date is no version.
+fn is_version_suffix(suffix: &str) -> bool {
+    let component = suffix.strip_prefix('-').and_then(|suffix| suffix.split(['-', ':', '@']).next());
+    component.is_some_and(|component| {
+        component.len() <= 2 && component.bytes().next().is_some_and(|byte| byte.is_ascii_digit())
+    })
 }
 
 #[cfg(test)]
@@ -148,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_matched_by_its_longest_beginning() {
+    fn longest_name_prefix_wins() {
         let mini = known_traits("openai", "gpt-4o-mini-2024-07-18", 1);
         assert_eq!((mini.window_tokens, mini.answer_tokens_max), (128_000, Some(16_384)));
         assert_eq!(mini.prices.map(|prices| (prices.input, prices.cached)), Some((150_000, 75_000)));
@@ -160,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_made_up() {
+    fn unknown_models_and_resellers_have_no_price() {
         assert_eq!(known_traits("openai", "o100", 77), ModelSpec::with_window(77));
-        assert_eq!(
-            known_traits("together", "openai/gpt-5", 1).prices,
-            None,
-            "another's price is not the maker's"
-        );
+        assert_eq!(known_traits("together", "openai/gpt-5", 1).prices, None, "a reseller's price is unknown");
         let next = known_traits("openai", "gpt-5.9-mini", 1);
-        assert_eq!((next.prices, next.window_tokens), (None, 400_000), "another version has another price");
+        assert_eq!(
+            (next.prices, next.window_tokens),
+            (None, 400_000),
+            "another version has an unknown price"
+        );
         assert!(known_traits("openai", "gpt-5-2025-08-07", 1).prices.is_some(), "a date is no version");
         assert!(known_traits("anthropic", "claude-sonnet-4-5-20250929", 1).prices.is_some());
     }

@@ -1,4 +1,5 @@
-//! Models: what a user names with `--model`, and the clients that speak to them.
+//! Model clients and the registry that resolves the names given with `--model`. Speaks the Anthropic, OpenAI Responses
+//! and chat-completions APIs, and starts the embedded model. Turns, budgets and tools are left to the runtime.
 
 mod anthropic;
 pub mod catalog;

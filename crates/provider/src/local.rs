@@ -1,6 +1,6 @@
-//! The embedded model: a child process of the same program that speaks chat completions on a Unix socket. Started at the
-//! first question, one at a time, again after a crash. A crash before the answer began is asked past, one in the middle of
-//! it costs the turn. How it answers is left to the room `local`.
+//! The embedded model: a child process of the same program that serves chat completions on a Unix socket. Started at the
+//! first request and restarted after a crash. A crash before the response began is retried once; one in the middle of a
+//! response fails the turn. Inference is left to the crate `local`.
 
 mod child;
 
@@ -25,42 +25,42 @@ use crate::request_progress::{ProgressSender, ResponseFuture, stream_with_progre
 use crate::retry_policy::{HasFallback, RetryPolicy};
 use crate::tokenizer::{TokenCounterFactory, Tokenizer};
 
-/// What the embedded model is taken to hold.
+/// Context window assumed for the embedded model.
 const WINDOW_TOKENS_DEFAULT: TokenCount = 8_192;
 
-/// Questions at the child at once; it lets the trees take turns itself.
+/// Most requests in flight at the child, which schedules the agent trees fairly itself.
 const CONCURRENCY: usize = 16;
 
-/// A small machine reads a long prompt for minutes; it says that it is alive meanwhile.
+/// A small machine processes a long prompt for minutes; the child sends keep-alive comments meanwhile.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(600);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The weights that are on this machine.
+/// Weights installed on this machine.
 pub trait LocalFiles: Send + Sync {
-    /// The file of a model, by its id.
+    /// Returns the file of a model by its id.
     fn find(&self, id: &str) -> Option<PathBuf>;
 
-    /// The ids of all there are; the one to use when none is named comes first.
+    /// Returns the ids of all installed models, the default one first.
     fn list(&self) -> Vec<String>;
 }
 
-/// How the child is started: `PROGRAM ARGS --model FILE --socket PATH --idle-s N --die-with-stdin`. Its standard input is a
-/// pipe that is never written to: when it ends, so has the daemon, and the child has to end too.
+/// Options of the model server child, started as `PROGRAM ARGS --model FILE --socket PATH --idle-s N --die-with-stdin`.
+/// Its standard input is a pipe that is never written to: EOF means that the daemon has exited, and the child must exit.
 #[derive(Clone)]
 pub struct LocalOptions {
-    /// The program; usually this one.
+    /// Program to run, usually this one.
     pub program: PathBuf,
-    /// Its first words, such as `model-server`.
+    /// Its first arguments, such as `model-server`.
     pub args: Vec<String>,
-    /// A folder that nobody else can look into, for the sockets.
+    /// Directory for the sockets, accessible only to the owner.
     pub socket_dir: PathBuf,
-    /// How long the child stays without a question.
+    /// Idle time after which the child exits.
     pub idle: Duration,
-    /// How long it may take until it answers at all.
+    /// Timeout until the child is healthy.
     pub start_timeout: Duration,
-    /// The weights.
+    /// Installed weights.
     pub files: Arc<dyn LocalFiles>,
-    /// How the tokens of a model are counted, from its file.
+    /// Creates a token counter from a model file.
     pub counter: TokenCounterFactory,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct LocalModel {
     remote: RemoteModel,
 }
 
-/// The child of one file and the way to it, shared by all who ask for it by whatever name.
+/// Child process and endpoint of one model file, shared by all aliases of the model.
 #[derive(Clone)]
 pub(crate) struct LocalServer {
     child: Arc<Child>,
@@ -96,10 +96,10 @@ impl LocalServer {
         let endpoint = Endpoint::new(EndpointOptions {
             name: LOCAL.to_owned(),
             base_url: "http://localhost/v1".to_owned(),
-            base_url_name: "the address of the embedded model".to_owned(),
+            base_url_name: "the base URL of the embedded model".to_owned(),
             auth: AuthScheme::None,
             socket: Some(socket.clone()),
-            // Who is asked again is decided here: a new child, and not one that fell over before.
+            // Retries are decided in this file: a retry needs a new child after a crash.
             retry_policy: RetryPolicy {
                 first_byte_timeout: FIRST_BYTE_TIMEOUT,
                 idle_timeout: IDLE_TIMEOUT,
@@ -115,13 +115,13 @@ impl LocalServer {
         Ok(Self { child, endpoint, tokenizer })
     }
 
-    /// The model by the name that the user chose.
+    /// Returns a model client under the user's name for it.
     pub(crate) fn model(
         &self,
         name: String,
         options: ModelOptions,
         traits: ModelSpec,
-        shelf: Arc<PrefixCache>,
+        cache: Arc<PrefixCache>,
     ) -> LocalModel {
         let dialect = Chat::COMPATIBLE;
         let remote = Remote {
@@ -132,90 +132,90 @@ impl LocalServer {
             options,
             traits,
             tokenizer: self.tokenizer.clone(),
-            prefix_cache: shelf,
+            prefix_cache: cache,
             root_header: RootHeader::Send,
         };
         LocalModel { child: Arc::clone(&self.child), remote: RemoteModel { inner: Arc::new(remote) } }
     }
 }
 
-/// What an embedded model is like when the user says nothing about it.
+/// Default properties of an embedded model.
 pub(crate) fn local_traits() -> ModelSpec {
     ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(WINDOW_TOKENS_DEFAULT) }
 }
 
-/// The path of a Unix socket is short, an id may not be.
+/// Hashes an id for the socket name, because the path of a Unix socket is limited to about 100 bytes.
 fn short_hash(id: &str) -> u64 {
     id.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl LocalModel {
-    /// Asks until the answer begins. A child that is found dead before that is started again, and asked once more.
+    /// Sends the request until the response begins. If the child exits before that, restarts it and retries once.
     async fn start_with_restart(
         self,
         request: ModelRequest,
-        teller: ProgressSender,
-        behind: HasFallback,
+        progress: ProgressSender,
+        has_fallback: HasFallback,
     ) -> Result<ModelStream, ModelError> {
-        let (start, failing) = match self.start_once(request.clone(), &teller, behind).await? {
+        let (generation, error) = match self.start_once(request.clone(), &progress, has_fallback).await? {
             (_, Ok(stream)) => return Ok(stream),
-            (start, Err(failing)) => (start, failing),
+            (generation, Err(error)) => (generation, error),
         };
-        if failing.class != ErrorClass::Unavailable {
-            return Err(failing);
+        if error.class != ErrorClass::Unavailable {
+            return Err(error);
         }
-        if self.child.wait_for_exit(start).await.is_none() {
-            return Err(self.with_server_message(failing));
+        if self.child.wait_for_exit(generation).await.is_none() {
+            return Err(self.with_server_message(error));
         }
-        tracing::warn!(model = self.remote.model(), "the embedded model is started again: {}", failing.fault);
-        let (start, begun) = self.start_once(request, &teller, behind).await?;
-        match begun {
-            Err(failing) if failing.class == ErrorClass::Unavailable => {
-                let Some(end) = self.child.wait_for_exit(start).await else { return Err(failing) };
-                let fault = self.child.fault(&format!("it ended twice before it answered ({end})"));
+        tracing::warn!(model = self.remote.model(), "restarting the embedded model: {}", error.fault);
+        let (generation, started) = self.start_once(request, &progress, has_fallback).await?;
+        match started {
+            Err(error) if error.class == ErrorClass::Unavailable => {
+                let Some(exit) = self.child.wait_for_exit(generation).await else { return Err(error) };
+                let fault = self.child.fault(&format!("it exited twice before its response ({exit})"));
                 Err(ModelError::new(ErrorClass::Refused, fault))
             }
-            begun => begun,
+            started => started,
         }
     }
 
-    /// What a child says that cannot answer, in its own words.
-    fn with_server_message(&self, failing: ModelError) -> ModelError {
-        let body = failing.fault.public.split_once(": ").map(|(_, body)| body);
+    /// Replaces the error by the message of the child's error response, if there is one.
+    fn with_server_message(&self, error: ModelError) -> ModelError {
+        let body = error.fault.public.split_once(": ").map(|(_, body)| body);
         let body = body.and_then(|body| serde_json::from_str::<serde_json::Value>(body).ok());
         let why = body.as_ref().and_then(|body| body["error"]["message"].as_str());
         match why {
-            Some(why) => ModelError::new(failing.class, self.child.fault(why.trim_end_matches('.'))),
-            None => failing,
+            Some(why) => ModelError::new(error.class, self.child.fault(why.trim_end_matches('.'))),
+            None => error,
         }
     }
 
-    /// Which child was asked, and what came of it.
+    /// Starts the child if needed and sends the request once; returns the child's generation and the result.
     async fn start_once(
         &self,
         request: ModelRequest,
-        teller: &ProgressSender,
-        behind: HasFallback,
+        progress: &ProgressSender,
+        has_fallback: HasFallback,
     ) -> Result<(Generation, Result<ModelStream, ModelError>), ModelError> {
-        teller.mark_waiting();
-        let start = self.child.ensure_running().await;
-        let start = start.map_err(|fault| ModelError::new(ErrorClass::Refused, fault))?;
-        teller.mark_sent();
-        let begun = self.remote.start(request, teller.clone(), behind).await;
-        Ok((start, begun.map(|stream| self.annotate_crash(start, stream))))
+        progress.mark_waiting();
+        let generation = self.child.ensure_running().await;
+        let generation = generation.map_err(|fault| ModelError::new(ErrorClass::Refused, fault))?;
+        progress.mark_sent();
+        let started = self.remote.start(request, progress.clone(), has_fallback).await;
+        Ok((generation, started.map(|stream| self.annotate_crash(generation, stream))))
     }
 
-    /// The stream of an answer, whose fault says so when it was cut because the child has ended.
-    fn annotate_crash(&self, start: Generation, stream: ModelStream) -> ModelStream {
+    /// Replaces a fault in the stream by the child's exit status if the child has exited.
+    fn annotate_crash(&self, generation: Generation, stream: ModelStream) -> ModelStream {
         let child = Arc::clone(&self.child);
         Box::pin(stream.then(move |item| {
             let child = Arc::clone(&child);
             async move {
                 let Err(fault) = item else { return item };
-                Err(match child.wait_for_exit(start).await {
-                    Some(end) => {
-                        let why = format!("it ended in the middle of its answer ({end})");
+                Err(match child.wait_for_exit(generation).await {
+                    Some(exit) => {
+                        let why = format!("it exited in the middle of its response ({exit})");
                         child.fault(&why).caused_by(fault.public)
                     }
                     None => fault,
@@ -226,14 +226,19 @@ impl LocalModel {
 }
 
 impl ModelClient for LocalModel {
-    fn start(&self, request: ModelRequest, teller: ProgressSender, behind: HasFallback) -> ResponseFuture {
-        Box::pin(self.clone().start_with_restart(request, teller, behind))
+    fn start(
+        &self,
+        request: ModelRequest,
+        progress: ProgressSender,
+        has_fallback: HasFallback,
+    ) -> ResponseFuture {
+        Box::pin(self.clone().start_with_restart(request, progress, has_fallback))
     }
 }
 
 impl Provider for LocalModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        stream_with_progress(|teller| self.start(request, teller, HasFallback::No))
+        stream_with_progress(|progress| self.start(request, progress, HasFallback::No))
     }
 
     fn model(&self) -> Option<&str> {

@@ -1,5 +1,5 @@
-//! What was written of a conversation before, kept for each agent, so that a question costs what is new in it and not
-//! what is old. Bounded in bytes; who was asked longest ago goes first. How things are written is left to the dialects.
+//! Prompt-prefix cache: the encoded conversation of each agent, so that a request only encodes what is new. Bounded in
+//! bytes, evicts the least recently used agent. The encoding is left to the dialects.
 
 #[cfg(test)]
 mod tests;
@@ -14,22 +14,21 @@ use bytes::Bytes;
 
 use crate::dialect::ModelOptions;
 
-/// The most bytes that are kept of all conversations.
+/// Most bytes cached of all conversations.
 const CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The most bytes that are kept of one conversation; a longer one is written anew for each question.
+/// Most bytes cached of one conversation; a longer one is encoded anew for each request.
 const CONVERSATION_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A block that has grown to this is not copied at every message to put more behind it. Two of them become one when
-/// the next begins, two of those become one again, and so on: a conversation is a few blocks, whose bytes were copied a
-/// few times.
+/// Size from which a block no longer grows by copying. Full blocks are merged in pairs as in a binary counter, so a
+/// conversation has few blocks and each byte is copied a logarithmic number of times.
 const BLOCK_BYTES: usize = 16 * 1024;
 
-/// What a message costs the shelf beside what was written for it: its place, and its husk while it is looked at weakly.
+/// Cache overhead per message: its list entries, and the allocation that the weak pointer keeps alive.
 const MESSAGE_OVERHEAD_BYTES: usize = 256;
 
-/// Whose conversation it is, in which words, for which model: two servers may call theirs the same, and only one of them
-/// takes images.
+/// Cache key: agent, dialect and model. Includes image support, because two servers may use the same model name and only
+/// one of them may accept images.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PrefixKey {
     agent: Option<AgentId>,
@@ -40,11 +39,11 @@ pub(crate) struct PrefixKey {
 }
 
 impl PrefixKey {
-    pub(crate) fn new(asker: &Requester, dialect: &'static str, model: &ModelOptions) -> Self {
+    pub(crate) fn new(requester: &Requester, dialect: &'static str, model: &ModelOptions) -> Self {
         let takes_images = model.takes_images;
         Self {
-            agent: asker.agent.clone(),
-            root: asker.root,
+            agent: requester.agent.clone(),
+            root: requester.root,
             dialect,
             model: model.name.clone(),
             takes_images,
@@ -52,10 +51,10 @@ impl PrefixKey {
     }
 }
 
-/// Writes one message behind those before it. What it writes may depend on these and on nothing else.
+/// Encodes one message. The result may depend only on the messages before it.
 pub(crate) type EncodeMessage<'a> = &'a dyn Fn(&[Arc<Message>], &Message, &mut Vec<u8>) -> Result<(), Fault>;
 
-/// The conversations that are kept.
+/// Cache of encoded conversations.
 #[derive(Debug)]
 pub(crate) struct PrefixCache {
     bytes_max: usize,
@@ -65,7 +64,7 @@ pub(crate) struct PrefixCache {
 #[derive(Debug, Default)]
 struct CacheEntries {
     prefixes: HashMap<PrefixKey, (u64, Prefix)>,
-    /// By when they were put here, oldest first.
+    /// Keys by the time of insertion, oldest first.
     order: BTreeMap<u64, PrefixKey>,
     bytes: usize,
     ticks: u64,
@@ -78,36 +77,37 @@ impl Default for PrefixCache {
 }
 
 impl PrefixCache {
-    /// An empty shelf for so many bytes.
+    /// Creates an empty cache of at most so many bytes.
     pub(crate) fn with_capacity(bytes_max: usize) -> Self {
         Self { bytes_max, entries: Mutex::default() }
     }
 
-    /// Takes what is kept of a conversation, for as long as a question is written; none is an empty one.
+    /// Removes the cached prefix while a request is encoded; empty if there is none.
     pub(crate) fn take(&self, key: &PrefixKey) -> Prefix {
         self.lock_entries().take(key).unwrap_or_default()
     }
 
-    /// Puts it back. Nobody's conversation is not kept: nothing would ever be found again by its key.
+    /// Inserts the prefix and evicts the oldest ones. Requests without an agent are not cached: no later request would
+    /// match their key.
     pub(crate) fn put(&self, key: PrefixKey, prefix: Prefix) {
         if key.agent.is_none() || prefix.cost_bytes() > CONVERSATION_BYTES_MAX.min(self.bytes_max) {
             return;
         }
-        let mut places = self.lock_entries();
-        places.take(&key);
-        places.ticks += 1;
-        let now = places.ticks;
-        places.bytes += prefix.cost_bytes();
-        places.order.insert(now, key.clone());
-        places.prefixes.insert(key, (now, prefix));
-        while places.bytes > self.bytes_max {
-            let Some((_, oldest)) = places.order.pop_first() else { return };
-            places.take(&oldest);
+        let mut entries = self.lock_entries();
+        entries.take(&key);
+        entries.ticks += 1;
+        let now = entries.ticks;
+        entries.bytes += prefix.cost_bytes();
+        entries.order.insert(now, key.clone());
+        entries.prefixes.insert(key, (now, prefix));
+        while entries.bytes > self.bytes_max {
+            let Some((_, oldest)) = entries.order.pop_first() else { return };
+            entries.take(&oldest);
         }
     }
 
     fn lock_entries(&self) -> MutexGuard<'_, CacheEntries> {
-        // Nothing is left half done where a panic could strike.
+        // The entries are consistent at every point where a panic could occur.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,13 +121,13 @@ impl CacheEntries {
     }
 }
 
-/// A conversation as it was written.
+/// An encoded conversation.
 #[derive(Debug, Default)]
 pub(crate) struct Prefix {
-    /// The messages that are in the blocks. Weak: their texts may go, and no other message can take their address.
+    /// The encoded messages. Weak pointers let the texts be freed, yet no other message can reuse their address.
     messages: Vec<Weak<Message>>,
     history_version: Option<HistoryVersion>,
-    /// Where each message ends, counted over all blocks.
+    /// End offset of each message, over all blocks.
     ends: Vec<usize>,
     blocks: Vec<Bytes>,
     tools: CachedEncoding<ToolSpec>,
@@ -135,66 +135,66 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// Brings the messages up to date: those that are there already are not written again.
-    pub(crate) fn update(&mut self, request: &ModelRequest, write: EncodeMessage<'_>) -> Result<(), Fault> {
+    /// Updates the prefix to the messages of a request; unchanged messages are not encoded again.
+    pub(crate) fn update(&mut self, request: &ModelRequest, encode: EncodeMessage<'_>) -> Result<(), Fault> {
         let messages = &request.messages;
         self.truncate(self.count_unchanged(request));
         self.history_version.clone_from(&request.history_version);
         let start = self.len_bytes();
-        let mut fresh = Vec::new();
-        for (place, message) in messages.iter().enumerate().skip(self.messages.len()) {
-            write(&messages[..place], message, &mut fresh)?;
+        let mut encoded = Vec::new();
+        for (index, message) in messages.iter().enumerate().skip(self.messages.len()) {
+            encode(&messages[..index], message, &mut encoded)?;
             self.messages.push(Arc::downgrade(message));
-            self.ends.push(start + fresh.len());
+            self.ends.push(start + encoded.len());
         }
-        self.append(fresh);
+        self.append(encoded);
         Ok(())
     }
 
-    /// How many of the messages are those that were written before.
+    /// Counts the leading messages that are already encoded.
     fn count_unchanged(&self, request: &ModelRequest) -> usize {
         let messages = &request.messages;
-        let is_same_at = |place: usize| {
-            let (kept, now) = (self.messages.get(place), messages.get(place));
-            kept.zip(now).is_some_and(|(kept, now)| is_same_allocation(kept, now))
+        let is_same_at = |index: usize| {
+            let (cached, now) = (self.messages.get(index), messages.get(index));
+            cached.zip(now).is_some_and(|(cached, now)| is_same_allocation(cached, now))
         };
-        // Two that went on in different ways from the same list differ at their last.
-        let grew = request.history_version.is_some() && request.history_version == self.history_version;
-        if grew && self.messages.len().checked_sub(1).is_some_and(is_same_at) {
+        // Within one history version the list only grows; two that diverged differ at the last cached message.
+        let has_grown = request.history_version.is_some() && request.history_version == self.history_version;
+        if has_grown && self.messages.len().checked_sub(1).is_some_and(is_same_at) {
             return self.messages.len();
         }
-        (0..).take_while(|place| is_same_at(*place)).count()
+        (0..).take_while(|index| is_same_at(*index)).count()
     }
 
-    /// The tools, written only if they are others than before.
+    /// Returns the encoded tools; encodes them only if they changed.
     pub(crate) fn tools(
         &mut self,
         tools: &[Arc<ToolSpec>],
-        write: impl FnOnce(&[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault>,
+        encode: impl FnOnce(&[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault>,
     ) -> Result<Bytes, Fault> {
-        self.tools.update(tools, write)
+        self.tools.update(tools, encode)
     }
 
-    /// The system prompt, written only if it is another than before.
+    /// Returns the encoded system prompt; encodes it only if it changed.
     pub(crate) fn system(
         &mut self,
         system: &Arc<str>,
-        write: impl FnOnce(&str) -> Result<Vec<u8>, Fault>,
+        encode: impl FnOnce(&str) -> Result<Vec<u8>, Fault>,
     ) -> Result<Bytes, Fault> {
-        self.system.update(std::slice::from_ref(system), |_| write(system))
+        self.system.update(std::slice::from_ref(system), |_| encode(system))
     }
 
-    /// Where a message ends; 0 where there is none.
-    pub(crate) fn end_offset(&self, place: usize) -> usize {
-        self.ends.get(place).copied().unwrap_or_default()
+    /// Returns the end offset of a message; 0 if there is none.
+    pub(crate) fn end_offset(&self, index: usize) -> usize {
+        self.ends.get(index).copied().unwrap_or_default()
     }
 
-    /// Where the last message ends.
+    /// Returns the encoded length.
     pub(crate) fn len_bytes(&self) -> usize {
         self.ends.last().copied().unwrap_or_default()
     }
 
-    /// The pieces of the messages with something put in between, in the order of the places. Nothing is copied.
+    /// Appends the encoded messages to the body, with insertions at increasing offsets. Copies nothing.
     pub(crate) fn push_pieces(&self, inserts: &[(usize, Bytes)], out: &mut Vec<Bytes>) {
         let mut inserts = inserts.iter().peekable();
         let mut start = 0;
@@ -211,40 +211,40 @@ impl Prefix {
         out.extend(inserts.map(|(_, bytes)| bytes.clone()));
     }
 
-    /// Leaves only the first messages.
+    /// Drops all but the first messages.
     fn truncate(&mut self, count: usize) {
         if count == self.messages.len() {
             return;
         }
         self.messages.truncate(count);
         self.ends.truncate(count);
-        let mut left = self.len_bytes();
+        let mut remaining_bytes = self.len_bytes();
         self.blocks.retain_mut(|block| {
-            let part = left.min(block.len());
-            left -= part;
-            // What is cut off must not stay in memory for the rest of it.
-            if part < block.len() {
-                *block = Bytes::copy_from_slice(&block[..part]);
+            let block_bytes = remaining_bytes.min(block.len());
+            remaining_bytes -= block_bytes;
+            // A slice would keep the truncated bytes in memory.
+            if block_bytes < block.len() {
+                *block = Bytes::copy_from_slice(&block[..block_bytes]);
             }
-            part > 0
+            block_bytes > 0
         });
     }
 
-    /// Adds a block, or makes the last one longer: there are never so many that listing them would count.
-    fn append(&mut self, fresh: Vec<u8>) {
-        if fresh.is_empty() {
+    /// Appends to the last block, or as a new block once that one is full.
+    fn append(&mut self, encoded: Vec<u8>) {
+        if encoded.is_empty() {
             return;
         }
         match self.blocks.last_mut().filter(|last| last.len() < BLOCK_BYTES) {
-            Some(last) => *last = Bytes::from([last, fresh.as_slice()].concat()),
+            Some(last) => *last = Bytes::from([last, encoded.as_slice()].concat()),
             None => {
                 self.merge_blocks();
-                self.blocks.push(Bytes::from(fresh));
+                self.blocks.push(Bytes::from(encoded));
             }
         }
     }
 
-    /// Makes one of the last two blocks for as long as the last is at least half of the one before it.
+    /// Merges the last two blocks while the last is at least half as long as the one before it.
     fn merge_blocks(&mut self) {
         while let [.., before, last] = self.blocks.as_slice()
             && last.len() * 2 >= before.len()
@@ -261,7 +261,7 @@ impl Prefix {
     }
 }
 
-/// Something that was written, and what it was written from.
+/// An encoding and the values it was encoded from.
 #[derive(Debug)]
 struct CachedEncoding<T: ?Sized> {
     sources: Vec<Weak<T>>,
@@ -278,18 +278,18 @@ impl<T: ?Sized> CachedEncoding<T> {
     fn update(
         &mut self,
         sources: &[Arc<T>],
-        write: impl FnOnce(&[Arc<T>]) -> Result<Vec<u8>, Fault>,
+        encode: impl FnOnce(&[Arc<T>]) -> Result<Vec<u8>, Fault>,
     ) -> Result<Bytes, Fault> {
         let same = self.sources.len() == sources.len()
-            && self.sources.iter().zip(sources).all(|(kept, now)| is_same_allocation(kept, now));
+            && self.sources.iter().zip(sources).all(|(cached, now)| is_same_allocation(cached, now));
         if !same || self.encoded.is_empty() {
-            self.encoded = Bytes::from(write(sources)?);
+            self.encoded = Bytes::from(encode(sources)?);
             self.sources = sources.iter().map(Arc::downgrade).collect();
         }
         Ok(self.encoded.clone())
     }
 }
 
-fn is_same_allocation<T: ?Sized>(kept: &Weak<T>, now: &Arc<T>) -> bool {
-    std::ptr::addr_eq(Weak::as_ptr(kept), Arc::as_ptr(now))
+fn is_same_allocation<T: ?Sized>(cached: &Weak<T>, now: &Arc<T>) -> bool {
+    std::ptr::addr_eq(Weak::as_ptr(cached), Arc::as_ptr(now))
 }

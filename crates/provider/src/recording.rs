@@ -1,5 +1,5 @@
-//! Exchanges with models, kept in a file and served again: for tests of whole pipelines without a network. A line per
-//! exchange, without times. What a pipeline does with the answers is left to it.
+//! Recording and replay of model exchanges, for tests of whole pipelines without a network. The file has one JSON line per
+//! exchange, without timing.
 
 mod canonical;
 mod recorder;
@@ -13,18 +13,18 @@ pub use replay::ReplayModels;
 
 use serde::{Deserialize, Serialize};
 
-/// One exchange, as a line of the file holds it.
+/// One request and its response, as one line of the recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Exchange {
-    /// The agent that asked; empty when it was none.
+    /// Requesting agent; empty if there is none.
     agent: String,
-    /// The model's name; empty when none was chosen.
+    /// Model name; empty if there is none.
     model: String,
-    /// The name that it was found by, where that is another one, such as a provider's alone.
+    /// Name that the model was looked up by, if it differs, such as a bare provider name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "found_by")]
     requested_name: Option<String>,
-    /// Whether it was asked because nobody had named a model.
+    /// Whether the default model was used.
     #[serde(default)]
     #[serde(rename = "is_usual")]
     is_default: bool,
@@ -32,17 +32,17 @@ struct Exchange {
     answer_tokens_max: Option<u64>,
     takes_images: bool,
     is_small: bool,
-    /// Of the request, for people who look for one.
+    /// Hash of the request, for finding it by hand.
     digest: String,
     request: serde_json::Value,
     events: Vec<RecordedEvent>,
-    /// Nobody listened to the end, because the turn was cancelled.
+    /// Whether the stream was dropped before its end, because the turn was cancelled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[serde(rename = "is_cut")]
     is_cancelled: bool,
 }
 
-/// What a model said, or how it failed.
+/// One event of a recorded response, or its fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RecordedEvent {

@@ -1,5 +1,5 @@
-//! All models there are, by name: aliases, `provider/model`, or a provider's own choice. Puts together what is known, what
-//! the user set and what the environment says. Reads no environment itself.
+//! Model registry: resolves aliases, `provider/model` names and bare provider names to model clients. Combines the
+//! catalog, the user's settings and the environment variables, which the caller passes in.
 
 mod build;
 mod no_default_model;
@@ -21,13 +21,13 @@ use crate::local::LocalServer;
 use crate::prefix_cache::PrefixCache;
 use crate::remote::ModelClient;
 
-/// The longest name of a model.
+/// Longest model name.
 const NAME_CHARS_MAX: usize = 200;
 
-/// What a model's name looks like.
+/// Example of a model name, for errors.
 const NAME_EXAMPLE: &str = "as in openai/gpt-4o-mini";
 
-/// The models; clones are the same.
+/// Registry of all models; clones share it.
 #[derive(Clone)]
 pub struct ModelRegistry {
     inner: Arc<RegistryInner>,
@@ -38,17 +38,17 @@ pub(crate) struct RegistryInner {
     prefix_cache: Arc<PrefixCache>,
     endpoints: Mutex<HashMap<String, Arc<Endpoint>>>,
     local_servers: Mutex<HashMap<String, LocalServer>>,
-    /// Servers on this machine, as far as somebody has looked.
+    /// Servers found by the last discovery on this machine.
     discovered: Mutex<Vec<DiscoveredServer>>,
 }
 
 impl ModelRegistry {
-    /// Checks the options as far as they are needed now: the usual model has to be there.
+    /// Creates a registry and validates the default model and the names of the fallbacks.
     ///
     /// # Errors
-    /// When the usual model cannot be reached for a reason that is known; the text says what is missing.
+    /// When the default model cannot be built, such as for a missing key, or a fallback's name is invalid.
     pub fn open(options: RegistryOptions) -> Result<Self, Fault> {
-        let book = Self {
+        let registry = Self {
             inner: Arc::new(RegistryInner {
                 options,
                 prefix_cache: Arc::default(),
@@ -57,40 +57,40 @@ impl ModelRegistry {
                 discovered: Mutex::default(),
             }),
         };
-        if let Some(name) = &book.inner.options.default_model {
-            book.inner.find(name).map_err(|fault| startup_fault(name, &fault))?;
+        if let Some(name) = &registry.inner.options.default_model {
+            registry.inner.find(name).map_err(|fault| startup_fault(name, &fault))?;
         }
-        let options = &book.inner.options;
+        let options = &registry.inner.options;
         let of_models = options.models.values().filter_map(|model| model.fallback.as_ref());
         for name in options.fallback.iter().chain(of_models.flatten()) {
-            let sound = book.inner.check_name(name);
-            sound.map_err(|why| {
+            let result = registry.inner.check_name(name);
+            result.map_err(|why| {
                 Fault::new(FaultKind::Invalid, format!("fallback {:?}: {why}", truncated_name(name)))
             })?;
         }
-        Ok(book)
+        Ok(registry)
     }
 
-    /// Settles which model is the usual one, and says whether there is one. Looks around where a server on this machine
-    /// would be taken: not when a model was chosen, and not when there is a key.
+    /// Resolves the default model and returns whether there is one. Discovers servers on this machine only if no model is
+    /// configured and no provider has a key.
     pub async fn resolve_default(&self) -> bool {
         self.inner.resolve_default().await.is_some()
     }
 
-    /// Looks for model servers on this machine. What was found is known from now on.
+    /// Discovers model servers on this machine and stores them for later lookups.
     pub async fn discover_servers(&self) -> Vec<DiscoveredServer> {
         self.inner.discover_servers().await
     }
 }
 
-/// The same reason, for somebody who starts the daemon.
+/// Rewords a lookup fault for the startup of the daemon.
 fn startup_fault(name: &str, fault: &Fault) -> Fault {
     let shown = truncated_name(name);
     let why = fault.public.strip_prefix(&format!("Unknown model '{shown}': ")).unwrap_or(&fault.public);
     Fault { public: format!("model {shown:?}: {why}").into(), ..fault.clone() }
 }
 
-/// Whether a model can have this name, without its provider's.
+/// Whether this is a valid model name, without the provider.
 pub(crate) fn is_model_name(name: &str) -> bool {
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -123,26 +123,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl RegistryInner {
     async fn discover_servers(&self) -> Vec<DiscoveredServer> {
         let DiscoverOptions { providers, timeout } = &self.options.discover;
-        let places: Vec<_> =
+        let base_urls: Vec<_> =
             providers.iter().filter_map(|name| Some((*name, self.provider_base_url(name)?))).collect();
-        let found = discover(&places, *timeout).await;
+        let found = discover(&base_urls, *timeout).await;
         lock(&self.discovered).clone_from(&found);
         found
     }
 
-    /// The usual model, after a look around if that matters and none was found before.
+    /// Resolves the default model, with discovery if nothing of higher precedence exists.
     async fn resolve_default(&self) -> Option<Arc<dyn ModelClient>> {
-        let comes_first = self.options.default_model.is_some()
+        let is_known = self.options.default_model.is_some()
             || self.choose_by_key().is_some()
             || self.choose_discovered().is_some();
-        if !comes_first {
+        if !is_known {
             self.discover_servers().await;
         }
         self.choose_default()
     }
 
-    /// The usual model: the one that was chosen; else that of the first provider with a key, of a server on this machine,
-    /// or the embedded one.
+    /// Chooses the default model: the configured one, else the first provider with a key, else a discovered server, else
+    /// the embedded model.
     fn choose_default(&self) -> Option<Arc<dyn ModelClient>> {
         if let Some(name) = &self.options.default_model {
             return self.find(name).ok();
@@ -169,44 +169,44 @@ impl RegistryInner {
         names.iter().find_map(|name| self.find(name).ok())
     }
 
-    /// A model with those that are asked in its place.
+    /// Builds a model with its fallbacks.
     fn find(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {
         let first = self.find_without_fallback(name)?;
         let settings = self.resolved_settings(name).map_err(|why| unknown_model_fault(name, &why))?;
         let own = settings.as_ref().and_then(|model| model.fallback.as_ref());
-        let others: Vec<Arc<dyn ModelClient>> = own
+        let fallbacks: Vec<Arc<dyn ModelClient>> = own
             .unwrap_or(&self.options.fallback)
             .iter()
             .filter(|other| *other != name)
             .filter_map(|other| {
                 let found = self.find_without_fallback(other);
-                found.inspect_err(|fault| tracing::warn!("a fallback of {name} is left out: {fault}")).ok()
+                found.inspect_err(|fault| tracing::warn!("fallback of {name} skipped: {fault}")).ok()
             })
             .collect();
-        if others.is_empty() { Ok(first) } else { Ok(Arc::new(Fallback::new(first, others))) }
+        if fallbacks.is_empty() { Ok(first) } else { Ok(Arc::new(Fallback::new(first, fallbacks))) }
     }
 
     fn find_without_fallback(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {
         if let Some(settings) = self.resolved_settings(name).map_err(|why| unknown_model_fault(name, &why))? {
             let split = self.split_name(&settings.model);
             let (provider, model) = split.map_err(|why| {
-                unknown_model_fault(name, &format!("it stands for {:?}: {why}", settings.model))
+                unknown_model_fault(name, &format!("it is an alias of {:?}: {why}", settings.model))
             })?;
             return self
                 .build(name, &provider, &model, &settings)
                 .map_err(|why| unknown_model_fault(name, &why));
         }
         let (provider, model) = self.split_name(name).map_err(|why| unknown_model_fault(name, &why))?;
-        let whole = format!("{provider}/{model}");
-        self.build(&whole, &provider, &model, &ModelSettings::default())
+        let full_name = format!("{provider}/{model}");
+        self.build(&full_name, &provider, &model, &ModelSettings::default())
             .map_err(|why| unknown_model_fault(name, &why))
     }
 
-    /// Whether this can name a model at all; that it can be reached is not said. A key or weights may come later.
+    /// Checks that a name is valid and its provider known. Does not require a key or weights, which may be added later.
     fn check_name(&self, name: &str) -> Result<(), String> {
         let settings = self.resolved_settings(name)?;
         let target = settings.as_ref().map_or(name, |settings| &settings.model);
-        // What a provider would choose may be known only when it is found.
+        // The default model of a provider may be known only after discovery.
         if !target.contains('/') && self.check_provider(target).is_ok() {
             return Ok(());
         }
@@ -214,21 +214,21 @@ impl RegistryInner {
         self.check_provider(&provider)
     }
 
-    /// What the user says about a name; one that stands for another has what that one has, where it says nothing itself.
+    /// Returns the settings of an alias, merged over those of the aliases it refers to.
     fn resolved_settings(&self, name: &str) -> Result<Option<ModelSettings>, String> {
         let Some(own) = self.options.models.get(name) else { return Ok(None) };
         let (mut settings, mut names) = (own.clone(), vec![name.to_owned()]);
         while let Some(next) = self.options.models.get(&settings.model) {
             names.push(settings.model.clone());
             if names[..names.len() - 1].contains(&settings.model) {
-                return Err(format!("it stands for itself in the end: {}", names.join(" -> ")));
+                return Err(format!("its alias refers to itself: {}", names.join(" -> ")));
             }
             settings = settings.merged_over(next);
         }
         Ok(Some(settings))
     }
 
-    /// The two halves of a name; a provider's bare name means the model that it would choose.
+    /// Splits a name into provider and model; a bare provider name stands for its default model.
     fn split_name(&self, name: &str) -> Result<(String, String), String> {
         let shape = || format!("the name must be PROVIDER/NAME, {NAME_EXAMPLE}");
         if let Some((provider, model)) = name.split_once('/') {
@@ -247,14 +247,14 @@ impl RegistryInner {
         let default = Some(known.default_model).filter(|model| !model.is_empty()).map(str::to_owned);
         match default.or(found) {
             Some(model) => Ok((name.to_owned(), model)),
-            None => Err(format!("{name} has no model of its own choice; name one, as in {name}/MODEL")),
+            None => Err(format!("{name} has no default model; name one, as in {name}/MODEL")),
         }
     }
 }
 
-/// What to do when the embedded model is not here.
+/// Advice when no embedded model is installed.
 pub(crate) const NO_WEIGHTS: &str =
-    "no embedded model is here; get one with: nexus3 models pull smollm2-135m --yes";
+    "no embedded model is installed; get one with: nexus3 models pull smollm2-135m --yes";
 
 fn unknown_model_fault(name: &str, why: &str) -> Fault {
     Fault::new(FaultKind::Invalid, format!("Unknown model '{}': {why}", truncated_name(name)))

@@ -1,5 +1,5 @@
-//! A model behind a server: waits at the gate, asks, asks again where that may help, and reads the answer. A dropped
-//! stream ends its request and leaves the queue.
+//! Client of a model on a server: acquires a permit, sends the request, retries by policy, and returns the response
+//! stream. Dropping the stream cancels the request and leaves the queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,41 +19,46 @@ use crate::response_stream::ResponseStream;
 use crate::retry_policy::{FALLBACK_WAIT_MAX, FirstByteWait, HasFallback, backoff};
 use crate::tokenizer::Tokenizer;
 
-/// How often it is told that a server still works at the head of its answer.
+/// Interval of heartbeats while the server prepares its response head.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A model whose failing is sorted, so that another can be asked in its place.
+/// A model client whose errors are classified, so that a fallback can take over.
 pub(crate) trait ModelClient: Provider {
-    /// Asks until the answer begins, and tells how the question stands meanwhile.
-    fn start(&self, request: ModelRequest, teller: ProgressSender, behind: HasFallback) -> ResponseFuture;
+    /// Sends the request, with retries, until the response begins; reports progress meanwhile.
+    fn start(
+        &self,
+        request: ModelRequest,
+        progress: ProgressSender,
+        has_fallback: HasFallback,
+    ) -> ResponseFuture;
 }
 
-/// A model behind a server.
+/// A model on a server; clones share it.
 #[derive(Clone)]
 pub(crate) struct RemoteModel {
     pub(crate) inner: Arc<Remote>,
 }
 
 pub(crate) struct Remote {
-    /// As the user names it.
+    /// Model name as the user configured it.
     pub(crate) name: String,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) dialect: Arc<dyn Dialect>,
-    /// Where questions go.
+    /// URL of the API endpoint.
     pub(crate) url: reqwest::Url,
     pub(crate) options: ModelOptions,
     pub(crate) traits: ModelSpec,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) prefix_cache: Arc<PrefixCache>,
-    /// Whether the server is told which tree asks.
+    /// Whether requests name the agent tree.
     pub(crate) root_header: RootHeader,
 }
 
-/// What is said with a refusal of a question that shows pictures.
-const IMAGES_ADVICE: &str = "(The conversation shows pictures. If one of them is why: rollback_agent takes the message out, \
-                               compact the older ones.)";
+/// Advice added to the rejection of a request with images.
+const IMAGES_ADVICE: &str = "(The conversation contains images. If one of them is the cause: remove its message with \
+                               rollback_agent, or older ones with compact.)";
 
-/// Whether a server is told which tree asks, to be fair between them itself.
+/// Whether requests carry the `x-nexus-root` header, which lets the server schedule the agent trees fairly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RootHeader {
     Send,
@@ -64,77 +69,77 @@ impl Remote {
     async fn start(
         self: Arc<Self>,
         request: ModelRequest,
-        teller: ProgressSender,
-        behind: HasFallback,
+        progress: ProgressSender,
+        has_fallback: HasFallback,
     ) -> Result<ModelStream, ModelError> {
-        let begun = self.call_with_retries(&request, &teller, behind).await;
-        begun.map_err(|failing| {
-            let failing = failing.map_fault(|fault| self.endpoint.redact_fault(fault));
-            let shows = |message: &Arc<Message>| !message.images.is_empty();
-            // A picture that a server does not take would be refused with every question that follows.
-            if failing.class == ErrorClass::Invalid && request.messages.iter().any(shows) {
-                return failing.map_fault(|fault| Fault {
+        let started = self.call_with_retries(&request, &progress, has_fallback).await;
+        started.map_err(|error| {
+            let error = error.map_fault(|fault| self.endpoint.redact_fault(fault));
+            let has_images = |message: &Arc<Message>| !message.images.is_empty();
+            // An image that the server rejects would fail every later request of the conversation.
+            if error.class == ErrorClass::Invalid && request.messages.iter().any(has_images) {
+                return error.map_fault(|fault| Fault {
                     public: format!("{} {IMAGES_ADVICE}", fault.public).into(),
                     ..fault
                 });
             }
-            failing
+            error
         })
     }
 
     async fn call_with_retries(
         &self,
         request: &ModelRequest,
-        teller: &ProgressSender,
-        behind: HasFallback,
+        progress: &ProgressSender,
+        has_fallback: HasFallback,
     ) -> Result<ModelStream, ModelError> {
-        let written = self.dialect.encode(&self.options, request, &self.prefix_cache);
-        let body = written.map_err(|fault| ModelError::new(ErrorClass::Invalid, fault))?;
+        let encoded = self.dialect.encode(&self.options, request, &self.prefix_cache);
+        let body = encoded.map_err(|fault| ModelError::new(ErrorClass::Invalid, fault))?;
         tracing::debug!(target: "nexus3::raw", direction = "request", body = %BodyText(&body));
         let own_headers = match self.root_header {
             RootHeader::Send => vec![("x-nexus-root", request.requester.root.to_string())],
             RootHeader::Omit => Vec::new(),
         };
-        let (gate, patience) = (&self.endpoint.queue, &self.endpoint.retry_policy);
-        gate.record_request();
-        let mut rest_max = match behind {
-            HasFallback::No => CoolDownMax::For(patience.total_timeout),
+        let (queue, policy) = (&self.endpoint.queue, &self.endpoint.retry_policy);
+        queue.record_request();
+        let mut cool_down_max = match has_fallback {
+            HasFallback::No => CoolDownMax::For(policy.total_timeout),
             HasFallback::Yes => {
-                CoolDownMax::Until(Instant::now() + patience.total_timeout.min(FALLBACK_WAIT_MAX))
+                CoolDownMax::Until(Instant::now() + policy.total_timeout.min(FALLBACK_WAIT_MAX))
             }
         };
         let mut last: Option<ModelError> = None;
         for tries in 1.. {
-            teller.mark_waiting();
-            let place = match gate.acquire(request.requester.root, rest_max, behind).await {
-                Ok(place) => place,
-                Err(unasked) => return Err(last.unwrap_or(unasked)),
+            progress.mark_waiting();
+            let permit = match queue.acquire(request.requester.root, cool_down_max, has_fallback).await {
+                Ok(permit) => permit,
+                Err(not_sent) => return Err(last.unwrap_or(not_sent)),
             };
-            teller.mark_sent();
-            let deadline = rest_max.deadline();
-            rest_max = CoolDownMax::Until(deadline);
-            let failing = match self.call_once(&body, &own_headers, teller).await {
-                Ok(reading) => {
-                    place.record_outcome(RequestOutcome::Available);
-                    return Ok(reading.into_stream(place));
+            progress.mark_sent();
+            let deadline = cool_down_max.deadline();
+            cool_down_max = CoolDownMax::Until(deadline);
+            let error = match self.call_once(&body, &own_headers, progress).await {
+                Ok(stream) => {
+                    permit.record_outcome(RequestOutcome::Available);
+                    return Ok(stream.into_stream(permit));
                 }
-                Err(failing) => failing.with_attempts(tries),
+                Err(error) => error.with_attempts(tries),
             };
-            place.record_outcome(request_outcome(&failing));
-            drop(place);
-            let pause = failing.retry_after.unwrap_or_default().max(backoff(tries));
-            let is_last = tries >= patience.tries_max || Instant::now() + pause > deadline;
-            if !failing.class.is_retryable() || is_last || !gate.withdraw_retry() {
-                return Err(failing);
+            permit.record_outcome(request_outcome(&error));
+            drop(permit);
+            let pause = error.retry_after.unwrap_or_default().max(backoff(tries));
+            let is_last = tries >= policy.tries_max || Instant::now() + pause > deadline;
+            if !error.class.is_retryable() || is_last || !queue.withdraw_retry() {
+                return Err(error);
             }
-            let fault = self.endpoint.redact_fault(failing.fault.clone());
-            tracing::info!(model = self.name, tries, pause_ms = pause.as_millis(), "asking again: {fault}");
-            last = Some(failing);
-            teller.mark_waiting();
+            let fault = self.endpoint.redact_fault(error.fault.clone());
+            tracing::info!(model = self.name, tries, pause_ms = pause.as_millis(), "retrying: {fault}");
+            last = Some(error);
+            progress.mark_waiting();
             tokio::time::sleep(pause).await;
         }
         Err(last.unwrap_or_else(|| {
-            ModelError::unavailable("API request timed out", "it was tried too often".to_owned())
+            ModelError::unavailable("API request timed out", "too many attempts".to_owned())
         }))
     }
 
@@ -142,7 +147,7 @@ impl Remote {
         &self,
         body: &[bytes::Bytes],
         own_headers: &[(&'static str, String)],
-        teller: &ProgressSender,
+        progress: &ProgressSender,
     ) -> Result<ResponseStream, ModelError> {
         let headers = self.dialect.headers();
         let sending = self.endpoint.send(OutgoingRequest {
@@ -153,54 +158,63 @@ impl Remote {
         });
         let response = match self.endpoint.retry_policy.first_byte_wait {
             FirstByteWait::Silent => sending.await?,
-            FirstByteWait::Heartbeat => with_heartbeats(sending, teller).await?,
+            FirstByteWait::Heartbeat => with_heartbeats(sending, progress).await?,
         };
-        ResponseStream::wait_for_content(Arc::clone(&self.endpoint), response, self.dialect.decoder(), teller)
-            .await
+        ResponseStream::wait_for_content(
+            Arc::clone(&self.endpoint),
+            response,
+            self.dialect.decoder(),
+            progress,
+        )
+        .await
     }
 }
 
-/// Tells now and then that the server is at it, until it has answered or was given up.
-async fn with_heartbeats<T>(answer: impl Future<Output = T>, teller: &ProgressSender) -> T {
-    let mut answer = std::pin::pin!(answer);
+/// Emits heartbeats until the response head arrives or the request fails.
+async fn with_heartbeats<T>(response: impl Future<Output = T>, progress: &ProgressSender) -> T {
+    let mut response = std::pin::pin!(response);
     loop {
-        match tokio::time::timeout(HEARTBEAT_INTERVAL, &mut answer).await {
-            Ok(answer) => return answer,
-            Err(_) => teller.heartbeat(),
+        match tokio::time::timeout(HEARTBEAT_INTERVAL, &mut response).await {
+            Ok(response) => return response,
+            Err(_) => progress.heartbeat(),
         }
     }
 }
 
-fn request_outcome(failing: &ModelError) -> RequestOutcome {
-    match failing.class {
-        ErrorClass::Unavailable => RequestOutcome::Unavailable(failing.retry_after),
-        ErrorClass::RateLimited => RequestOutcome::RateLimited(failing.retry_after),
+fn request_outcome(error: &ModelError) -> RequestOutcome {
+    match error.class {
+        ErrorClass::Unavailable => RequestOutcome::Unavailable(error.retry_after),
+        ErrorClass::RateLimited => RequestOutcome::RateLimited(error.retry_after),
         ErrorClass::Refused | ErrorClass::Invalid | ErrorClass::ContextFull | ErrorClass::NotSent => {
             RequestOutcome::Available
         }
     }
 }
 
-/// A body for the log.
+/// Request body as text, for the raw log.
 struct BodyText<'b>(&'b [bytes::Bytes]);
 
 impl std::fmt::Display for BodyText<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Pieces may end in the middle of a letter.
-        let whole: Vec<u8> = self.0.concat();
-        out.write_str(&String::from_utf8_lossy(&whole))
+        // A piece may end within a UTF-8 character.
+        out.write_str(&String::from_utf8_lossy(&self.0.concat()))
     }
 }
 
 impl ModelClient for RemoteModel {
-    fn start(&self, request: ModelRequest, teller: ProgressSender, behind: HasFallback) -> ResponseFuture {
-        Box::pin(Arc::clone(&self.inner).start(request, teller, behind))
+    fn start(
+        &self,
+        request: ModelRequest,
+        progress: ProgressSender,
+        has_fallback: HasFallback,
+    ) -> ResponseFuture {
+        Box::pin(Arc::clone(&self.inner).start(request, progress, has_fallback))
     }
 }
 
 impl Provider for RemoteModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        stream_with_progress(|teller| self.start(request, teller, HasFallback::No))
+        stream_with_progress(|progress| self.start(request, progress, HasFallback::No))
     }
 
     fn model(&self) -> Option<&str> {
@@ -216,7 +230,7 @@ impl Provider for RemoteModel {
     }
 }
 
-/// A model that is only a fault: it was named, and cannot be reached for a reason that is known.
+/// Returns a stream that yields only this fault.
 pub(crate) fn fault_stream(fault: Fault) -> ModelStream {
     Box::pin(stream::once(std::future::ready(Err(fault))))
 }
@@ -228,16 +242,19 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_reads_its_model_is_told_alive_until_it_answers() {
-        let stream = stream_with_progress(|teller| {
+    async fn heartbeats_are_emitted_until_the_response_head() {
+        let stream = stream_with_progress(|progress| {
             Box::pin(async move {
-                teller.mark_sent();
-                with_heartbeats(tokio::time::sleep(Duration::from_secs(25)), &teller).await;
+                progress.mark_sent();
+                with_heartbeats(tokio::time::sleep(Duration::from_secs(25)), &progress).await;
                 Ok(fault_stream(Fault::new(agent::FaultKind::Model, "the end")))
             })
         });
-        let told: Vec<_> = stream.collect().await;
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[..2].iter().all(|item| *item == Ok(agent::outside::ModelEvent::Heartbeat)), "{told:?}");
+        let events: Vec<_> = stream.collect().await;
+        assert_eq!(events.len(), 3, "{events:?}");
+        assert!(
+            events[..2].iter().all(|item| *item == Ok(agent::outside::ModelEvent::Heartbeat)),
+            "{events:?}"
+        );
     }
 }

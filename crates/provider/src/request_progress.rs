@@ -1,5 +1,5 @@
-//! How a question stands before its answer begins: told by whoever asks, heard as events of the stream. Whoever waits for
-//! an answer can tell patience from silence by it.
+//! Progress of a request before its response begins: the client reports it, the stream emits it as events. The runtime
+//! thereby distinguishes a queued or slow request from a dead connection.
 
 use agent::outside::{BoxFuture, ModelEvent, ModelStream};
 use futures_util::stream::{self, StreamExt};
@@ -7,50 +7,51 @@ use tokio::sync::watch;
 
 use crate::error_class::ModelError;
 
-/// What becomes of a question: its answer, or why there is none.
+/// Future of a request: the response stream, or why it failed.
 pub(crate) type ResponseFuture = BoxFuture<'static, Result<ModelStream, ModelError>>;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct RequestProgress {
-    /// Nobody is asked at the moment: it is in a queue, or the server wants to be left alone.
+    /// Whether the request is not in flight: it is queued or backs off.
     is_waiting: bool,
-    /// How often the server has shown that it is there.
+    /// Number of signs of life from the server.
     heartbeats: u64,
 }
 
-/// Tells how a question stands. Clones tell of the same question.
+/// Reports the progress of one request; clones report the same request.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgressSender(watch::Sender<RequestProgress>);
 
 impl ProgressSender {
-    /// The question waits. Whoever says so bounds the wait.
+    /// Marks the request as waiting. The caller must bound the wait.
     pub(crate) fn mark_waiting(&self) {
-        self.0.send_modify(|standing| standing.is_waiting = true);
+        self.0.send_modify(|progress| progress.is_waiting = true);
     }
 
-    /// The question is on its way.
+    /// Marks the request as sent.
     pub(crate) fn mark_sent(&self) {
-        self.0.send_modify(|standing| standing.is_waiting = false);
+        self.0.send_modify(|progress| progress.is_waiting = false);
     }
 
-    /// The server is at it, though nothing of the answer has come.
+    /// Reports that the server is alive although no content has arrived.
     pub(crate) fn heartbeat(&self) {
-        self.0.send_modify(|standing| standing.heartbeats += 1);
+        self.0.send_modify(|progress| progress.heartbeats += 1);
     }
 }
 
-/// The stream of a question that is begun when the stream is polled. Until the answer begins, it tells how it stands.
+/// Returns the stream of a request, which starts when the stream is polled. Until the response begins, the stream emits
+/// progress events.
 pub(crate) fn stream_with_progress(begin: impl FnOnce(ProgressSender) -> ResponseFuture) -> ModelStream {
-    let (teller, standing) = watch::channel(RequestProgress::default());
-    let opening = PendingResponse {
-        response: begin(ProgressSender(teller)),
-        progress: standing,
+    let (sender, progress) = watch::channel(RequestProgress::default());
+    let pending = PendingResponse {
+        response: begin(ProgressSender(sender)),
+        progress,
         last_reported: RequestProgress::default(),
     };
-    let parts = stream::unfold(Some(opening), |opening| async {
-        let mut opening = opening?;
-        Some(match opening.next().await {
-            PendingStep::Progress(event) => (single_item_stream(Ok(event)), Some(opening)),
+    let parts = stream::unfold(Some(pending), |pending| async {
+        let mut pending = pending?;
+        Some(match pending.next().await {
+            PendingStep::Progress(event) => (single_item_stream(Ok(event)), Some(pending)),
             PendingStep::Started(stream) => (stream, None),
         })
     });
@@ -71,13 +72,13 @@ enum PendingStep {
 impl PendingResponse {
     async fn next(&mut self) -> PendingStep {
         loop {
-            let begun = tokio::select! {
+            let response = tokio::select! {
                 biased;
-                begun = &mut self.response => begun,
+                response = &mut self.response => response,
                 changed = self.progress.changed() => match changed {
                     Ok(()) => {
                         let now = *self.progress.borrow_and_update();
-                        // A wait that took no time was none.
+                        // A wait that began and ended between two polls is not reported.
                         if now == std::mem::replace(&mut self.last_reported, now) {
                             continue;
                         }
@@ -87,7 +88,7 @@ impl PendingResponse {
                 },
             };
             return PendingStep::Started(
-                begun.unwrap_or_else(|failing| single_item_stream(Err(failing.fault))),
+                response.unwrap_or_else(|error| single_item_stream(Err(error.fault))),
             );
         }
     }
@@ -112,14 +113,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_is_told_when_it_begins_and_when_it_is_over() {
-        let events = collect_events(|teller| {
+    async fn start_and_end_of_a_wait_are_reported() {
+        let events = collect_events(|progress| {
             Box::pin(async move {
-                teller.mark_waiting();
+                progress.mark_waiting();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                teller.mark_sent();
+                progress.mark_sent();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                teller.heartbeat();
+                progress.heartbeat();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 done_response()
             })
@@ -129,11 +130,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_that_need_not_wait_tells_nothing_but_its_answer() {
-        let events = collect_events(|teller| {
+    async fn request_without_a_wait_emits_only_its_response() {
+        let events = collect_events(|progress| {
             Box::pin(async move {
-                teller.mark_waiting();
-                teller.mark_sent();
+                progress.mark_waiting();
+                progress.mark_sent();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 done_response()
             })
@@ -142,10 +143,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_tells_no_more_is_waited_for_all_the_same() {
-        let events = collect_events(|teller| {
+    async fn dropped_progress_sender_does_not_end_the_stream() {
+        let events = collect_events(|progress| {
             Box::pin(async move {
-                drop(teller);
+                drop(progress);
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 done_response()
             })

@@ -1,5 +1,5 @@
-//! An answer on its way, from its head to the end of its body, also past its last event, so that the connection can be
-//! used again. Holds its place at the gate until then. What the events mean is left to the dialect.
+//! Streaming response, read to the end of its body, also past its last event, so that the connection can be reused. Holds
+//! its queue permit until then. The meaning of the events is left to the dialect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,16 +17,17 @@ use crate::fair_queue::QueuePermit;
 use crate::request_progress::ProgressSender;
 use crate::sse::SseDecoder;
 
-/// The most bytes one answer may have, with all its events around it.
+/// Most bytes of one response body.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How long the end of a body may take once the answer in it is whole.
+/// Longest wait for the end of the body after the response is complete.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many times the idle time may pass without one whole event. Idle is told by bytes, because servers that are busy
-/// write comments to stay connected; but what never becomes an event is no answer.
+/// Idle timeouts that may pass without a complete event. The idle timeout itself counts bytes, because busy servers send
+/// SSE comments as keep-alive.
 const IDLES_PER_EVENT: u32 = 5;
 
+/// One response whose head has arrived.
 pub(crate) struct ResponseStream {
     endpoint: Arc<Endpoint>,
     response: reqwest::Response,
@@ -35,26 +36,26 @@ pub(crate) struct ResponseStream {
     ready: VecDeque<Result<ModelEvent, Fault>>,
     bytes_read: usize,
     last_event_at: Instant,
-    /// Until when the end of the body is waited for; set when the answer is whole.
+    /// Deadline for the end of the body; set when the response is complete.
     drain_until: Option<Instant>,
     is_finished: bool,
-    /// Given back when the answer is over.
+    /// Released at the end of the response.
     permit: Option<QueuePermit>,
 }
 
 impl ResponseStream {
-    /// Reads until something of the answer has come. When nothing of it does, it may be asked for again.
+    /// Reads until the first content arrives. If none does, the request may be retried.
     pub(crate) async fn wait_for_content(
         endpoint: Arc<Endpoint>,
         response: reqwest::Response,
-        answer: Box<dyn ResponseDecoder>,
-        teller: &ProgressSender,
+        decoder: Box<dyn ResponseDecoder>,
+        progress: &ProgressSender,
     ) -> Result<Self, ModelError> {
-        let mut arrival = Self {
+        let mut stream = Self {
             endpoint,
             response,
             events: SseDecoder::default(),
-            decoder: answer,
+            decoder,
             ready: VecDeque::new(),
             bytes_read: 0,
             last_event_at: Instant::now(),
@@ -62,36 +63,33 @@ impl ResponseStream {
             is_finished: false,
             permit: None,
         };
-        while arrival.ready.is_empty() && !arrival.decoder.has_started() && !arrival.is_finished {
-            if let Some(failing) = arrival.read_chunk().await {
-                return Err(failing);
+        while stream.ready.is_empty() && !stream.decoder.has_started() && !stream.is_finished {
+            if let Some(error) = stream.read_chunk().await {
+                return Err(error);
             }
-            teller.heartbeat();
+            progress.heartbeat();
         }
-        if arrival.decoder.has_started() {
-            return Ok(arrival);
+        if stream.decoder.has_started() {
+            return Ok(stream);
         }
-        match arrival.ready.pop_front() {
-            // The stream ended where an answer should have begun.
-            Some(Err(fault)) if arrival.is_finished => {
+        match stream.ready.pop_front() {
+            // The stream ended before any content.
+            Some(Err(fault)) if stream.is_finished => {
                 Err(ModelError::new(ErrorClass::Unavailable, reclassify(fault)))
             }
             Some(Err(fault)) => Err(ModelError::from_stream_fault(fault)),
             Some(Ok(event)) => {
-                arrival.ready.push_front(Ok(event));
-                Ok(arrival)
+                stream.ready.push_front(Ok(event));
+                Ok(stream)
             }
-            None => Ok(arrival),
+            None => Ok(stream),
         }
     }
 
-    pub(crate) fn into_stream(mut self, place: QueuePermit) -> ModelStream {
-        self.permit = Some(place);
+    pub(crate) fn into_stream(mut self, permit: QueuePermit) -> ModelStream {
+        self.permit = Some(permit);
         let stream =
-            stream::unfold(
-                self,
-                |mut arrival| async move { arrival.next().await.map(|item| (item, arrival)) },
-            );
+            stream::unfold(self, |mut stream| async move { stream.next().await.map(|item| (item, stream)) });
         Box::pin(stream)
     }
 
@@ -108,17 +106,17 @@ impl ResponseStream {
             if self.is_finished {
                 return None;
             }
-            if let Some(failing) = self.read_chunk().await {
-                self.ready.push_back(Err(failing.fault));
+            if let Some(error) = self.read_chunk().await {
+                self.ready.push_back(Err(error.fault));
             } else if self.ready.is_empty() && !self.is_finished {
-                // Part of an event, or a comment to keep the connection alive.
+                // A partial event or a keep-alive comment.
                 return Some(Ok(ModelEvent::Heartbeat));
             }
         }
     }
 
-    /// Takes more of the body. Behind a whole answer it may neither fail nor take long: all that is left to win is
-    /// the connection.
+    /// Reads the next chunk of the body. After the complete response it neither fails nor waits long: draining the body
+    /// only serves to reuse the connection.
     async fn read_chunk(&mut self) -> Option<ModelError> {
         if let Some(until) = self.drain_until {
             let chunk = tokio::time::timeout_at(until, self.response.chunk()).await;
@@ -141,7 +139,7 @@ impl ResponseStream {
             Err(_) if event_until < idle_until => {
                 let seconds = (idle * IDLES_PER_EVENT).as_secs_f64();
                 return Some(
-                    self.interrupted_error(&format!("the model sent nothing whole for {seconds} s")),
+                    self.interrupted_error(&format!("the model sent no complete event for {seconds} s")),
                 );
             }
             Err(_) => {
@@ -167,22 +165,22 @@ impl ResponseStream {
 
     fn finish(&mut self) {
         self.is_finished = true;
-        let Self { decoder: answer, ready, .. } = self;
-        answer.finish(&mut |event| ready.push_back(event));
+        let Self { decoder, ready, .. } = self;
+        decoder.finish(&mut |event| ready.push_back(event));
     }
 
     fn decode(&mut self, bytes: &[u8]) {
         self.bytes_read += bytes.len();
         if self.bytes_read > RESPONSE_BYTES_MAX {
-            self.ready.push_back(Err(Fault::new(FaultKind::Model, "The model's answer is too long.")));
+            self.ready.push_back(Err(Fault::new(FaultKind::Model, "The model's response is too long.")));
             return;
         }
-        let Self { events, decoder: answer, ready, last_event_at: heard, endpoint, .. } = self;
+        let Self { events, decoder, ready, last_event_at, endpoint, .. } = self;
         let fed = events.feed(bytes, |data| {
             let body = || endpoint.redact(&String::from_utf8_lossy(data));
             tracing::debug!(target: "nexus3::raw", direction = "chunk", body = %body());
-            *heard = Instant::now();
-            answer.decode(data, &mut |event| ready.push_back(event));
+            *last_event_at = Instant::now();
+            decoder.decode(data, &mut |event| ready.push_back(event));
         });
         if fed.is_err() {
             ready.push_back(Err(Fault::new(FaultKind::Model, "The model sent an event that is too long.")));

@@ -1,4 +1,4 @@
-//! OpenAI's Responses API, asked so that the server keeps nothing: the whole conversation goes along each time.
+//! OpenAI's Responses API, used statelessly (`store: false`): each request carries the full conversation.
 
 mod request;
 mod response;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::dialect::{Dialect, ModelOptions, ResponseDecoder};
 use crate::prefix_cache::PrefixCache;
 
-/// The Responses API.
+/// Dialect of the Responses API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Responses;
 
@@ -27,9 +27,9 @@ impl Dialect for Responses {
         &self,
         model: &ModelOptions,
         request: &ModelRequest,
-        shelf: &PrefixCache,
+        cache: &PrefixCache,
     ) -> Result<Vec<Bytes>, Fault> {
-        request::encode(model, request, shelf)
+        request::encode(model, request, cache)
     }
 
     fn decoder(&self) -> Box<dyn ResponseDecoder> {

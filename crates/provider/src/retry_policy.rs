@@ -1,54 +1,54 @@
-//! How long is waited and how often is asked again: the times of one provider, the pause between two tries, and what
-//! a server says about it. Who may ask at all is left to the gate.
+//! Retry policy of one provider: timeouts, backoff between attempts, and parsing of `Retry-After`. Admission is left to
+//! `fair_queue`.
 
 use std::time::Duration;
 
-/// The longest that a server's word for when to come back is obeyed.
+/// Longest `Retry-After` that is honoured.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// Who is asked when this model does not answer.
+/// Whether another model can take over a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HasFallback {
-    /// Nobody: it is worth waiting for.
+    /// No fallback: the request waits for the provider.
     No,
-    /// Another model: nobody waits long for one that is resting or wants to be left alone.
+    /// A fallback exists: the request waits only briefly for a rate-limited or unavailable provider.
     Yes,
 }
 
-/// How long a model is waited for that has another one behind it.
+/// Longest wait for a rate-limited or unavailable model that has a fallback.
 pub(crate) const FALLBACK_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The times of one provider.
+/// Timeouts and retry limit of one provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RetryPolicy {
-    /// Until a connection stands.
+    /// Time to establish a connection.
     pub(crate) connect_timeout: Duration,
-    /// From the question to the head of the answer.
+    /// Time from the request to the response head.
     pub(crate) first_byte_timeout: Duration,
-    /// Between two pieces of the answer.
+    /// Time between two chunks of the response.
     pub(crate) idle_timeout: Duration,
-    /// For all tries of one question together, until its answer begins.
+    /// Time for all attempts of one request together, until its response begins.
     pub(crate) total_timeout: Duration,
-    /// Most tries of one question.
+    /// Most attempts of one request.
     pub(crate) tries_max: u32,
-    /// What silence before the head of an answer means.
+    /// How silence before the response head is treated.
     pub(crate) first_byte_wait: FirstByteWait,
 }
 
-/// What it means that a server was asked and has said nothing yet.
+/// Treatment of the silence between a request and its response head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FirstByteWait {
-    /// Nothing good.
+    /// No event is emitted.
     Silent,
-    /// It may be reading a model from the disk, and would begin anew if it was asked again.
+    /// Heartbeats are emitted: the server may be loading the model from disk, and a retry would restart that.
     Heartbeat,
 }
 
 impl RetryPolicy {
-    /// For a server on this machine, which has to read its model first, and perhaps a long question on few cores.
+    /// Policy for a server on this machine, which may have to load the model and process a long prompt on few cores.
     pub(crate) fn for_machine() -> Self {
         let long = Duration::from_secs(600);
         Self {
@@ -73,15 +73,15 @@ impl Default for RetryPolicy {
     }
 }
 
-/// How long to wait before the next try, after so many: any time up to a bound that doubles, so that many who failed
-/// together do not come back together.
+/// Returns the exponential backoff after so many attempts, with full jitter so that clients that failed together do not
+/// retry together.
 pub(crate) fn backoff(tries: u32) -> Duration {
     let bound = BACKOFF_FIRST.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(BACKOFF_MAX);
     bound.mul_f64(fastrand::f64())
 }
 
-/// When the server wants to be asked again: `retry-after-ms`, or `retry-after` in seconds or as a date. Nothing when it
-/// does not say, or says what is no time.
+/// Parses the retry delay from `retry-after-ms`, or from `retry-after` in seconds or as a date. `None` if absent or
+/// malformed.
 pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let milliseconds = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_says_when_in_seconds_milliseconds_or_as_a_date() {
+    fn retry_after_is_parsed_as_seconds_milliseconds_or_date() {
         let now: jiff::Timestamp = "2026-11-16T10:00:00Z".parse().unwrap();
         let cases = [
             ("retry-after", "7", Some(7_000)),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_are_spread_below_their_bound() {
+    fn backoff_grows_and_is_jittered_below_its_bound() {
         for (tries, bound_ms) in [(1, 500), (2, 1_000), (3, 2_000), (30, 30_000)] {
             let pauses: Vec<Duration> = (0..500).map(|_| backoff(tries)).collect();
             assert!(pauses.iter().all(|pause| *pause <= Duration::from_millis(bound_ms)));

@@ -1,4 +1,4 @@
-//! A provider's key: where it comes from, and kept out of everything that is shown.
+//! Provider keys: their sources, validation, and redaction from texts and debug output.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use std::time::Duration;
 
 use agent::{Fault, FaultKind};
 
-/// How long a command may take to say a key.
+/// Timeout of a key command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest key that is taken.
+/// Longest accepted key.
 const KEY_BYTES_MAX: usize = 16_384;
 
-/// A shorter key is a word that other texts may hold too, such as the `none` for a server that wants no key.
+/// Shortest key that is redacted. A shorter one may be an ordinary word, such as `none` for a server without keys.
 const SECRET_BYTES_MIN: usize = 8;
 
-/// A key, never shown.
+/// A secret string that is never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Takes a key.
+    /// Wraps a secret.
     #[must_use]
     pub fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// Whether it can be a key at all; the name says where it comes from.
+    /// Checks that this can be a key; `name` is its source, for errors.
     pub(crate) fn check(&self, name: &str) -> Result<(), Fault> {
         if self.0.is_empty() || self.0.len() > KEY_BYTES_MAX {
             return Err(invalid(format!("{name} holds no key, or one that is too long")));
@@ -42,7 +42,7 @@ impl Secret {
         &self.0
     }
 
-    /// The text without this key, which some servers repeat.
+    /// Replaces this key in a text; some servers echo it.
     pub(crate) fn redact_from(&self, text: &str) -> String {
         if self.0.len() < SECRET_BYTES_MIN { text.to_owned() } else { text.replace(&self.0, "[key]") }
     }
@@ -54,27 +54,27 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Where a key comes from.
+/// Source of a provider's key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum KeySource {
-    /// The server wants none.
+    /// No key is needed.
     #[default]
     None,
-    /// It is known already; the name says from where, for faults.
+    /// A known key.
     Given {
-        /// The variable or setting.
+        /// Variable or setting it comes from, for errors.
         name: String,
         /// The key.
         key: Secret,
     },
-    /// The text of a file that nobody else can read.
+    /// Content of a file that only its owner may read.
     File(PathBuf),
-    /// What a program prints; run without a shell.
+    /// Output of a program, run without a shell.
     Command(Vec<String>),
 }
 
 impl KeySource {
-    /// Whether it may give another key when it is read again.
+    /// Whether another read may return another key.
     pub(crate) fn may_change(&self) -> bool {
         matches!(self, Self::File(_) | Self::Command(_))
     }
@@ -85,8 +85,8 @@ impl KeySource {
             Self::None => return Ok(None),
             Self::Given { name, key } => (name.clone(), key.0.clone()),
             Self::File(path) => (path.display().to_string(), read_file(path)?),
-            Self::Command(words) => {
-                (format!("key_command {:?}", program_name(words)), run_command(words).await?)
+            Self::Command(arguments) => {
+                (format!("key_command {:?}", program_name(arguments)), run_command(arguments).await?)
             }
         };
         let key = Secret(text.trim().to_owned());
@@ -95,8 +95,8 @@ impl KeySource {
     }
 }
 
-fn program_name(words: &[String]) -> &str {
-    words.first().map_or("", String::as_str)
+fn program_name(arguments: &[String]) -> &str {
+    arguments.first().map_or("", String::as_str)
 }
 
 fn invalid(text: String) -> Fault {
@@ -105,67 +105,67 @@ fn invalid(text: String) -> Fault {
 
 fn read_file(path: &Path) -> Result<String, Fault> {
     let shown = path.display();
-    let cannot = |why: &dyn std::fmt::Display| invalid(format!("key_file {shown} cannot be read: {why}"));
-    let metadata = std::fs::metadata(path).map_err(|fault| cannot(&fault))?;
+    let error = |why: &dyn std::fmt::Display| invalid(format!("key_file {shown} cannot be read: {why}"));
+    let metadata = std::fs::metadata(path).map_err(|fault| error(&fault))?;
     if !metadata.is_file() || metadata.len() > KEY_BYTES_MAX as u64 {
-        return Err(cannot(&"it is not a small regular file"));
+        return Err(error(&"it is not a small regular file"));
     }
     if metadata.permissions().mode() & 0o077 != 0 {
         return Err(invalid(format!("key_file {shown} can be read by others; run: chmod 600 {shown}")));
     }
-    std::fs::read_to_string(path).map_err(|fault| cannot(&fault))
+    std::fs::read_to_string(path).map_err(|fault| error(&fault))
 }
 
-/// What the program wrote to its output is the key, so none of it goes into a fault.
-async fn run_command(words: &[String]) -> Result<String, Fault> {
-    let name = program_name(words);
-    let cannot = |why: String| invalid(format!("key_command {name:?} {why}"));
+/// Runs a key command. Its output is the key, so errors must not contain it.
+async fn run_command(arguments: &[String]) -> Result<String, Fault> {
+    let name = program_name(arguments);
+    let error = |why: String| invalid(format!("key_command {name:?} {why}"));
     let mut command = tokio::process::Command::new(name);
-    command.args(words.get(1..).unwrap_or_default());
+    command.args(arguments.get(1..).unwrap_or_default());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(COMMAND_TIMEOUT, command.output()).await {
-        Err(_) => return Err(cannot(format!("took longer than {} s", COMMAND_TIMEOUT.as_secs()))),
-        Ok(Err(fault)) => return Err(cannot(format!("cannot be run: {fault}"))),
+        Err(_) => return Err(error(format!("took longer than {} s", COMMAND_TIMEOUT.as_secs()))),
+        Ok(Err(fault)) => return Err(error(format!("cannot be run: {fault}"))),
         Ok(Ok(output)) => output,
     };
     if !output.status.success() {
-        return Err(cannot(format!("failed ({})", output.status)));
+        return Err(error(format!("failed ({})", output.status)));
     }
-    String::from_utf8(output.stdout).map_err(|_| cannot("printed something that is no text".to_owned()))
+    String::from_utf8(output.stdout).map_err(|_| error("printed invalid UTF-8".to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn command(words: &[&str]) -> KeySource {
-        KeySource::Command(words.iter().map(|word| (*word).to_owned()).collect())
+    fn command(arguments: &[&str]) -> KeySource {
+        KeySource::Command(arguments.iter().map(|word| (*word).to_owned()).collect())
     }
 
     #[tokio::test]
-    async fn a_command_says_a_key_and_no_shell_reads_its_words() {
+    async fn key_command_prints_the_key_and_runs_without_a_shell() {
         let key = command(&["printf", "%s\\n", "sk-$HOME"]).read().await;
         assert_eq!(key, Ok(Some(Secret("sk-$HOME".to_owned()))));
-        for (words, why) in [
+        for (arguments, why) in [
             (&["false"][..], "failed"),
             (&["/nowhere/at/all"], "cannot be run"),
             (&["true"], "holds no key"),
             (&["printf", "two words"], "holds a blank"),
             (&[], "cannot be run"),
         ] {
-            let fault = command(words).read().await.unwrap_err();
-            assert!(fault.public.contains(why), "{words:?}: {fault}");
+            let fault = command(arguments).read().await.unwrap_err();
+            assert!(fault.public.contains(why), "{arguments:?}: {fault}");
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_that_never_ends_is_given_up() {
+    async fn key_command_times_out() {
         let fault = command(&["sleep", "1000"]).read().await.unwrap_err();
         assert!(fault.public.contains("took longer than 10 s"), "{fault}");
     }
 
     #[tokio::test]
-    async fn a_file_that_others_can_read_is_refused() {
+    async fn key_file_readable_by_others_is_rejected() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "sk-from-a-file\n").unwrap();
         let source = KeySource::File(file.path().to_owned());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_never_shown() {
+    fn key_is_not_in_debug_output() {
         let source = KeySource::Given { name: "K".to_owned(), key: Secret::new("sk-hush-hush".to_owned()) };
         assert!(!format!("{source:?} {source:#?}").contains("hush"));
     }

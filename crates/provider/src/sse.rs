@@ -1,13 +1,13 @@
-//! Cuts a server-sent event stream into its data, fed with bytes as they come. Bounded: an endless event is refused.
+//! Incremental decoder of server-sent events. Rejects an event above the size limit.
 
-/// The most bytes one event may have.
+/// Most bytes of one event.
 pub(crate) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// An event that is too long to be one.
+/// Error for an event above the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventTooLong;
 
-/// Collects bytes into events. Only `data` lines count; comments, names and ids are passed over.
+/// Decoder of a server-sent event stream. Only `data` lines count; comments, event names and ids are ignored.
 #[derive(Debug, Default)]
 pub(crate) struct SseDecoder {
     line: Vec<u8>,
@@ -18,24 +18,24 @@ pub(crate) struct SseDecoder {
 }
 
 impl SseDecoder {
-    /// Feeds bytes and hands each whole event's data to `each`.
+    /// Decodes bytes and calls `each` with the data of every complete event.
     pub(crate) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), EventTooLong> {
-        let mut rest = bytes;
-        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            let (line, end) = (&rest[..at], rest[at]);
-            let second_half = self.after_cr && end == b'\n' && line.is_empty();
-            self.after_cr = end == b'\r';
-            rest = &rest[at + 1..];
-            if second_half {
+        let mut remaining = bytes;
+        while let Some(end_offset) = remaining.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            let (line, terminator) = (&remaining[..end_offset], remaining[end_offset]);
+            let is_lf_of_crlf = self.after_cr && terminator == b'\n' && line.is_empty();
+            self.after_cr = terminator == b'\r';
+            remaining = &remaining[end_offset + 1..];
+            if is_lf_of_crlf {
                 continue;
             }
             self.push_line(line)?;
             self.end_line(&mut each);
         }
-        if !rest.is_empty() {
+        if !remaining.is_empty() {
             self.after_cr = false;
         }
-        self.push_line(rest)
+        self.push_line(remaining)
     }
 
     fn push_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
@@ -71,23 +71,23 @@ mod tests {
     use super::*;
 
     fn events(pieces: &[&[u8]]) -> Vec<String> {
-        let mut reader = SseDecoder::default();
+        let mut decoder = SseDecoder::default();
         let mut events = Vec::new();
         for piece in pieces {
-            reader.feed(piece, |data| events.push(String::from_utf8_lossy(data).into_owned())).unwrap();
+            decoder.feed(piece, |data| events.push(String::from_utf8_lossy(data).into_owned())).unwrap();
         }
         events
     }
 
     #[test]
-    fn data_lines_make_events_and_the_rest_is_passed_over() {
+    fn only_data_lines_form_events() {
         let stream =
             b"\xef\xbb\xbfdata: one\n\n: comment\nevent: x\nid: 7\ndata:two\n\ndata: a\ndata: b\n\n\n";
         assert_eq!(events(&[stream]), ["one", "two", "a\nb"]);
     }
 
     #[test]
-    fn every_line_ending_and_every_split_gives_the_same_events() {
+    fn events_do_not_depend_on_line_endings_or_chunking() {
         for ending in ["\n", "\r", "\r\n"] {
             let text = ["data: h\u{e9}llo", "", "data: [DONE]", "", ""].join(ending);
             let bytes = text.as_bytes();
@@ -99,15 +99,15 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_its_blank_line_is_not_an_event_yet() {
+    fn event_without_blank_line_is_incomplete() {
         assert_eq!(events(&[b"data: half"]), Vec::<String>::new());
     }
 
     #[test]
-    fn an_endless_event_is_refused() {
-        let mut reader = SseDecoder::default();
+    fn oversized_event_is_rejected() {
+        let mut decoder = SseDecoder::default();
         let piece = vec![b'x'; EVENT_BYTES_MAX / 2 + 1];
-        assert_eq!(reader.feed(&piece, |_| {}), Ok(()));
-        assert_eq!(reader.feed(&piece, |_| {}), Err(EventTooLong));
+        assert_eq!(decoder.feed(&piece, |_| {}), Ok(()));
+        assert_eq!(decoder.feed(&piece, |_| {}), Err(EventTooLong));
     }
 }

@@ -1,5 +1,5 @@
-//! How many tokens a text is for a model: by its own tokenizer where that is known, else an estimate. What models report
-//! corrects both.
+//! Token counting per model: by the model's tokenizer if known, else by an estimate. The runtime calibrates both with the
+//! usage that models report.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use tiktoken::CoreBpe;
 /// Counts the tokens of a text.
 pub type TokenCounter = Box<dyn Fn(&str) -> TokenCount + Send + Sync>;
 
-/// Makes a counter of a model's file.
+/// Creates a token counter from a model file.
 pub type TokenCounterFactory = fn(&Path) -> Result<TokenCounter, String>;
 
-/// A model's way to count.
+/// Token counting method of a model.
 #[derive(Debug, Clone)]
 pub(crate) enum Tokenizer {
-    /// Not known.
+    /// Estimate for an unknown tokenizer.
     Estimate,
-    /// One of those that are built in; read at first use.
+    /// Built-in tiktoken encoding, loaded at first use.
     Builtin(&'static str),
-    /// That of the model's own file.
+    /// Tokenizer of a model file.
     FromFile(Arc<FileTokenizer>),
 }
 
-/// The tokenizer of a file; read at first use.
+/// Tokenizer of a model file, loaded at first use.
 pub(crate) struct FileTokenizer {
     file: PathBuf,
     open: TokenCounterFactory,
@@ -34,15 +34,15 @@ pub(crate) struct FileTokenizer {
 
 impl fmt::Debug for FileTokenizer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("OwnTokenizer").field("file", &self.file).finish_non_exhaustive()
+        out.debug_struct("FileTokenizer").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
 impl Tokenizer {
-    /// The tokenizer of a model by the name its provider knows it by; `maker/name` is the name of the maker's model.
+    /// Returns the tokenizer for a model name; a `vendor/` prefix is ignored.
     pub(crate) fn for_model(name: &str) -> Self {
-        let own = name.rsplit('/').next().unwrap_or(name);
-        tiktoken::model_to_encoding(own).map_or(Self::Estimate, Self::Builtin)
+        let base_name = name.rsplit('/').next().unwrap_or(name);
+        tiktoken::model_to_encoding(base_name).map_or(Self::Estimate, Self::Builtin)
     }
 
     pub(crate) fn from_file(file: PathBuf, open: TokenCounterFactory) -> Self {
@@ -55,7 +55,7 @@ impl Tokenizer {
             Self::Builtin(name) => {
                 encoding(name).map_or_else(|| estimate_tokens(text), |bpe| bpe.count(text) as TokenCount)
             }
-            Self::FromFile(own) => own.counter.get_or_init(|| own.open_counter())(text),
+            Self::FromFile(tokenizer) => tokenizer.counter.get_or_init(|| tokenizer.open_counter())(text),
         }
     }
 }
@@ -65,10 +65,12 @@ fn encoding(name: &str) -> Option<&'static CoreBpe> {
 }
 
 impl FileTokenizer {
-    /// A file that cannot be read keeps nobody from talking: the child that runs it will say what is wrong.
+    /// Loads the counter, or falls back to the estimate. An unreadable file is not fatal here: the model server reports it.
     fn open_counter(&self) -> TokenCounter {
         (self.open)(&self.file).unwrap_or_else(|fault| {
-            tracing::warn!("tokens of the embedded model are estimated: {fault}");
+            tracing::warn!(
+                "token counts of the embedded model are estimates: cannot load its tokenizer: {fault}"
+            );
             Box::new(estimate_tokens)
         })
     }
@@ -80,9 +82,9 @@ mod tests {
 
     const TEXT: &str = "Grüße: the quick brown fox jumps over 1,234 lazy dogs.\n\n    fn main() {}\n";
 
-    /// The counts of the first two are those of another implementation, those of the third of the publisher's own file.
+    /// The first two counts come from another implementation, the third from the publisher's tokenizer file.
     #[test]
-    fn models_are_counted_by_their_own_tokenizer_however_they_are_reached() {
+    fn tokenizer_is_found_with_or_without_vendor_prefix() {
         for (names, tokens) in [
             (["gpt-4o-mini", "openai/gpt-4.1", "o3-mini"], 22),
             (["gpt-4", "gpt-3.5-turbo", "openai/gpt-4-turbo"], 22),
@@ -97,14 +99,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_text_costs_nothing() {
+    fn empty_text_has_no_tokens() {
         for name in ["gpt-4o", "scripted"] {
             assert_eq!(Tokenizer::for_model(name).count(""), 0, "{name}");
         }
     }
 
     #[test]
-    fn a_file_is_opened_once_and_one_that_cannot_be_is_estimated() {
+    fn unreadable_tokenizer_file_falls_back_to_the_estimate() {
         let count: TokenCounterFactory = |_| Ok(Box::new(|text| text.len() as TokenCount));
         assert_eq!(Tokenizer::from_file(PathBuf::new(), count).count("four"), 4);
         let broken: TokenCounterFactory = |file| Err(format!("{} is not there", file.display()));

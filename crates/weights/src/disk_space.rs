@@ -1,10 +1,10 @@
-//! Whether the disk has room, before it is filled.
+//! Check of the available disk space before a download.
 
 use std::path::Path;
 
 use crate::fault::WeightsFault;
 
-/// Refuses when fewer bytes than these are free for us.
+/// Fails if fewer bytes are available.
 pub(crate) fn require(folder: &Path, needed_bytes: u64) -> Result<(), WeightsFault> {
     let free_bytes = available_bytes(folder)?;
     if free_bytes < needed_bytes {
@@ -13,9 +13,9 @@ pub(crate) fn require(folder: &Path, needed_bytes: u64) -> Result<(), WeightsFau
     Ok(())
 }
 
-/// What is free for us.
+/// Returns the bytes available to this user.
 pub(crate) fn available_bytes(folder: &Path) -> Result<u64, WeightsFault> {
-    let told = rustix::fs::statvfs(folder).map_err(std::io::Error::from);
-    let told = told.map_err(WeightsFault::file("look at the disk of", folder))?;
-    Ok(told.f_bavail.saturating_mul(told.f_frsize))
+    let stat = rustix::fs::statvfs(folder).map_err(std::io::Error::from);
+    let stat = stat.map_err(WeightsFault::file("read the free space of", folder))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

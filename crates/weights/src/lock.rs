@@ -1,4 +1,4 @@
-//! One worker per model: a locked file that says who has it. The lock ends with its process, however that ends.
+//! Lock file of a model, which names its holder. The kernel releases the lock when the process exits.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -8,45 +8,45 @@ use std::path::Path;
 use crate::fault::WeightsFault;
 use crate::model_id::ModelId;
 
-/// What a lock file may say at most.
+/// Most bytes read from a lock file.
 const HOLDER_BYTES_MAX: u64 = 200;
 
-/// The right to change what belongs to one model.
+/// Exclusive lock on the files of one model.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
 }
 
 impl Drop for Lock {
-    /// Said, and not left to the end of the file: a program that is just being started shares the file for a moment, and
-    /// would hold the lock for as long.
+    /// Unlocks explicitly instead of by closing the file: a child process between fork and exec shares the descriptor and
+    /// would hold the lock for that moment.
     fn drop(&mut self) {
-        // It ends with the process in any case.
+        // The kernel releases the lock at the latest when the process exits.
         let _ = self.file.unlock();
     }
 }
 
 impl Lock {
     pub(crate) fn acquire(path: &Path, id: &ModelId) -> Result<Self, WeightsFault> {
-        let cannot = WeightsFault::file("lock", path);
+        let lock_fault = WeightsFault::file("lock", path);
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let mut file = open.map_err(&cannot)?;
+        let mut file = open.map_err(&lock_fault)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder = read_holder(&mut file);
                 return Err(WeightsFault::Busy { id: id.clone(), holder });
             }
-            Err(TryLockError::Error(fault)) => return Err(cannot(fault)),
+            Err(TryLockError::Error(fault)) => return Err(lock_fault(fault)),
         }
         let since = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-        let told = (|| {
+        let written = (|| {
             file.set_len(0)?;
             file.rewind()?;
             write!(file, "process {}, since {since}", std::process::id())
         })();
-        told.map_err(cannot)?;
+        written.map_err(lock_fault)?;
         Ok(Self { file })
     }
 }
@@ -54,6 +54,6 @@ impl Lock {
 fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
     let read = file.take(HOLDER_BYTES_MAX).read_to_string(&mut text);
-    let plain = !text.is_empty() && !text.contains(char::is_control);
-    if read.is_ok() && plain { text } else { "another process".to_owned() }
+    let is_plain = !text.is_empty() && !text.contains(char::is_control);
+    if read.is_ok() && is_plain { text } else { "another process".to_owned() }
 }

@@ -1,4 +1,5 @@
-//! Small JSON files beside the weights: what was pulled, and how far a pull has come. Written whole or not at all.
+//! JSON files beside the weights: the manifest of an installed model and the resume state of a partial download. Written
+//! atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -11,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::Checksum;
 use crate::fault::WeightsFault;
 
-/// Our own records are far smaller.
+/// Most bytes read of such a file; real ones are far smaller.
 const MANIFEST_BYTES_MAX: u64 = 65_536;
 
-/// What is known of weights that were pulled.
+/// Manifest of an installed model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) id: String,
@@ -25,66 +26,67 @@ pub(crate) struct Manifest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) licence: Option<String>,
     pub(crate) pulled_at: String,
-    /// When the file was last written to, in nanoseconds since 1970, as it was when its sum was last right.
+    /// Modification time of the file at its last successful verification, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "written_ns")]
     pub(crate) modified_ns: Option<i64>,
 }
 
-/// How far a pull has come: what lies beyond `kept_bytes` in the part file counts for nothing.
+/// Resume state of a partial download. Bytes beyond `synced_bytes` in the partial file are discarded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResumeState {
     pub(crate) source: String,
     #[serde(rename = "kept_bytes")]
     pub(crate) synced_bytes: u64,
-    /// Wheels that are wholly in the part file.
+    /// Number of wheels completely unpacked into the partial file.
     #[serde(default)]
     pub(crate) wheels_done: usize,
-    /// What the server called this version of the file.
+    /// `ETag` of the server's file.
     #[serde(default)]
     pub(crate) etag: Option<String>,
-    /// The size of the whole file, when it was told.
+    /// Size of the complete file, if known.
     #[serde(default)]
     pub(crate) total_bytes: Option<u64>,
-    /// The sum of the whole file, when the hub told it.
+    /// Checksum of the complete file, if the hub reported one.
     #[serde(default)]
     #[serde(rename = "told_sum")]
     pub(crate) reported_checksum: Option<Checksum>,
 }
 
-/// When a file was last written to, in nanoseconds since 1970.
+/// Returns the modification time of a file in nanoseconds since 1970.
 pub(crate) fn modified_ns(metadata: &fs::Metadata) -> Option<i64> {
     metadata.mtime().checked_mul(1_000_000_000)?.checked_add(metadata.mtime_nsec())
 }
 
-/// Reads a record; none when it is not there or cannot be understood.
+/// Reads a JSON file; `None` if it is absent or invalid.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     let mut text = String::new();
     File::open(path).ok()?.take(MANIFEST_BYTES_MAX).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Writes a record so that a crash leaves the old one or the new one.
-pub(crate) fn write_json_atomic<T: Serialize>(path: &Path, record: &T) -> Result<(), WeightsFault> {
-    let text = serde_json::to_vec_pretty(record).map_err(io::Error::other);
+/// Writes a JSON file atomically: a crash leaves the old or the new content.
+pub(crate) fn write_json_atomic<T: Serialize>(path: &Path, value: &T) -> Result<(), WeightsFault> {
+    let text = serde_json::to_vec_pretty(value).map_err(io::Error::other);
     let mut text = text.map_err(WeightsFault::file("write", path))?;
     text.push(b'\n');
-    let fresh = path.with_added_extension("new");
+    let temporary = path.with_added_extension("new");
     let written = (|| {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(&text)?;
         file.sync_all()?;
-        fs::rename(&fresh, path)
+        fs::rename(&temporary, path)
     })();
     written.map_err(WeightsFault::file("write", path))
 }
 
-/// Makes renames in the folder last.
+/// Fsyncs a directory, which makes renames in it durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), WeightsFault> {
     File::open(folder).and_then(|open| open.sync_all()).map_err(WeightsFault::file("write", folder))
 }
 
-/// Removes a file; one that is not there is fine.
+/// Removes a file if it exists.
 pub(crate) fn remove_if_exists(path: &Path) -> Result<(), WeightsFault> {
     match fs::remove_file(path) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => {

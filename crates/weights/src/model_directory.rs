@@ -1,5 +1,5 @@
-//! The folder of weights: what is there, what has begun to come, and the changes to it. A file is under its name only
-//! when it is whole and its sum is right.
+//! The model directory: installed weights, partial downloads, and the operations on them. A file gets its final name only
+//! when it is complete and its checksum matches.
 
 #[cfg(test)]
 mod tests;
@@ -21,38 +21,38 @@ use crate::partial_download::{PartialDownload, PartialDownloadPaths};
 use crate::progress::{PullProgress, PullStep, Reporter};
 use crate::source::DownloadSource;
 
-/// The folder of weights.
+/// Directory of installed weights and partial downloads.
 #[derive(Debug, Clone)]
 pub struct ModelDirectory {
     folder: PathBuf,
 }
 
-/// Weights that are to come.
+/// What to pull: a model and its sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullSpec {
-    /// Their name on the shelf.
+    /// Id in the model directory.
     pub id: ModelId,
     /// Chat or embedder.
     pub kind: ModelKind,
-    /// The size, when known.
+    /// File size, if known.
     pub bytes: Option<u64>,
-    /// The sum, when known.
+    /// SHA-256, if known.
     pub checksum: Option<Checksum>,
-    /// The licence, when known.
+    /// Licence, if known.
     pub licence: Option<String>,
-    /// Where they may come from, the first that works.
+    /// Download sources, tried in order.
     pub sources: Vec<DownloadSource>,
 }
 
 impl PullSpec {
-    /// What a user names: any source, under a name of its own or one made of the file's.
+    /// Creates a spec for a user-supplied source, with the given name or one derived from the file name.
     ///
     /// # Errors
-    /// When the file is of no kind that we know, or gives no name.
+    /// When the file extension is unknown or the name is invalid.
     pub fn from_source(
         source: DownloadSource,
         name: Option<&str>,
-        sum: Option<Checksum>,
+        checksum: Option<Checksum>,
     ) -> Result<Self, WeightsFault> {
         let file = source.file_name();
         let kind = ModelKind::from_file_name(&file).ok_or_else(|| WeightsFault::InvalidSource {
@@ -60,10 +60,10 @@ impl PullSpec {
             why: "its file must end in .gguf (a chat model) or .onnx (an embedder)",
         })?;
         let id = name.map_or_else(|| ModelId::from_file_name(&file), str::parse)?;
-        Ok(Self { id, kind, bytes: None, checksum: sum, licence: None, sources: vec![source] })
+        Ok(Self { id, kind, bytes: None, checksum, licence: None, sources: vec![source] })
     }
 
-    /// A model of the catalog, from this file only.
+    /// Creates a spec for a catalog model from a local file only.
     #[must_use]
     pub fn from_file(entry: &CatalogEntry, file: PathBuf) -> Self {
         Self { sources: vec![DownloadSource::File(file)], ..Self::from(entry) }
@@ -83,46 +83,46 @@ impl From<&CatalogEntry> for PullSpec {
     }
 }
 
-/// Weights that are there.
+/// An installed model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstalledModel {
-    /// Their name.
+    /// Model id.
     pub id: ModelId,
     /// Chat or embedder.
     pub kind: ModelKind,
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Its size.
+    /// File size.
     pub bytes: u64,
-    /// Its sum when it was pulled.
+    /// SHA-256 at the time of the pull.
     pub checksum: Checksum,
-    /// Where it came from.
+    /// Source it was pulled from.
     pub source: String,
-    /// Its licence, when known.
+    /// Licence, if known.
     pub licence: Option<String>,
-    /// When it was pulled, as `2026-01-31T10:30:00Z`.
+    /// Time of the pull, as `2026-01-31T10:30:00Z`.
     pub pulled_at: String,
 }
 
-/// One thing on the shelf.
+/// One entry of the model directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelEntry {
-    /// Whole.
+    /// A complete model.
     Ready(InstalledModel),
-    /// On its way; the next pull goes on from here.
+    /// A partial download, which the next pull resumes.
     Partial {
-        /// Its name.
+        /// Model id.
         id: ModelId,
-        /// What is there of it.
+        /// Bytes downloaded and fsynced.
         synced_bytes: u64,
-        /// The size of the whole, when known.
+        /// Size of the complete file, if known.
         total_bytes: Option<u64>,
-        /// Where it comes from.
+        /// Source it is pulled from.
         source: String,
     },
-    /// Not as it was pulled.
+    /// A model whose files do not match its manifest.
     Broken {
-        /// Its name.
+        /// Model id.
         id: ModelId,
         /// What is wrong.
         why: String,
@@ -130,48 +130,48 @@ pub enum ModelEntry {
 }
 
 impl ModelEntry {
-    /// Its name.
+    /// Returns the model id.
     #[must_use]
     pub fn id(&self) -> &ModelId {
         match self {
-            Self::Ready(pulled) => &pulled.id,
+            Self::Ready(installed) => &installed.id,
             Self::Partial { id, .. } | Self::Broken { id, .. } => id,
         }
     }
 }
 
 impl ModelDirectory {
-    /// Opens the folder, and makes it, for its owner alone.
+    /// Opens the directory; creates it if needed, and restricts it to its owner.
     ///
     /// # Errors
-    /// When it cannot be made or closed to others.
+    /// When the directory cannot be created or restricted.
     pub fn open(folder: &Path) -> Result<Self, WeightsFault> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(WeightsFault::file("make", folder))?;
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        created.map_err(WeightsFault::file("create", folder))?;
         let metadata = fs::metadata(folder).map_err(WeightsFault::file("read", folder))?;
         if metadata.permissions().mode() & 0o077 != 0 {
-            let closed = fs::set_permissions(folder, Permissions::from_mode(0o700));
-            closed.map_err(WeightsFault::file("close to others", folder))?;
+            let restricted = fs::set_permissions(folder, Permissions::from_mode(0o700));
+            restricted.map_err(WeightsFault::file("restrict the permissions of", folder))?;
         }
         Ok(Self::at(folder))
     }
 
-    /// The folder as it is, made by nobody: for looking only.
+    /// Refers to a directory without creating it, for reading only.
     #[must_use]
     pub fn at(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    /// The folder.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Everything that is there, sorted by name.
+    /// Lists all entries, sorted by id.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// When the directory cannot be read.
     pub fn list(&self) -> Result<Vec<ModelEntry>, WeightsFault> {
         let entries = match fs::read_dir(&self.folder) {
             Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -186,95 +186,92 @@ impl ModelDirectory {
         Ok(ids.into_iter().filter_map(|id| self.entry(&id)).collect())
     }
 
-    /// The weights of this name, when they are whole.
+    /// Returns the installed model with this id, if it is complete.
     #[must_use]
     pub fn find(&self, id: &ModelId) -> Option<InstalledModel> {
         match self.entry(id) {
-            Some(ModelEntry::Ready(pulled)) => Some(pulled),
+            Some(ModelEntry::Ready(installed)) => Some(installed),
             _ => None,
         }
     }
 
-    /// What is there under this name.
+    /// Returns the entry with this id.
     #[must_use]
     pub fn entry(&self, id: &ModelId) -> Option<ModelEntry> {
-        let record: Option<Manifest> = manifest::read_json(&self.file_path(id, "json"));
-        if let Some(pulled) = record.as_ref().and_then(|record| self.check_installed(id, record)) {
-            return Some(ModelEntry::Ready(pulled));
+        let manifest: Option<Manifest> = manifest::read_json(&self.file_path(id, "json"));
+        if let Some(installed) = manifest.as_ref().and_then(|manifest| self.check_installed(id, manifest)) {
+            return Some(ModelEntry::Ready(installed));
         }
-        let journal: Option<ResumeState> = manifest::read_json(&self.file_path(id, "part.json"));
-        if let Some(journal) = journal.filter(|_| self.file_path(id, "part").is_file()) {
-            let ResumeState { source, synced_bytes: kept_bytes, total_bytes, .. } = journal;
-            return Some(ModelEntry::Partial {
-                id: id.clone(),
-                synced_bytes: kept_bytes,
-                total_bytes,
-                source,
-            });
+        let resume_state: Option<ResumeState> = manifest::read_json(&self.file_path(id, "part.json"));
+        if let Some(resume_state) = resume_state.filter(|_| self.file_path(id, "part").is_file()) {
+            let ResumeState { source, synced_bytes, total_bytes, .. } = resume_state;
+            return Some(ModelEntry::Partial { id: id.clone(), synced_bytes, total_bytes, source });
         }
-        let why = match record {
-            Some(record) => format!("{} is missing or has another size", record.file),
-            None if self.file_path(id, "json").exists() => "its record cannot be read".to_owned(),
+        let why = match manifest {
+            Some(manifest) => format!("{} is missing or has another size", manifest.file),
+            None if self.file_path(id, "json").exists() => "its manifest cannot be read".to_owned(),
             None => return None,
         };
         Some(ModelEntry::Broken { id: id.clone(), why })
     }
 
-    fn check_installed(&self, id: &ModelId, record: &Manifest) -> Option<InstalledModel> {
-        let kind = ModelKind::from_file_name(&record.file)?;
+    fn check_installed(&self, id: &ModelId, manifest: &Manifest) -> Option<InstalledModel> {
+        let kind = ModelKind::from_file_name(&manifest.file)?;
         let path = self.file_path(id, kind.extension());
-        // A record names the file beside it and no other.
-        let same_name = path.file_name().is_some_and(|name| *name == *record.file);
+        // A manifest may only name the file beside it.
+        let same_name = path.file_name().is_some_and(|name| *name == *manifest.file);
         let metadata = fs::metadata(&path).ok()?;
-        if !same_name || !metadata.is_file() || metadata.len() != record.bytes {
+        if !same_name || !metadata.is_file() || metadata.len() != manifest.bytes {
             return None;
         }
         Some(InstalledModel {
             id: id.clone(),
             kind,
             path,
-            bytes: record.bytes,
-            checksum: record.sha256,
-            source: record.source.clone(),
-            licence: record.licence.clone(),
-            pulled_at: record.pulled_at.clone(),
+            bytes: manifest.bytes,
+            checksum: manifest.sha256,
+            source: manifest.source.clone(),
+            licence: manifest.licence.clone(),
+            pulled_at: manifest.pulled_at.clone(),
         })
     }
 
-    fn file_path(&self, id: &ModelId, ending: &str) -> PathBuf {
-        self.folder.join(format!("{id}.{ending}"))
+    fn file_path(&self, id: &ModelId, extension: &str) -> PathBuf {
+        self.folder.join(format!("{id}.{extension}"))
     }
 
-    /// Brings weights from the first source that works, and tells how far it is. What is there already is kept: a pull
-    /// that ended in the middle goes on, one that is done comes back at once.
+    /// Pulls a model from the first source that succeeds and reports progress. Resumes a partial download; returns at
+    /// once if the model is installed.
     ///
     /// # Errors
-    /// When every source fails, the disk is full, somebody else is at it, or the caller ends it.
+    /// When all sources fail, the disk is full, the model is locked, or the caller cancels.
     pub async fn pull(
         &self,
-        wanted: &PullSpec,
+        spec: &PullSpec,
         options: &PullOptions,
         progress: &mut (dyn FnMut(PullProgress) + Send),
     ) -> Result<InstalledModel, WeightsFault> {
-        let lock = Arc::new(Lock::acquire(&self.file_path(&wanted.id, "lock"), &wanted.id)?);
-        match self.find(&wanted.id) {
-            Some(there) if wanted.checksum == Some(there.checksum) => {
-                let (shelf, path) = (self.clone(), there.path.clone());
-                let checking = tokio::task::spawn_blocking(move || shelf.check(&path));
-                checking.await.map_err(|_| WeightsFault::TaskFailed(there.id.clone()))??;
-                return Ok(there);
+        let lock = Arc::new(Lock::acquire(&self.file_path(&spec.id, "lock"), &spec.id)?);
+        match self.find(&spec.id) {
+            Some(installed) if spec.checksum == Some(installed.checksum) => {
+                let (directory, path) = (self.clone(), installed.path.clone());
+                let check = tokio::task::spawn_blocking(move || directory.check(&path));
+                check.await.map_err(|_| WeightsFault::TaskFailed(installed.id.clone()))??;
+                return Ok(installed);
             }
-            Some(there) => return Err(WeightsFault::NameTaken { id: there.id, checksum: there.checksum }),
+            Some(installed) => {
+                return Err(WeightsFault::NameTaken { id: installed.id, checksum: installed.checksum });
+            }
             None => {}
         }
-        let mut reporter = Reporter::new(progress, wanted.bytes);
+        let mut reporter = Reporter::new(progress, spec.bytes);
         let mut attempts = Vec::new();
-        for source in self.sources_in_order(wanted) {
+        for source in self.sources_in_order(spec) {
             reporter.start_source(source.to_string());
-            match self.pull_from(source, wanted, options, &lock, &mut reporter).await {
-                Ok(pulled) => return Ok(pulled),
+            match self.pull_from(source, spec, options, &lock, &mut reporter).await {
+                Ok(installed) => return Ok(installed),
                 Err(FetchFault::Local(fault)) => return Err(fault),
-                Err(FetchFault::Cancelled) => return Err(WeightsFault::Cancelled(wanted.id.clone())),
+                Err(FetchFault::Cancelled) => return Err(WeightsFault::Cancelled(spec.id.clone())),
                 Err(FetchFault::SourceFailed(why) | FetchFault::ContentMismatch(why)) => {
                     let source = source.to_string();
                     reporter.report_step(PullStep::Failed { source: source.clone(), why: why.clone() });
@@ -282,141 +279,138 @@ impl ModelDirectory {
                 }
             }
         }
-        Err(WeightsFault::AllFailed { id: wanted.id.clone(), attempts })
+        Err(WeightsFault::AllFailed { id: spec.id.clone(), attempts })
     }
 
-    /// The source that an earlier pull began with comes first.
-    fn sources_in_order<'w>(&self, wanted: &'w PullSpec) -> Vec<&'w DownloadSource> {
-        let journal: Option<ResumeState> = manifest::read_json(&self.file_path(&wanted.id, "part.json"));
-        let begun = journal.filter(|journal| journal.synced_bytes > 0).map(|journal| journal.source);
-        let mut sources: Vec<&DownloadSource> = wanted.sources.iter().collect();
-        sources.sort_by_key(|source| begun.as_ref() != Some(&source.to_string()));
+    /// Returns the sources in order, with the one of a partial download first.
+    fn sources_in_order<'w>(&self, spec: &'w PullSpec) -> Vec<&'w DownloadSource> {
+        let resume_state: Option<ResumeState> = manifest::read_json(&self.file_path(&spec.id, "part.json"));
+        let resumable_source = resume_state
+            .filter(|resume_state| resume_state.synced_bytes > 0)
+            .map(|resume_state| resume_state.source);
+        let mut sources: Vec<&DownloadSource> = spec.sources.iter().collect();
+        sources.sort_by_key(|source| resumable_source.as_ref() != Some(&source.to_string()));
         sources
     }
 
     async fn pull_from(
         &self,
         source: &DownloadSource,
-        wanted: &PullSpec,
+        spec: &PullSpec,
         options: &PullOptions,
         lock: &Arc<Lock>,
         reporter: &mut Reporter<'_>,
     ) -> Result<InstalledModel, FetchFault> {
         let paths = PartialDownloadPaths {
             folder: self.folder.clone(),
-            data: self.file_path(&wanted.id, "part"),
-            resume_state: self.file_path(&wanted.id, "part.json"),
+            data: self.file_path(&spec.id, "part"),
+            resume_state: self.file_path(&spec.id, "part.json"),
             _lock: Arc::clone(lock),
         };
-        let scratch = self.file_path(&wanted.id, "wheels");
-        let stop = options.cancel.child_token();
-        let _guard = stop.clone().drop_guard();
-        let job = Job {
-            spec: wanted,
-            options,
-            cancel: stop,
-            paths,
-            scratch: scratch.clone(),
-            source_text: source.to_string(),
-        };
+        let scratch = self.file_path(&spec.id, "wheels");
+        let cancel = options.cancel.child_token();
+        let _guard = cancel.clone().drop_guard();
+        let job =
+            Job { spec, options, cancel, paths, scratch: scratch.clone(), source_text: source.to_string() };
         let fetched = fetch::fetch(source, &job, reporter).await;
-        // The next pull clears it too.
+        // An error is ignored: the next pull removes the directory too.
         let _ = fs::remove_dir_all(&scratch);
-        let part = fetched?;
-        let (shelf, wanted, source) = (self.clone(), wanted.clone(), job.source_text);
-        let id = wanted.id.clone();
-        let accepting = tokio::task::spawn_blocking(move || shelf.install(&wanted, source, part));
-        accepting.await.map_err(|_| FetchFault::Local(WeightsFault::TaskFailed(id)))?
+        let partial = fetched?;
+        let (directory, spec, source) = (self.clone(), spec.clone(), job.source_text);
+        let id = spec.id.clone();
+        let install = tokio::task::spawn_blocking(move || directory.install(&spec, source, partial));
+        install.await.map_err(|_| FetchFault::Local(WeightsFault::TaskFailed(id)))?
     }
 
-    /// Puts the file under its name, once it is what was wanted.
+    /// Verifies the partial download, writes its manifest and renames it to its final name.
     fn install(
         &self,
-        wanted: &PullSpec,
+        spec: &PullSpec,
         source: String,
-        mut part: PartialDownload,
+        mut partial: PartialDownload,
     ) -> Result<InstalledModel, FetchFault> {
-        let (bytes, sum) = (part.bytes(), part.checksum());
-        let expected = wanted.checksum.or(part.resume_state.reported_checksum);
-        let wrong = if let Some(wanted) = wanted.bytes.filter(|wanted| *wanted != bytes) {
-            Some(format!("{bytes} bytes came and it should be {wanted}"))
-        } else if let Some(expected) = expected.filter(|expected| *expected != sum) {
-            Some(format!("its sha256 is {sum} and should be {expected}"))
-        } else if !part.starts_with(magic_bytes(wanted.kind))? {
-            Some(format!("it is no .{} file", wanted.kind.extension()))
+        let (bytes, checksum) = (partial.bytes(), partial.checksum());
+        let expected = spec.checksum.or(partial.resume_state.reported_checksum);
+        let mismatch = if let Some(expected_bytes) = spec.bytes.filter(|expected| *expected != bytes) {
+            Some(format!("it has {bytes} bytes and should have {expected_bytes}"))
+        } else if let Some(expected) = expected.filter(|expected| *expected != checksum) {
+            Some(format!("its sha256 is {checksum} and should be {expected}"))
+        } else if !partial.starts_with(magic_bytes(spec.kind))? {
+            Some(format!("it is not a .{} file", spec.kind.extension()))
         } else {
             None
         };
-        if let Some(why) = wrong {
-            part.discard()?;
-            return Err(FetchFault::ContentMismatch(format!("{why}; what came was removed")));
+        if let Some(why) = mismatch {
+            partial.discard()?;
+            return Err(FetchFault::ContentMismatch(format!("{why}; the download was removed")));
         }
-        let place = self.file_path(&wanted.id, wanted.kind.extension());
-        let record = Manifest {
-            id: wanted.id.to_string(),
-            file: format!("{}.{}", wanted.id, wanted.kind.extension()),
+        let path = self.file_path(&spec.id, spec.kind.extension());
+        let manifest = Manifest {
+            id: spec.id.to_string(),
+            file: format!("{}.{}", spec.id, spec.kind.extension()),
             bytes,
-            sha256: sum,
+            sha256: checksum,
             source,
-            licence: wanted.licence.clone(),
+            licence: spec.licence.clone(),
             pulled_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            modified_ns: part.modified_ns()?,
+            modified_ns: partial.modified_ns()?,
         };
-        // First the record: a crash between the two leaves a whole part, which the next pull only has to check.
-        part.sync()?;
-        manifest::write_json_atomic(&self.file_path(&wanted.id, "json"), &record)?;
-        part.install_as(&place)?;
-        let broken =
-            || FetchFault::Local(WeightsFault::Modified { path: place, why: "it has vanished".to_owned() });
-        self.check_installed(&wanted.id, &record).ok_or_else(broken)
+        // Write the manifest first: a crash before the rename leaves a complete partial file, which the next pull only has
+        // to verify.
+        partial.sync()?;
+        manifest::write_json_atomic(&self.file_path(&spec.id, "json"), &manifest)?;
+        partial.install_as(&path)?;
+        let vanished =
+            || FetchFault::Local(WeightsFault::Modified { path, why: "it has disappeared".to_owned() });
+        self.check_installed(&spec.id, &manifest).ok_or_else(vanished)
     }
 
-    /// Reads the file again and compares its sum with the one it had when it was pulled.
+    /// Verifies the checksum of an installed model.
     ///
     /// # Errors
-    /// When it is not there, or is another.
+    /// When the model is not installed or its file was modified.
     pub async fn verify(&self, id: &ModelId) -> Result<InstalledModel, WeightsFault> {
-        let pulled = match self.entry(id) {
-            Some(ModelEntry::Ready(pulled)) => pulled,
+        let installed = match self.entry(id) {
+            Some(ModelEntry::Ready(installed)) => installed,
             Some(ModelEntry::Broken { why, .. }) => {
                 return Err(WeightsFault::Modified { path: self.folder.clone(), why });
             }
             Some(ModelEntry::Partial { .. }) | None => return Err(WeightsFault::NotInstalled(id.clone())),
         };
-        let path = pulled.path.clone();
-        let reading = tokio::task::spawn_blocking(move || verify_file(&path, pulled.checksum));
-        reading.await.map_err(|_| WeightsFault::TaskFailed(id.clone()))??;
-        Ok(pulled)
+        let path = installed.path.clone();
+        let verification = tokio::task::spawn_blocking(move || verify_file(&path, installed.checksum));
+        verification.await.map_err(|_| WeightsFault::TaskFailed(id.clone()))??;
+        Ok(installed)
     }
 
-    /// Whether a file may be used: one of the shelf must be what was pulled. It is read again only when it was written to
-    /// since its sum was last right; files that lie elsewhere are as their owner wants them.
+    /// Checks a file before use. A file of this directory must match its manifest; its checksum is verified only if the
+    /// modification time has changed since the last verification. Files elsewhere are not checked.
     ///
     /// # Errors
-    /// When it was changed, or cannot be read.
+    /// When the file was modified or cannot be read.
     pub fn check(&self, file: &Path) -> Result<(), WeightsFault> {
         let Some(id) = self.model_id_of(file) else { return Ok(()) };
-        let place = self.file_path(&id, "json");
-        let Some(record) = manifest::read_json::<Manifest>(&place) else { return Ok(()) };
-        // Somebody may have put a file of another kind beside it.
-        if file.file_name().is_none_or(|name| *name != *record.file) {
+        let manifest_path = self.file_path(&id, "json");
+        let Some(manifest) = manifest::read_json::<Manifest>(&manifest_path) else { return Ok(()) };
+        // The user may have added a file of another kind with the same stem.
+        if file.file_name().is_none_or(|name| *name != *manifest.file) {
             return Ok(());
         }
         let metadata = fs::metadata(file).map_err(WeightsFault::file("read", file))?;
-        let written_ns = manifest::modified_ns(&metadata);
-        if metadata.len() == record.bytes && written_ns.is_some() && written_ns == record.modified_ns {
+        let modified_ns = manifest::modified_ns(&metadata);
+        if metadata.len() == manifest.bytes && modified_ns.is_some() && modified_ns == manifest.modified_ns {
             return Ok(());
         }
-        verify_file(file, record.sha256)?;
-        // The next one need not read it again. Whoever changes the shelf meanwhile comes first.
+        verify_file(file, manifest.sha256)?;
+        // Store the time so that the next check is fast, unless another process is changing the model.
         let lock = Lock::acquire(&self.file_path(&id, "lock"), &id);
-        if lock.is_ok() && manifest::read_json::<Manifest>(&place).as_ref() == Some(&record) {
-            let _ = manifest::write_json_atomic(&place, &Manifest { modified_ns: written_ns, ..record });
+        if lock.is_ok() && manifest::read_json::<Manifest>(&manifest_path).as_ref() == Some(&manifest) {
+            let _ = manifest::write_json_atomic(&manifest_path, &Manifest { modified_ns, ..manifest });
         }
         Ok(())
     }
 
-    /// Which weights of the shelf a file is.
+    /// Returns the model id of a file in this directory.
     fn model_id_of(&self, file: &Path) -> Option<ModelId> {
         let folder = file.parent()?;
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -425,19 +419,19 @@ impl ModelDirectory {
         is_here.then(|| file.file_stem()?.to_str()?.parse().ok()).flatten()
     }
 
-    /// Removes everything of this name, also what has only begun to come; gives the bytes that are free now.
+    /// Removes a model with all its files, including a partial download; returns the freed bytes.
     ///
     /// # Errors
-    /// When there is nothing, or somebody pulls it.
+    /// When the model is not installed or locked.
     pub fn remove(&self, id: &ModelId) -> Result<u64, WeightsFault> {
         if self.entry(id).is_none() {
             return Err(WeightsFault::NotInstalled(id.clone()));
         }
         let _lock = Lock::acquire(&self.file_path(id, "lock"), id)?;
         let mut freed_bytes = 0;
-        // The record goes first: without it, nobody takes what is left for whole.
-        for ending in ["json", "gguf", "onnx", "part.json", "part"] {
-            let path = self.file_path(id, ending);
+        // Remove the manifest first: without it, leftover files do not count as an installed model.
+        for extension in ["json", "gguf", "onnx", "part.json", "part"] {
+            let path = self.file_path(id, extension);
             freed_bytes += fs::metadata(&path).map_or(0, |metadata| metadata.len());
             manifest::remove_if_exists(&path)?;
         }
@@ -447,35 +441,35 @@ impl ModelDirectory {
     }
 }
 
-/// How the files of a kind begin.
+/// Returns the first bytes of files of this kind.
 fn magic_bytes(kind: ModelKind) -> &'static [u8] {
     match kind {
         ModelKind::Chat => b"GGUF",
-        // The first field of the message, its version.
+        // The tag of the first protobuf field, the IR version.
         ModelKind::Embedder => &[0x08],
     }
 }
 
-/// Reads a file and compares its sum with the one it should have.
+/// Verifies the checksum of a file.
 fn verify_file(path: &Path, expected: Checksum) -> Result<(), WeightsFault> {
-    let sum = file_checksum(path)?;
-    if sum == expected {
+    let checksum = file_checksum(path)?;
+    if checksum == expected {
         return Ok(());
     }
-    let why = format!("its sha256 is {sum} and was {expected}");
+    let why = format!("its sha256 is {checksum} and was {expected}");
     Err(WeightsFault::Modified { path: path.to_owned(), why })
 }
 
 fn file_checksum(path: &Path) -> Result<Checksum, WeightsFault> {
     use std::io::Read as _;
 
-    let cannot = WeightsFault::file("read", path);
-    let mut file = fs::File::open(path).map_err(&cannot)?;
-    let (mut summing, mut block) = (ChecksumHasher::default(), vec![0; 1 << 17]);
+    let read_fault = WeightsFault::file("read", path);
+    let mut file = fs::File::open(path).map_err(&read_fault)?;
+    let (mut hasher, mut block) = (ChecksumHasher::default(), vec![0; 1 << 17]);
     loop {
-        match file.read(&mut block).map_err(&cannot)? {
-            0 => return Ok(summing.checksum()),
-            read => summing.update(&block[..read]),
+        match file.read(&mut block).map_err(&read_fault)? {
+            0 => return Ok(hasher.checksum()),
+            read => hasher.update(&block[..read]),
         }
     }
 }

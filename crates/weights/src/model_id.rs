@@ -1,39 +1,40 @@
-//! What a model is called on the shelf. The name is part of file names, so it is checked once, here.
+//! Validated model id. It becomes part of file names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::fault::WeightsFault;
 
-/// The longest name.
+/// Longest id.
 const CHARS_MAX: usize = 64;
 
-/// Endings that our own files beside the weights have.
+/// Suffixes of the files beside the weights.
 const RESERVED_SUFFIXES: &[&str] = &[".part", ".json", ".lock", ".wheels", ".gguf", ".onnx"];
 
-/// The name of a model on the shelf: small letters, digits, `.`, `-` and `_`, never a path.
+/// Id of a model in the model directory: lowercase letters, digits, `.`, `-` and `_`, never a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelId(String);
 
 impl ModelId {
-    /// The name as text.
+    /// Returns the id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A name made of a file's: `Qwen2.5 Coder.gguf` is `qwen2.5-coder`.
+    /// Derives an id from a file name: `Qwen2.5 Coder.gguf` becomes `qwen2.5-coder`.
     ///
     /// # Errors
-    /// When nothing of the file's name can be part of one.
+    /// When the file name has no usable characters, or the result is reserved.
     pub fn from_file_name(file: &str) -> Result<Self, WeightsFault> {
         let last = file.rsplit('/').next().unwrap_or(file);
         let stem = last.rsplit_once('.').map_or(last, |(stem, _)| stem);
         let mut name = String::new();
-        for letter in stem.chars().map(|letter| letter.to_ascii_lowercase()) {
-            let fits = is_id_char(letter) || (matches!(letter, '.' | '_') && !name.ends_with(['.', '-']));
-            match letter {
-                _ if fits => name.push(letter),
+        for character in stem.chars().map(|character| character.to_ascii_lowercase()) {
+            let is_valid =
+                is_id_char(character) || (matches!(character, '.' | '_') && !name.ends_with(['.', '-']));
+            match character {
+                _ if is_valid => name.push(character),
                 _ if name.is_empty() || name.ends_with('-') => {}
                 _ => name.push('-'),
             }
@@ -43,18 +44,20 @@ impl ModelId {
     }
 }
 
-fn is_id_char(letter: char) -> bool {
-    letter.is_ascii_lowercase() || letter.is_ascii_digit()
+fn is_id_char(character: char) -> bool {
+    character.is_ascii_lowercase() || character.is_ascii_digit()
 }
 
 impl FromStr for ModelId {
     type Err = WeightsFault;
 
     fn from_str(text: &str) -> Result<Self, WeightsFault> {
-        let first_fits = text.chars().next().is_some_and(is_id_char);
-        let rest_fits = text.chars().all(|letter| is_id_char(letter) || matches!(letter, '.' | '-' | '_'));
-        let taken = RESERVED_SUFFIXES.iter().any(|ending| text.ends_with(ending));
-        if first_fits && rest_fits && text.len() <= CHARS_MAX && !text.contains("..") && !taken {
+        let is_first_valid = text.chars().next().is_some_and(is_id_char);
+        let are_all_valid =
+            text.chars().all(|character| is_id_char(character) || matches!(character, '.' | '-' | '_'));
+        let is_reserved = RESERVED_SUFFIXES.iter().any(|ending| text.ends_with(ending));
+        if is_first_valid && are_all_valid && text.len() <= CHARS_MAX && !text.contains("..") && !is_reserved
+        {
             return Ok(Self(text.to_owned()));
         }
         Err(WeightsFault::InvalidName(text.chars().take(CHARS_MAX).collect()))
@@ -72,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_never_a_path_nor_one_of_our_own_files() {
+    fn id_is_never_a_path_or_a_reserved_file_name() {
         for good in ["smollm2-135m", "qwen2.5-coder-1.5b", "a", "0_b"] {
             assert_eq!(good.parse::<ModelId>().unwrap().as_str(), good);
         }
@@ -86,18 +89,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_a_name() {
+    fn id_is_derived_from_a_file_name() {
         for (file, name) in [
             ("/models/Qwen2.5 Coder__7B.Q4_K_M.gguf", "qwen2.5-coder__7b.q4_k_m"),
             ("../../..weird...name.gguf", "weird.-name"),
             ("plain", "plain"),
             ("a.part.gguf", "a.part"),
         ] {
-            let made = ModelId::from_file_name(file);
+            let id = ModelId::from_file_name(file);
             if name == "a.part" {
-                assert!(made.is_err());
+                assert!(id.is_err());
             } else {
-                assert_eq!(made.unwrap().as_str(), name);
+                assert_eq!(id.unwrap().as_str(), name);
             }
         }
         assert!(ModelId::from_file_name("ß.gguf").is_err());

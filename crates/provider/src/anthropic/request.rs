@@ -1,5 +1,5 @@
-//! Writes a question in the words of the Messages API. What comes from one side stands in one message: a message is left
-//! open until the other side speaks, so that everything that is written stays as it is when more comes behind it.
+//! Encoder of Messages API requests. Consecutive messages of one role become one message, which stays unclosed until the
+//! role changes, so that the encoded prefix never changes when messages are appended.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use crate::encode::{
 };
 use crate::prefix_cache::{Prefix, PrefixCache, PrefixKey};
 
-/// The fields that nobody else can write.
+/// Fields that `extra` cannot override.
 const RESERVED_FIELDS: &[&str] = &["model", "messages", "system", "stream", "tools"];
 
-/// The most tokens of an answer where the user says nothing, because the API wants a number: few answers are so long, and
-/// what is asked for is taken from the window.
+/// Default limit of response tokens, which the API requires. Few responses are longer, and the limit is deducted from the
+/// context window.
 const ANSWER_TOKENS_DEFAULT: u64 = 32_000;
 
-/// The same, of a model that nobody knows: every current model can answer so much.
+/// Default limit of response tokens for an unknown model: every current model supports it.
 const ANSWER_TOKENS_DEFAULT_UNKNOWN: u64 = 8192;
 
-/// How many of the last messages of the user are marked; with the tools and the system prompt four, as many as may be.
+/// Cache breakpoints after user messages; with those of the tools and the system prompt four, the API's maximum.
 const CACHE_BREAKPOINT_MESSAGES: usize = 2;
 
-/// A mark, put into the last block of what the provider should remember.
+/// Cache breakpoint, inserted into the last block of a cacheable prefix.
 const CACHE_CONTROL: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
 
-/// The end of a block, which a mark is put before.
+/// Length of the end of a block; a breakpoint is inserted before it.
 const BLOCK_END_BYTES: usize = "}".len();
 
-/// The end of a list of blocks or tools.
+/// Length of the end of a list of blocks or tools.
 const LIST_END_BYTES: usize = "}]".len();
 
 #[derive(Serialize)]
@@ -80,10 +80,10 @@ struct ImageSource<'a> {
 pub(super) fn encode(
     model: &ModelOptions,
     request: &ModelRequest,
-    shelf: &PrefixCache,
+    cache: &PrefixCache,
 ) -> Result<Vec<Bytes>, Fault> {
     let key = PrefixKey::new(&request.requester, "anthropic", model);
-    let mut prefix = shelf.take(&key);
+    let mut prefix = cache.take(&key);
     let mut body = vec![Bytes::from(unclosed_object(&request_options(model, request)?)?)];
     if !request.tools.is_empty() {
         body.push(Bytes::from_static(b",\"tools\":"));
@@ -101,11 +101,11 @@ pub(super) fn encode(
     prefix.update(request, &|before, message, out| encode_message(model, before, message, out))?;
     prefix.push_pieces(&cache_breakpoints(model, &request.messages, &prefix), &mut body);
     body.push(encode_end(request)?);
-    shelf.put(key, prefix);
+    cache.put(key, prefix);
     Ok(body)
 }
 
-/// Everything that is small.
+/// Builds the small fields of the body.
 fn request_options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<String, Value>, Fault> {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(model.name));
@@ -122,26 +122,27 @@ fn request_options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<S
         );
     }
     add_extra(&mut body, model, RESERVED_FIELDS)?;
-    if let Some(most) = request.answer_tokens_max {
-        body.insert("max_tokens".to_owned(), json!(most));
-        // Thoughts count among these tokens, and the API refuses a budget for them that is not below the bound.
+    if let Some(answer_tokens) = request.answer_tokens_max {
+        body.insert("max_tokens".to_owned(), json!(answer_tokens));
+        // Thinking counts towards these tokens, and the API rejects a thinking budget that is not below the limit.
         body.remove("thinking");
     }
     Ok(body)
 }
 
-/// Thoughts count among the tokens of an answer: there has to be room for both. The API takes no number above the model's
-/// own.
+/// Returns the default limit of response tokens. Thinking counts towards it, so its budget is added; the API rejects a
+/// limit above the model's own.
 fn default_answer_tokens(model: &ModelOptions) -> u64 {
-    let thoughts = model.extra.get("thinking").and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
-    let with_thoughts = |usual: u64| usual.saturating_add(thoughts.unwrap_or(0));
+    let reasoning = model.extra.get("thinking").and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
+    let with_reasoning = |tokens: u64| tokens.saturating_add(reasoning.unwrap_or(0));
     match model.answer_tokens_limit {
-        Some(known) => with_thoughts(ANSWER_TOKENS_DEFAULT).min(known),
-        None => with_thoughts(ANSWER_TOKENS_DEFAULT_UNKNOWN),
+        Some(known) => with_reasoning(ANSWER_TOKENS_DEFAULT).min(known),
+        None => with_reasoning(ANSWER_TOKENS_DEFAULT_UNKNOWN),
     }
 }
 
-/// The API takes only objects that say they have no other members. What fits such a schema fits the wider one too.
+/// Adds `additionalProperties: false` to all objects, as the API requires. Output that fits the narrower schema also fits
+/// the original.
 fn close_objects(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -156,15 +157,15 @@ fn close_objects(schema: &mut Value) {
 }
 
 fn encode_tools(tools: &[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault> {
-    let offer = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
+    let definition = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
         let input_schema = raw_json(&tool.input_schema)?;
         encode_json(&ToolDefinition { name: &tool.model_name, description: &tool.description, input_schema })
     };
-    let offers = tools.iter().map(offer).collect::<Result<Vec<_>, _>>()?;
-    Ok([b"[".as_slice(), &offers.join(&b','), b"]"].concat())
+    let definitions = tools.iter().map(definition).collect::<Result<Vec<_>, _>>()?;
+    Ok([b"[".as_slice(), &definitions.join(&b','), b"]"].concat())
 }
 
-/// A list with a mark in its last element.
+/// Appends an encoded list, with a cache breakpoint in its last element.
 fn push_with_cache_control(model: &ModelOptions, list: &Bytes, body: &mut Vec<Bytes>) {
     if !model.caches_prompt {
         return body.push(list.clone());
@@ -173,7 +174,7 @@ fn push_with_cache_control(model: &ModelOptions, list: &Bytes, body: &mut Vec<By
     body.extend([list.slice(..at), Bytes::from_static(CACHE_CONTROL), list.slice(at..)]);
 }
 
-/// Where the marks of the messages go: behind the last two messages of the user, the older first.
+/// Returns the cache breakpoints at the end of the last two user messages, the older first.
 fn cache_breakpoints(
     model: &ModelOptions,
     messages: &[Arc<Message>],
@@ -182,28 +183,28 @@ fn cache_breakpoints(
     if !model.caches_prompt {
         return Vec::new();
     }
-    let mut marks = Vec::new();
-    let mut other_side = true;
-    for (place, message) in
+    let mut breakpoints = Vec::new();
+    let mut role_changed = true;
+    for (index, message) in
         messages.iter().enumerate().rev().filter(|(_, message)| !is_empty_message(message))
     {
         let is_user = wire_role(message) == WireRole::User;
-        if is_user && other_side {
-            marks.push((
-                prefix.end_offset(place).saturating_sub(BLOCK_END_BYTES),
+        if is_user && role_changed {
+            breakpoints.push((
+                prefix.end_offset(index).saturating_sub(BLOCK_END_BYTES),
                 Bytes::from_static(CACHE_CONTROL),
             ));
         }
-        other_side = !is_user;
-        if marks.len() == CACHE_BREAKPOINT_MESSAGES {
+        role_changed = !is_user;
+        if breakpoints.len() == CACHE_BREAKPOINT_MESSAGES {
             break;
         }
     }
-    marks.reverse();
-    marks
+    breakpoints.reverse();
+    breakpoints
 }
 
-/// Whose words they are: the API knows only two sides, and results come from the user's.
+/// Role of a message on the wire; tool results have the user role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WireRole {
     User,
@@ -217,12 +218,12 @@ fn wire_role(message: &Message) -> WireRole {
     }
 }
 
-/// The API refuses blocks without a word in them.
+/// Whether a text is blank; the API rejects blank text blocks.
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Whether a message has nothing that could be sent.
+/// Whether a message has no content to send.
 fn is_empty_message(message: &Message) -> bool {
     message.role != Role::Tool
         && is_blank(&message.text)
@@ -242,12 +243,12 @@ fn encode_message(
     }
     let last = before.iter().rev().find(|message| !is_empty_message(message));
     open_message(last.map(|last| wire_role(last)), wire_role(message), out);
-    for thought in stored_reasoning(model, message)? {
-        push_json(&thought, out)?;
+    for block in stored_reasoning(model, message)? {
+        push_json(&block, out)?;
         out.push(b',');
     }
-    for (place, block) in blocks(message)?.iter().enumerate() {
-        if place > 0 {
+    for (index, block) in blocks(message)?.iter().enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         push_json(block, out)?;
@@ -255,27 +256,27 @@ fn encode_message(
     Ok(())
 }
 
-/// What the model thought before its calls, which stand behind it. Those of earlier turns are passed over by the API
-/// itself. A question without thinking needs none; the message may come from another model.
+/// Returns the thinking blocks to send back before the tool calls. The API itself ignores those of earlier turns. A
+/// request without thinking needs none; the message may come from another model.
 fn stored_reasoning<'a>(model: &ModelOptions, message: &'a Message) -> Result<Vec<&'a RawValue>, Fault> {
     let kind = model.extra.get("thinking").and_then(|thinking| thinking.get("type"));
     let thinks = kind.is_some_and(|kind| kind != "disabled");
-    // Another API keeps them as an object.
-    match message.reasoning_block.as_deref().filter(|thoughts| thinks && thoughts.starts_with('[')) {
-        Some(thoughts) => serde_json::from_str(thoughts).map_err(encode_fault),
+    // Chat completions store reasoning as an object, not a list.
+    match message.reasoning_block.as_deref().filter(|reasoning| thinks && reasoning.starts_with('[')) {
+        Some(reasoning) => serde_json::from_str(reasoning).map_err(encode_fault),
         None => Ok(Vec::new()),
     }
 }
 
-/// Goes on with the message that is open, or closes it and opens another one.
-fn open_message(last: Option<WireRole>, side: WireRole, out: &mut Vec<u8>) {
-    if last == Some(side) {
+/// Continues the unclosed message, or closes it and opens a new one if the role changes.
+fn open_message(last: Option<WireRole>, role: WireRole, out: &mut Vec<u8>) {
+    if last == Some(role) {
         return out.push(b',');
     }
     if last.is_some() {
         out.extend_from_slice(b"]},");
     }
-    out.extend_from_slice(match side {
+    out.extend_from_slice(match role {
         WireRole::User => b"{\"role\":\"user\",\"content\":[",
         WireRole::Assistant => b"{\"role\":\"assistant\",\"content\":[",
     });
@@ -309,7 +310,7 @@ fn wire_call_id(id: &str) -> Cow<'_, str> {
     valid_call_id(id, is_identifier_byte)
 }
 
-/// What rides behind the last message, behind every mark, and the end of the body.
+/// Encodes the volatile suffix, after all cache breakpoints, and the end of the body.
 fn encode_end(request: &ModelRequest) -> Result<Bytes, Fault> {
     let last =
         request.messages.iter().rev().find(|message| !is_empty_message(message)).map(|last| wire_role(last));

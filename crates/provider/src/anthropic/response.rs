@@ -1,5 +1,5 @@
-//! Reads the events of a Messages answer: blocks that open, grow and close; the calls among them are handed on when the
-//! answer ends.
+//! Decoder of Messages API responses: content blocks that start, grow and stop. Tool calls are emitted at the end of the
+//! response.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ struct Event<'a> {
     error: RawField<'a>,
 }
 
-/// A block as it begins, or more of one.
+/// A content block or a delta of one.
 #[derive(Deserialize)]
 struct Block<'a> {
     #[serde(borrow, rename = "type")]
@@ -76,7 +76,7 @@ struct RawUsage<'a> {
     cache_read_input_tokens: RawField<'a>,
 }
 
-/// What was counted so far; each report may tell a part of it, and later ones tell more.
+/// Usage so far; each report may contain a part of it, and later reports are higher.
 #[derive(Debug, Default)]
 struct UsageTotals {
     uncached_input: TokenCount,
@@ -85,7 +85,8 @@ struct UsageTotals {
     cached: TokenCount,
 }
 
-/// A block that has to come back as it was with the calls behind it: the API refuses their results without it.
+/// A thinking block that must be sent back unchanged with the tool calls after it; the API rejects their results
+/// otherwise.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ReasoningBlock {
@@ -102,21 +103,21 @@ impl ReasoningBlock {
     }
 }
 
-/// Collects one answer.
+/// Decoder of one Messages API response.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicDecoder {
     state: ResponseState,
     usage_totals: UsageTotals,
-    /// What it thought, by the index of the block.
+    /// Thinking blocks by block index.
     reasoning: BTreeMap<u64, ReasoningBlock>,
-    /// The calls whose block is still open, by its index.
+    /// Block indexes of incomplete tool calls.
     open_calls: BTreeSet<u64>,
-    /// `message_stop` has come.
+    /// Whether `message_stop` has arrived.
     complete: bool,
 }
 
 impl ResponseDecoder for AnthropicDecoder {
-    /// Events that are not known are passed over, as the API's versioning asks for.
+    /// Decodes one event. Unknown events are ignored, as the API's versioning policy requires.
     fn decode(&mut self, data: &[u8], each: EventSink<'_>) {
         if self.is_complete() {
             return;
@@ -187,7 +188,7 @@ impl AnthropicDecoder {
         call.name.clear();
         call.arguments.clear();
         append_to_call(call, &parse_field_strict::<String>(block.name)?.unwrap_or_default(), "")?;
-        // Empty where the input follows in pieces; servers that do not stream it have all of it here.
+        // Empty if the input follows as deltas; servers that do not stream it send all of it here.
         if let Some(input) = block.input.map(|input| input.get()).filter(|input| !is_empty_input(input)) {
             append_to_call(call, "", input)?;
         }
@@ -197,7 +198,7 @@ impl AnthropicDecoder {
 
     fn append_to_block(&mut self, event: &Event<'_>, each: EventSink<'_>) -> Result<(), Fault> {
         let index = block_index(event);
-        // Blocks of the provider's own tools grow by the same pieces, and are none of ours.
+        // Blocks of server tools use the same deltas and are ignored.
         if self.open_calls.contains(&index) {
             let delta = parse_field_strict::<Block<'_>>(event.delta)?;
             let more = parse_field_strict::<String>(delta.and_then(|delta| delta.partial_json))?;
@@ -210,14 +211,14 @@ impl AnthropicDecoder {
     }
 
     fn start_reasoning(&mut self, index: u64, kind: &str, block: &Block<'_>) {
-        let thought = match kind {
+        let block = match kind {
             "thinking" => ReasoningBlock::Thinking { thinking: String::new(), signature: String::new() },
             "redacted_thinking" => {
                 ReasoningBlock::RedactedThinking { data: parse_text(block.data).unwrap_or_default() }
             }
             _ => return,
         };
-        self.reasoning.insert(index, thought);
+        self.reasoning.insert(index, block);
     }
 
     fn emit_block(&mut self, index: u64, block: &Block<'_>, each: EventSink<'_>) {
@@ -225,8 +226,8 @@ impl AnthropicDecoder {
             thinking.push_str(&parse_text(block.thinking).unwrap_or_default());
             signature.push_str(&parse_text(block.signature).unwrap_or_default());
         }
-        if let Some(thought) = parse_text(block.thinking) {
-            self.state.emit_reasoning(thought, each);
+        if let Some(text) = parse_text(block.thinking) {
+            self.state.emit_reasoning(text, each);
         }
         if let Some(text) = parse_text(block.text) {
             self.state.emit_text(text, each);
@@ -242,14 +243,14 @@ impl AnthropicDecoder {
         if call.arguments.trim().is_empty() {
             "{}".clone_into(&mut call.arguments);
         }
-        // What is no object yet was cut by a limit, or is broken: the reason comes behind it.
+        // Incomplete arguments were truncated by a limit or are malformed; the stop reason follows.
         if is_json_object(&call.arguments) {
             self.open_calls.remove(&index);
         }
         Ok(())
     }
 
-    /// A call that never became whole must not run, and the others of its answer not without it.
+    /// Fails if a tool call is incomplete. None of the response's calls must run then.
     fn check_open_calls(&self) -> Result<(), Fault> {
         if self.open_calls.is_empty() {
             return Ok(());
@@ -257,33 +258,31 @@ impl AnthropicDecoder {
         Err(model_fault("The model's answer was cut off in the middle of a tool call.".to_owned()))
     }
 
-    /// Only calls make them needed again. One without a signature would be refused; servers that give none want none.
+    /// Emits the signed thinking blocks if the response has tool calls; otherwise they are never sent back. The API
+    /// rejects unsigned blocks, and servers that do not sign them do not need them.
     fn emit_stored_reasoning(&mut self, each: EventSink<'_>) -> Result<(), Fault> {
-        let thoughts: Vec<_> = self.reasoning.values().filter(|thought| thought.is_signed()).collect();
-        if thoughts.is_empty() || !self.state.has_calls() {
+        let signed: Vec<_> = self.reasoning.values().filter(|block| block.is_signed()).collect();
+        if signed.is_empty() || !self.state.has_calls() {
             return Ok(());
         }
-        let written = serde_json::to_string(&thoughts);
-        each(Ok(ModelEvent::ReasoningBlock(written.map_err(encode_fault)?)));
+        let encoded = serde_json::to_string(&signed);
+        each(Ok(ModelEvent::ReasoningBlock(encoded.map_err(encode_fault)?)));
         Ok(())
     }
 
     fn update_usage(&mut self, report: RawField<'_>) {
         let Some(report) = parse_field::<RawUsage<'_>>(report) else { return };
-        let latest = |known: &mut TokenCount, raw| *known = (*known).max(parse_token_count(raw).unwrap_or(0));
-        let counted = &mut self.usage_totals;
-        latest(&mut counted.uncached_input, report.input_tokens);
-        latest(&mut counted.output, report.output_tokens);
-        latest(&mut counted.cache_written, report.cache_creation_input_tokens);
-        latest(&mut counted.cached, report.cache_read_input_tokens);
+        let latest = |total: &mut TokenCount, raw| *total = (*total).max(parse_token_count(raw).unwrap_or(0));
+        let totals = &mut self.usage_totals;
+        latest(&mut totals.uncached_input, report.input_tokens);
+        latest(&mut totals.output, report.output_tokens);
+        latest(&mut totals.cache_written, report.cache_creation_input_tokens);
+        latest(&mut totals.cached, report.cache_read_input_tokens);
         self.state.set_usage(Usage {
-            input: counted
-                .uncached_input
-                .saturating_add(counted.cache_written)
-                .saturating_add(counted.cached),
-            output: counted.output,
-            cached: counted.cached,
-            cache_written: counted.cache_written,
+            input: totals.uncached_input.saturating_add(totals.cache_written).saturating_add(totals.cached),
+            output: totals.output,
+            cached: totals.cached,
+            cache_written: totals.cache_written,
             reasoning: 0,
         });
     }
@@ -300,7 +299,7 @@ fn is_empty_input(input: &str) -> bool {
 fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "tool_use" => StopReason::ToolCalls,
-        // Behind a pause the model wants to go on, as behind a limit.
+        // After a pause the model wants to continue, as after a limit.
         "max_tokens" | "model_context_window_exceeded" | "pause_turn" => StopReason::Length,
         "refusal" => StopReason::Filtered,
         _ => StopReason::Finished,

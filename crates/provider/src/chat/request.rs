@@ -1,4 +1,4 @@
-//! Writes a question in the words of the chat-completions API.
+//! Encoder of chat-completions requests.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::encode::{
 };
 use crate::prefix_cache::{PrefixCache, PrefixKey};
 
-/// The fields that nobody else can write.
+/// Fields that `extra` cannot override.
 const RESERVED_FIELDS: &[&str] = &["model", "messages", "stream", "tools"];
 
-/// Both names of the field with the most tokens of an answer.
+/// Both names of the field that limits the response tokens.
 const MAX_TOKENS_FIELDS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
-/// The end of a message that a string ends, and of one that a list of parts ends, which is as long.
+/// Length of the end of a message, `"}` after a string and `]}` after a list of parts.
 const MESSAGE_END_BYTES: usize = "\"}".len();
 
-/// A tool the model may call.
+/// Definition of a tool.
 #[derive(Serialize)]
 struct ToolDefinition<'a> {
     r#type: &'static str,
@@ -44,7 +44,7 @@ struct FunctionDefinition<'a> {
     parameters: &'a RawValue,
 }
 
-/// A message. The content is the last member of all that a tail can be put behind.
+/// A message. The content is the last member, so that the volatile suffix can be inserted at its end.
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: &'a str,
@@ -97,10 +97,10 @@ pub(super) fn encode(
     chat: Chat,
     model: &ModelOptions,
     request: &ModelRequest,
-    shelf: &PrefixCache,
+    cache: &PrefixCache,
 ) -> Result<Vec<Bytes>, Fault> {
     let key = PrefixKey::new(&request.requester, chat.cache_key(), model);
-    let mut prefix = shelf.take(&key);
+    let mut prefix = cache.take(&key);
     let mut head = unclosed_object(&request_options(chat.max_tokens_field, model, request)?)?;
     let mut body = Vec::new();
     if !request.tools.is_empty() {
@@ -118,15 +118,15 @@ pub(super) fn encode(
     body.push(Bytes::from(head));
     prefix.update(request, &|before, message, out| encode_message(chat, model, before, message, out))?;
     let (insert, end) = encode_volatile_suffix(model, request)?;
-    let place = prefix.len_bytes().saturating_sub(MESSAGE_END_BYTES);
-    let inserts: Vec<_> = insert.map(|bytes| (place, bytes)).into_iter().collect();
+    let offset = prefix.len_bytes().saturating_sub(MESSAGE_END_BYTES);
+    let inserts: Vec<_> = insert.map(|bytes| (offset, bytes)).into_iter().collect();
     prefix.push_pieces(&inserts, &mut body);
     body.push(end);
-    shelf.put(key, prefix);
+    cache.put(key, prefix);
     Ok(body)
 }
 
-/// Everything that is small.
+/// Builds the small fields of the body.
 fn request_options(
     length_field: &'static str,
     model: &ModelOptions,
@@ -142,24 +142,25 @@ fn request_options(
         body.insert("response_format".to_owned(), json!({ "type": "json_schema", "json_schema": format }));
     }
     add_extra(&mut body, model, RESERVED_FIELDS)?;
-    let theirs = MAX_TOKENS_FIELDS.into_iter().find(|name| body.contains_key(*name));
-    // What the user set in either name is what the server takes; only the question itself is more urgent.
-    let most = request.answer_tokens_max.or(model.answer_tokens_max.filter(|_| theirs.is_none()));
-    if let Some(most) = most {
-        body.insert(theirs.unwrap_or(length_field).to_owned(), json!(most));
+    let user_field = MAX_TOKENS_FIELDS.into_iter().find(|name| body.contains_key(*name));
+    // A field that the user set in `extra` shows which name the server accepts. Only the request's own limit overrides it.
+    let answer_tokens =
+        request.answer_tokens_max.or(model.answer_tokens_max.filter(|_| user_field.is_none()));
+    if let Some(answer_tokens) = answer_tokens {
+        body.insert(user_field.unwrap_or(length_field).to_owned(), json!(answer_tokens));
     }
     Ok(body)
 }
 
 fn encode_tools(tools: &[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault> {
-    let offer = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
+    let definition = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
         let parameters = raw_json(&tool.input_schema)?;
         let function =
             FunctionDefinition { name: &tool.model_name, description: &tool.description, parameters };
         encode_json(&ToolDefinition { r#type: "function", function })
     };
-    let offers = tools.iter().map(offer).collect::<Result<Vec<_>, _>>()?;
-    Ok([b"[".as_slice(), &offers.join(&b','), b"]"].concat())
+    let definitions = tools.iter().map(definition).collect::<Result<Vec<_>, _>>()?;
+    Ok([b"[".as_slice(), &definitions.join(&b','), b"]"].concat())
 }
 
 fn text_message<'a>(role: &'a str, content: &'a str) -> WireMessage<'a> {
@@ -187,7 +188,7 @@ fn encode_message(
     let StoredReasoning { reasoning_content, reasoning_details, extra_content, .. } =
         StoredReasoning::from_message(message, chat.reasoning_echo, chat.model_digest);
     let extras = extra_content.into_iter().chain(std::iter::repeat(None));
-    let line = WireMessage {
+    let wire_message = WireMessage {
         tool_call_id: message.tool_call_id.as_deref().map(|own| wire_call_id(own, chat.call_id_format)),
         reasoning_content,
         reasoning_details,
@@ -195,15 +196,15 @@ fn encode_message(
             .tool_calls
             .iter()
             .zip(extras)
-            .map(|(made, extra)| wire_call(made, extra, chat))
+            .map(|(call, extra)| wire_call(call, extra, chat))
             .collect(),
         content: content(message),
         ..text_message(message.role.as_str(), "")
     };
-    push_json(&line, out)
+    push_json(&wire_message, out)
 }
 
-/// A text stands alone where it can: not every server reads parts.
+/// Encodes the content as a string where possible: not every server accepts a list of parts.
 fn content(message: &Message) -> Content<'_> {
     if message.images.is_empty() {
         return Content::Text(&message.text);
@@ -225,33 +226,34 @@ fn wire_call<'a>(call: &'a ToolCall, extra_content: Option<&'a RawValue>, chat: 
     }
 }
 
-/// Any sign that can be seen: some models want their own ids back as they were, such as `functions.read:0`.
-fn wire_call_id(id: &str, taken: CallIdFormat) -> Cow<'_, str> {
-    match taken {
+/// Returns the call id in the server's format. Printable ids stay unchanged, because some models expect their own back,
+/// such as `functions.read:0`.
+fn wire_call_id(id: &str, format: CallIdFormat) -> Cow<'_, str> {
+    match format {
         CallIdFormat::Printable => valid_call_id(id, |byte| byte.is_ascii_graphic()),
         CallIdFormat::NineAlphanumeric => nine_char_call_id(id),
     }
 }
 
-/// What rides behind the last message: what goes into it, and the end of the body. A tool's result takes it in too,
-/// because some servers refuse a user's message behind one.
+/// Encodes the volatile suffix: the bytes to insert into the last message, and the end of the body. A tool result takes
+/// the suffix too, because some servers reject a user message after it.
 fn encode_volatile_suffix(
     model: &ModelOptions,
     request: &ModelRequest,
 ) -> Result<(Option<Bytes>, Bytes), Fault> {
     const END: &[u8] = b"]}";
-    let Some(tail) = request.volatile_suffix.as_deref() else { return Ok((None, Bytes::from_static(END))) };
+    let Some(suffix) = request.volatile_suffix.as_deref() else { return Ok((None, Bytes::from_static(END))) };
     let last = request.messages.last().filter(|message| message.role != Role::Assistant);
     let Some(last) = last else {
-        let lonely = request.messages.is_empty() && request.system.is_none();
-        let comma: &[u8] = if lonely { b"" } else { b"," };
-        let end = [comma, &encode_json(&text_message("user", tail))?, END].concat();
+        let is_first = request.messages.is_empty() && request.system.is_none();
+        let comma: &[u8] = if is_first { b"" } else { b"," };
+        let end = [comma, &encode_json(&text_message("user", suffix))?, END].concat();
         return Ok((None, Bytes::from(end)));
     };
     let insert = if without_unsupported_images(model, last).images.is_empty() {
-        json_string_suffix(tail)?
+        json_string_suffix(suffix)?
     } else {
-        [b",".as_slice(), &encode_json(&Part::Text { text: tail })?].concat()
+        [b",".as_slice(), &encode_json(&Part::Text { text: suffix })?].concat()
     };
     Ok((Some(Bytes::from(insert)), Bytes::from_static(END)))
 }

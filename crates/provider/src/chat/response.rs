@@ -1,4 +1,4 @@
-//! Reads the events of a chat-completions answer: text and thoughts as they come, tool calls when they are whole.
+//! Decoder of chat-completions responses: emits text and reasoning as they arrive, tool calls when they are complete.
 
 use agent::outside::{ModelEvent, StopReason};
 use agent::{Fault, Usage};
@@ -37,21 +37,21 @@ struct Delta<'a> {
     content: RawField<'a>,
     #[serde(borrow)]
     refusal: RawField<'a>,
-    /// Three spellings of what the model thinks; some servers send two of them, with the same text.
+    /// One of three spellings of the reasoning; some servers send two of them with the same text.
     #[serde(borrow)]
     reasoning_content: RawField<'a>,
     #[serde(borrow)]
     reasoning: RawField<'a>,
     #[serde(borrow)]
     reasoning_text: RawField<'a>,
-    /// OpenRouter's, which are wanted back.
+    /// OpenRouter's reasoning, which must be sent back.
     #[serde(borrow)]
     reasoning_details: RawField<'a>,
     #[serde(borrow)]
     tool_calls: RawField<'a>,
 }
 
-/// A piece of a content that is a list.
+/// One element of a content list.
 #[derive(Deserialize)]
 struct ContentPart<'a> {
     #[serde(borrow)]
@@ -68,7 +68,7 @@ struct CallDelta<'a> {
     id: RawField<'a>,
     #[serde(borrow)]
     function: RawField<'a>,
-    /// Gemini's, which is wanted back.
+    /// Gemini's signature, which must be sent back.
     #[serde(borrow)]
     extra_content: RawField<'a>,
 }
@@ -91,7 +91,7 @@ struct RawUsage<'a> {
     prompt_tokens_details: RawField<'a>,
     #[serde(borrow)]
     completion_tokens_details: RawField<'a>,
-    /// DeepSeek's word for what was cached.
+    /// DeepSeek's name for cached tokens.
     #[serde(borrow)]
     prompt_cache_hit_tokens: RawField<'a>,
 }
@@ -106,16 +106,16 @@ struct UsageDetails<'a> {
     reasoning_tokens: RawField<'a>,
 }
 
-/// Collects one answer.
+/// Decoder of one chat-completions response.
 #[derive(Debug)]
 pub(super) struct ChatDecoder {
     state: ResponseState,
     reasoning: ReasoningCollector,
-    /// A chunk of an answer has come, whatever was in it.
+    /// Whether any chunk has arrived.
     has_chunks: bool,
-    /// A finish reason has come, or `[DONE]`.
+    /// Whether a finish reason or `[DONE]` has arrived.
     finished: bool,
-    /// `[DONE]` has come: what follows is no part of the answer.
+    /// Whether `[DONE]` has arrived; later events are ignored.
     complete: bool,
 }
 
@@ -154,21 +154,21 @@ impl ResponseDecoder for ChatDecoder {
 }
 
 impl ChatDecoder {
-    pub(super) fn new(wanted: ReasoningEcho, maker: ModelDigest) -> Self {
-        let thoughts = ReasoningCollector::new(wanted, maker);
+    pub(super) fn new(echo: ReasoningEcho, model_digest: ModelDigest) -> Self {
+        let reasoning = ReasoningCollector::new(echo, model_digest);
         Self {
             state: ResponseState::default(),
-            reasoning: thoughts,
+            reasoning,
             has_chunks: false,
             finished: false,
             complete: false,
         }
     }
 
-    /// Hands the calls on, and before them what has to be kept with them.
+    /// Emits the tool calls, preceded by the reasoning that must be stored with them.
     fn emit_calls(&mut self, each: EventSink<'_>) {
         match self.reasoning.stored_with_calls(self.state.pending_call_indexes()) {
-            Ok(Some(thoughts)) => each(Ok(ModelEvent::ReasoningBlock(thoughts))),
+            Ok(Some(reasoning)) => each(Ok(ModelEvent::ReasoningBlock(reasoning))),
             Ok(None) => {}
             Err(fault) => return self.state.emit_fault(fault, each),
         }
@@ -208,9 +208,9 @@ impl ChatDecoder {
     }
 
     fn decode_delta(&mut self, delta: &Delta<'_>, each: EventSink<'_>) -> Result<(), Fault> {
-        let thoughts = [delta.reasoning_content, delta.reasoning, delta.reasoning_text];
-        if let Some(thought) = thoughts.into_iter().find_map(parse_text) {
-            self.state.emit_reasoning(thought, each);
+        let reasoning = [delta.reasoning_content, delta.reasoning, delta.reasoning_text];
+        if let Some(text) = reasoning.into_iter().find_map(parse_text) {
+            self.state.emit_reasoning(text, each);
         }
         self.reasoning.push_text(delta.reasoning_content);
         self.reasoning.push_details(delta.reasoning_details);
@@ -227,53 +227,53 @@ impl ChatDecoder {
         Ok(())
     }
 
-    /// A text, or as Mistral has it a list of texts and thoughts.
+    /// Decodes content that is a string or, as Mistral sends it, a list of text and thinking parts.
     fn decode_content(&mut self, content: RawField<'_>, each: EventSink<'_>) {
         if let Some(text) = parse_text(content) {
             return self.state.emit_text(text, each);
         }
-        for piece in parse_field::<Vec<RawField<'_>>>(content).into_iter().flatten() {
-            let Some(piece) = parse_field::<ContentPart<'_>>(piece) else { continue };
-            for thought in parse_field::<Vec<RawField<'_>>>(piece.thinking).into_iter().flatten() {
-                if let Some(thought) =
-                    parse_field::<ContentPart<'_>>(thought).and_then(|thought| parse_text(thought.text))
-                {
-                    self.state.emit_reasoning(thought, each);
+        for part in parse_field::<Vec<RawField<'_>>>(content).into_iter().flatten() {
+            let Some(part) = parse_field::<ContentPart<'_>>(part) else { continue };
+            for thinking in parse_field::<Vec<RawField<'_>>>(part.thinking).into_iter().flatten() {
+                let text = parse_field::<ContentPart<'_>>(thinking).and_then(|part| parse_text(part.text));
+                if let Some(text) = text {
+                    self.state.emit_reasoning(text, each);
                 }
             }
-            if let Some(text) = parse_text(piece.text) {
+            if let Some(text) = parse_text(part.text) {
                 self.state.emit_text(text, each);
             }
         }
     }
 
-    fn decode_call(&mut self, more: &CallDelta<'_>) -> Result<(), Fault> {
-        let function = parse_field_strict::<FunctionDelta<'_>>(more.function)?;
+    fn decode_call(&mut self, delta: &CallDelta<'_>) -> Result<(), Fault> {
+        let function = parse_field_strict::<FunctionDelta<'_>>(delta.function)?;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
         let (name, arguments) =
             (parse_field_strict::<String>(name)?.unwrap_or_default(), parse_arguments(arguments)?);
-        let id = parse_text(more.id);
-        let place = self.call_index(parse_field(more.index).unwrap_or(0), id.as_deref(), &name);
-        self.reasoning.push_call_extra(place, more.extra_content);
-        let call = self.state.call_mut(place)?;
+        let id = parse_text(delta.id);
+        let index = self.call_index(parse_field(delta.index).unwrap_or(0), id.as_deref(), &name);
+        self.reasoning.push_call_extra(index, delta.extra_content);
+        let call = self.state.call_mut(index)?;
         if let Some(id) = id.filter(|_| call.id.is_empty()) {
             call.id = id;
         }
-        // Some servers say the name again with every piece.
+        // Some servers repeat the name in every delta.
         let name = if name == call.name { "" } else { &name };
         append_to_call(call, name, &arguments)
     }
 
-    /// Some servers give every call the index 0: then a name with a new id is a new call, and without ids a name behind
-    /// whole arguments is. Others give every piece of a call an id of its own; such a piece has no name.
+    /// Returns the index of the call that a delta belongs to. Some servers send index 0 for every call: a name with a new
+    /// id starts a new call, and without ids a name after complete arguments does. Others send a new id with every delta
+    /// of one call; such deltas have no name.
     fn call_index(&self, index: u64, id: Option<&str>, name: &str) -> CallIndex {
-        let Some((place, call)) = self.state.last_call(index) else { return (index, 0) };
+        let Some(((_, last), call)) = self.state.last_call(index) else { return (index, 0) };
         let is_new = match id {
             _ if name.is_empty() => false,
             Some(id) => !call.id.is_empty() && call.id != id,
             None => is_json_object(&call.arguments),
         };
-        (index, place.1.saturating_add(u32::from(is_new)))
+        (index, last.saturating_add(u32::from(is_new)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests of what all readers hold to: limits, and nothing behind a fault.
+//! Tests of all decoders: limits, malformed calls, and that nothing follows a fault.
 
 use super::*;
 use crate::anthropic::Anthropic;
@@ -11,19 +11,19 @@ fn decode_events(
     events: impl Iterator<Item = String>,
 ) -> Vec<Result<ModelEvent, Fault>> {
     let mut items = Vec::new();
-    let mut reader = dialect.decoder();
+    let mut decoder = dialect.decoder();
     for event in events {
-        reader.decode(event.as_bytes(), &mut |item| items.push(item));
+        decoder.decode(event.as_bytes(), &mut |item| items.push(item));
     }
-    assert!(reader.is_complete(), "nothing behind a fault matters");
-    reader.finish(&mut |item| items.push(item));
+    assert!(decoder.is_complete(), "a fault completes the response");
+    decoder.finish(&mut |item| items.push(item));
     items
 }
 
-/// The start of a call in each API, by its number.
+/// Event that starts the call of this number.
 type CallStart = fn(usize) -> String;
 
-/// More of the first call's arguments.
+/// Event with a delta of the first call's arguments.
 type CallDelta = fn(&str) -> String;
 
 fn dialects() -> [(Box<dyn Dialect>, CallStart, CallDelta); 3] {
@@ -71,48 +71,50 @@ fn dialects() -> [(Box<dyn Dialect>, CallStart, CallDelta); 3] {
 }
 
 #[test]
-fn too_many_calls_are_a_fault_and_none_of_them_runs() {
-    for (dialect, open, _) in dialects() {
-        let items = decode_events(dialect.as_ref(), (0..300).map(open));
+fn too_many_calls_are_a_fault_without_any_call() {
+    for (dialect, call_start, _) in dialects() {
+        let items = decode_events(dialect.as_ref(), (0..300).map(call_start));
         let fault = model_fault("The model made more than 128 tool calls.".to_owned());
         assert_eq!(items, [Err(fault)]);
     }
 }
 
 #[test]
-fn an_endless_call_is_a_fault() {
+fn oversized_call_is_a_fault() {
     let piece = "x".repeat(1024 * 1024);
-    for (dialect, open, grow) in dialects() {
-        let items =
-            decode_events(dialect.as_ref(), [open(0)].into_iter().chain((0..5).map(|_| grow(&piece))));
+    for (dialect, call_start, call_delta) in dialects() {
+        let items = decode_events(
+            dialect.as_ref(),
+            [call_start(0)].into_iter().chain((0..5).map(|_| call_delta(&piece))),
+        );
         let fault = model_fault("The model made a tool call of more than 4194304 bytes.".to_owned());
         assert_eq!(items, [Err(fault)]);
     }
 }
 
 #[test]
-fn no_call_runs_without_a_piece_that_cannot_be_read() {
+fn malformed_delta_of_a_call_is_a_fault() {
     let lone = r#"{\"a\":\"\ud800\"}"#;
     let raw = [r#"{"choices":[{"delta":{"tool_calls":"#, "\0", "no JSON"].map(str::to_owned);
-    for (dialect, open, grow) in dialects() {
+    for (dialect, call_start, call_delta) in dialects() {
         let fault = model_fault("The model sent a piece of a tool call that cannot be read.".to_owned());
-        for broken in raw.iter().cloned().chain([grow(lone), grow(r"\ud800")]) {
-            let events = [open(0), grow(r#"{\"a\":1}"#), broken.clone()].into_iter();
+        for broken in raw.iter().cloned().chain([call_delta(lone), call_delta(r"\ud800")]) {
+            let events = [call_start(0), call_delta(r#"{\"a\":1}"#), broken.clone()].into_iter();
             assert_eq!(decode_events(dialect.as_ref(), events), [Err(fault.clone())], "{broken}");
         }
         let mut items = Vec::new();
         dialect.decoder().decode(b"no JSON", &mut |item| items.push(item));
-        assert_eq!(items, [], "before there is a call, it costs nothing but itself");
+        assert_eq!(items, [], "ignored before the first call");
     }
 }
 
 #[test]
-fn a_chunk_with_calls_before_it_is_read_whole() {
-    let (dialect, open, _) = &dialects()[0];
+fn malformed_chunk_after_a_call_is_a_fault() {
+    let (dialect, call_start, _) = &dialects()[0];
     for odd in [r#"{"choices":"x"}"#, r#"{"choices":["x"]}"#, r#"{"choices":[{"delta":"x"}]}"#] {
         let fault = model_fault("The model sent a piece of a tool call that cannot be read.".to_owned());
         assert_eq!(
-            decode_events(dialect.as_ref(), [open(0), odd.to_owned()].into_iter()),
+            decode_events(dialect.as_ref(), [call_start(0), odd.to_owned()].into_iter()),
             [Err(fault)],
             "{odd}"
         );
@@ -120,7 +122,7 @@ fn a_chunk_with_calls_before_it_is_read_whole() {
 }
 
 #[test]
-fn a_name_or_an_input_that_cannot_be_read_is_a_fault() {
+fn malformed_call_name_or_input_is_a_fault() {
     let cases: [(Box<dyn Dialect>, &str); 6] = [
         (Box::new(Chat::OPENAI), r#"{"choices":[{"delta":{"tool_calls":"x"}}]}"#),
         (Box::new(Chat::OPENAI), r#"{"choices":[{"delta":{"tool_calls":["x"]}}]}"#),
@@ -152,7 +154,7 @@ fn a_name_or_an_input_that_cannot_be_read_is_a_fault() {
 }
 
 #[test]
-fn an_object_has_only_texts_that_can_be_read() {
+fn json_object_must_be_complete_with_valid_strings() {
     for object in [r#"{}"#, r#" {"a":"\ud83d\ude00"} "#] {
         assert!(is_json_object(object), "{object}");
     }
@@ -162,7 +164,7 @@ fn an_object_has_only_texts_that_can_be_read() {
 }
 
 #[test]
-fn counts_that_cannot_be_are_not_counted() {
+fn implausible_token_counts_are_ignored() {
     let count = |text: &str| parse_token_count(Some(serde_json::from_str(text).unwrap()));
     assert_eq!([count("0"), count("9007199254740992")], [Some(0), Some(9_007_199_254_740_992)]);
     for absurd in ["-1", "1.5", "1e3", "9007199254740993", "1e300", "\"7\"", "{}", "null", "true"] {
@@ -171,21 +173,21 @@ fn counts_that_cannot_be_are_not_counted() {
 }
 
 #[test]
-fn a_fault_of_the_server_is_cut_and_names_its_kind_for_the_log() {
-    let told = |text: &str| fault_from_error(Some(serde_json::from_str(text).unwrap()));
-    let fault = told(r#"{"message":"Overloaded","type":"overloaded_error"}"#);
+fn server_error_is_truncated_and_its_type_is_the_cause() {
+    let fault_of = |text: &str| fault_from_error(Some(serde_json::from_str(text).unwrap()));
+    let fault = fault_of(r#"{"message":"Overloaded","type":"overloaded_error"}"#);
     assert_eq!(
         (fault.public.as_ref(), fault.cause.as_deref()),
         ("API request failed: Overloaded", Some("\"overloaded_error\""))
     );
-    assert_eq!(told("\"no\"").public, "API request failed: no");
-    assert_eq!(told("[]").public, "API request failed: no reason given");
-    let long = told(&format!(r#"{{"message":"{}"}}"#, "\u{e4}".repeat(5000)));
+    assert_eq!(fault_of("\"no\"").public, "API request failed: no");
+    assert_eq!(fault_of("[]").public, "API request failed: no reason given");
+    let long = fault_of(&format!(r#"{{"message":"{}"}}"#, "\u{e4}".repeat(5000)));
     assert!(long.public.len() < 4100);
 }
 
 #[test]
-fn calls_without_ids_get_some_that_no_other_answer_has() {
+fn generated_call_ids_are_unique_across_responses() {
     let event = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"x","arguments":"{}"}},{"index":1,"function":{"name":"x","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
     let ids = || {
         let items = decode_events(&Chat::OPENAI, [event, "[DONE]"].map(str::to_owned).into_iter());

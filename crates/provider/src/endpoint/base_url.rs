@@ -1,11 +1,11 @@
-//! Where questions go: below the base URL, whose query stays a query. Refuses addresses that would send the key in the
-//! clear to another machine.
+//! Validated base URL of an endpoint and the URLs below it, with its query preserved. Rejects addresses that would send
+//! the key unencrypted to another machine.
 
 use agent::{Fault, FaultKind};
 
 use super::EndpointOptions;
 
-/// A base URL that was checked.
+/// A validated base URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BaseUrl(reqwest::Url);
 
@@ -33,7 +33,7 @@ impl BaseUrl {
         if !options.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&options.query);
         }
-        // However many slashes the base ends with.
+        // Ignore trailing slashes of the base.
         let base_path = url.path().trim_end_matches('/').to_owned();
         url.set_path(&base_path);
         if url.cannot_be_a_base() {
@@ -42,13 +42,13 @@ impl BaseUrl {
         Ok(Self(url))
     }
 
-    /// The server, and its port where that is not the usual one: for people.
+    /// Returns the host, with the port unless it is the default, for error messages.
     pub(crate) fn host(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         self.0.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// The URL of a place at the root of the same server.
+    /// Returns the URL of a path at the root of the server.
     pub(crate) fn at_root(&self, name: &str) -> reqwest::Url {
         let mut url = self.0.clone();
         url.set_path(name);
@@ -56,7 +56,8 @@ impl BaseUrl {
         url
     }
 
-    /// The URL of a place below the base. A first step that the base ends with already is not taken twice.
+    /// Returns the URL of an endpoint below the base. If the base already ends with the first segment, such as `v1`, that
+    /// segment is not repeated.
     pub(crate) fn join(&self, path: &[String], endpoint: &[&str]) -> reqwest::Url {
         let mut url = self.0.clone();
         let last = url.path_segments().and_then(|mut path| path.next_back()).map(str::to_owned);
@@ -69,7 +70,7 @@ impl BaseUrl {
     }
 }
 
-/// Whether the host is this machine.
+/// Whether the host is a loopback address.
 pub(crate) fn is_loopback(url: &reqwest::Url) -> bool {
     matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"))
 }
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn every_api_has_its_place_below_the_base() {
+    fn endpoint_paths_are_joined_to_the_base_url() {
         let messages = &["v1", "messages"];
         assert_eq!(joined("https://a.example", &[], &[], messages), "https://a.example/v1/messages");
         assert_eq!(joined("https://a.example/v1/", &[], &[], messages), "https://a.example/v1/messages");
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_to_another_machine_is_a_choice() {
+    fn plain_http_to_another_machine_must_be_allowed() {
         let options = EndpointOptions { base_url: "http://10.0.0.1/v1".into(), ..EndpointOptions::default() };
         assert!(BaseUrl::parse(&options).unwrap_err().public.contains("allow_insecure_http"));
         assert!(BaseUrl::parse(&EndpointOptions { allow_insecure_http: true, ..options }).is_ok());

@@ -1,4 +1,4 @@
-//! A request's body in pieces that are shared and not copied, with its length known beforehand.
+//! HTTP request body made of shared pieces, sent without copying and with a known length.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -15,9 +15,9 @@ pub(super) struct SharedBody {
 
 impl SharedBody {
     pub(super) fn wrap(pieces: &[Bytes]) -> reqwest::Body {
-        let rest: VecDeque<Bytes> = pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect();
-        let bytes = rest.iter().map(|piece| piece.len() as u64).sum();
-        reqwest::Body::wrap(Self { remaining: rest, remaining_bytes: bytes })
+        let remaining: VecDeque<Bytes> = pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect();
+        let remaining_bytes = remaining.iter().map(|piece| piece.len() as u64).sum();
+        reqwest::Body::wrap(Self { remaining, remaining_bytes })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Why a server could not be asked at all, told so that its user knows what to do: names the server, and the setting that
-//! may mend it.
+//! Errors of requests that got no HTTP response, such as refused connections and TLS failures. The messages name the
+//! server and the setting that may fix the problem.
 
 use std::error::Error;
 
@@ -8,17 +8,17 @@ use agent::{Fault, FaultKind};
 use super::error_chain;
 use crate::error_class::{ErrorClass, ModelError};
 
-/// A server that was not reached.
+/// Context for the error message of a failed request.
 pub(super) struct ConnectFailure<'u> {
-    /// The provider's name.
+    /// Provider name.
     pub(super) provider: &'u str,
-    /// The server's.
+    /// Host of the server.
     pub(super) host: &'u str,
 }
 
 impl ConnectFailure<'_> {
     pub(super) fn to_model_error(&self, fault: &reqwest::Error) -> ModelError {
-        let failing = if fault.is_timeout() {
+        let error = if fault.is_timeout() {
             ModelError::unavailable("API request timed out", "no connection".to_owned())
         } else if let Some(tls) = find_tls_error(fault) {
             ModelError::new(tls_error_class(tls), Fault::new(FaultKind::Model, self.tls_text(tls)))
@@ -32,24 +32,25 @@ impl ConnectFailure<'_> {
             let text = format!("HTTP error occurred: the request to {} failed", self.provider);
             ModelError::new(ErrorClass::Unavailable, Fault::new(FaultKind::Model, text))
         };
-        failing.caused_by(error_chain(fault))
+        error.caused_by(error_chain(fault))
     }
 
     fn tls_text(&self, fault: &rustls::Error) -> String {
         let Self { provider, host } = self;
         match fault {
             rustls::Error::InvalidCertificate(why) => format!(
-                "The certificate of {host} is not trusted: {why}. If an authority of your own has signed it, name that \
-                 authority's certificates (PEM) in providers.{provider}.ca_file of config.toml."
+                "The certificate of {host} is not trusted: {why}. If a private authority signed it, name its \
+                 certificates (PEM) in providers.{provider}.ca_file of config.toml."
             ),
             other => format!(
-                "No TLS with {host}: {other}. If it speaks plain http, say http:// in providers.{provider}.base_url."
+                "TLS handshake with {host} failed: {other}. If it serves plain http, use http:// in \
+                 providers.{provider}.base_url."
             ),
         }
     }
 }
 
-/// A certificate is the same a moment later, and so is what a server speaks.
+/// Classifies a TLS error. Certificate and protocol errors are permanent, so they are not retried.
 fn tls_error_class(fault: &rustls::Error) -> ErrorClass {
     match fault {
         rustls::Error::InvalidCertificate(_)
@@ -59,14 +60,14 @@ fn tls_error_class(fault: &rustls::Error) -> ErrorClass {
     }
 }
 
-/// What went wrong with TLS, if that is what went wrong.
+/// Finds a TLS error among the sources of an error.
 fn find_tls_error<'f>(fault: &'f (dyn Error + 'static)) -> Option<&'f rustls::Error> {
     let mut next = Some(fault);
     while let Some(cause) = next {
         if let Some(found) = cause.downcast_ref::<rustls::Error>() {
             return Some(found);
         }
-        // One that was wrapped by the system's own is not its source.
+        // An error wrapped by `io::Error` is not its `source()`.
         let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         next = match wrapped {
             Some(wrapped) => Some(wrapped),

@@ -1,4 +1,4 @@
-//! An endpoint against real sockets: keys that are replaced, and secrets that servers repeat.
+//! Tests of an endpoint over real sockets: key rotation and redaction of echoed secrets.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
@@ -8,12 +8,12 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// A server that answers each request by its whole text; what it was asked is in the list.
-async fn server(answer: fn(&str) -> String) -> (String, Arc<Mutex<Vec<String>>>) {
+/// Starts a server that computes each response from the request text; returns its base URL and the list of requests.
+async fn server(respond: fn(&str) -> String) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let list = Arc::clone(&asked);
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&requests);
     tokio::spawn(async move {
         loop {
             let (mut socket, _) = listener.accept().await.unwrap();
@@ -23,11 +23,11 @@ async fn server(answer: fn(&str) -> String) -> (String, Arc<Mutex<Vec<String>>>)
                 let count = socket.read(&mut buffer).await.unwrap();
                 text.push_str(&String::from_utf8_lossy(&buffer[..count]));
             }
-            socket.write_all(answer(&text).as_bytes()).await.unwrap();
+            socket.write_all(respond(&text).as_bytes()).await.unwrap();
             list.lock().unwrap().push(text);
         }
     });
-    (format!("http://{address}/v1?key=in-the-query"), asked)
+    (format!("http://{address}/v1?key=in-the-query"), requests)
 }
 
 fn http_response(status: &str, body: &str) -> String {
@@ -47,69 +47,69 @@ async fn send_request(endpoint: &Endpoint) -> Result<reqwest::Response, ModelErr
 }
 
 #[tokio::test]
-async fn a_key_that_was_replaced_is_read_again_and_one_that_was_not_is_refused_once() {
-    let wants_the_second = |asked: &str| {
-        let is_good = asked.to_lowercase().contains("bearer the-second-key");
+async fn refused_key_is_read_again_and_retried_only_if_changed() {
+    let accepts_second_key = |request: &str| {
+        let is_good = request.to_lowercase().contains("bearer the-second-key");
         if is_good { http_response("200 OK", "") } else { http_response("401 Unauthorized", "no") }
     };
-    let (url, asked) = server(wants_the_second).await;
+    let (url, requests) = server(accepts_second_key).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(file.path(), "the-first-key").unwrap();
     let endpoint = endpoint(&url, KeySource::File(file.path().to_owned()));
     assert!(send_request(&endpoint).await.is_err());
-    assert_eq!(asked.lock().unwrap().len(), 1, "the same key is not tried again");
+    assert_eq!(requests.lock().unwrap().len(), 1, "an unchanged key is not retried");
     std::fs::write(file.path(), "the-second-key").unwrap();
     assert!(send_request(&endpoint).await.is_ok());
     assert!(send_request(&endpoint).await.is_ok());
-    assert_eq!(asked.lock().unwrap().len(), 4, "once with the old key, then with the new one alone");
+    assert_eq!(requests.lock().unwrap().len(), 4, "once with the old key, then only with the new one");
 }
 
 #[tokio::test]
-async fn a_secret_header_that_a_server_repeats_is_not_passed_on() {
-    let repeats = |asked: &str| http_response("400 Bad Request", asked);
-    let (url, _) = server(repeats).await;
-    let failing = send_request(&endpoint(&url, KeySource::None)).await.unwrap_err();
-    let told = format!("{failing:?}");
-    assert!(told.contains("[key]") && !told.contains("gateway-secret"), "{told}");
+async fn echoed_secret_header_is_redacted() {
+    let echo = |request: &str| http_response("400 Bad Request", request);
+    let (url, _) = server(echo).await;
+    let error = send_request(&endpoint(&url, KeySource::None)).await.unwrap_err();
+    let text = format!("{error:?}");
+    assert!(text.contains("[key]") && !text.contains("gateway-secret"), "{text}");
 }
 
 #[tokio::test]
-async fn those_who_wait_for_a_key_share_why_there_is_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let runs = folder.path().join("runs");
+async fn concurrent_requests_share_a_failed_key_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let runs = directory.path().join("runs");
     let script = format!("echo run >> {}; sleep 0.2; exit 1", runs.display());
-    let words = ["sh", "-c", &script].map(str::to_owned).to_vec();
-    let endpoint = endpoint("http://127.0.0.1:9/v1", KeySource::Command(words));
+    let arguments = ["sh", "-c", &script].map(str::to_owned).to_vec();
+    let endpoint = endpoint("http://127.0.0.1:9/v1", KeySource::Command(arguments));
     let all = futures_util::future::join_all((0..5).map(|_| endpoint.current_key(None))).await;
     assert!(all.iter().all(Result::is_err), "{all:?}");
     assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
     assert!(endpoint.current_key(None).await.is_err());
-    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\nrun\n", "who comes later tries again");
+    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\nrun\n", "a later request reads the key again");
 }
 
 #[test]
-fn a_header_that_says_how_a_question_travels_cannot_be_set() {
+fn framing_headers_cannot_be_overridden() {
     let headers = vec![("Content-Length".to_owned(), Secret::new("3".to_owned()))];
     let base_url = "http://127.0.0.1:9/v1".to_owned();
     let options = EndpointOptions { base_url, headers, ..EndpointOptions::default() };
     let fault = Endpoint::new(options).unwrap_err();
-    assert!(fault.public.contains("the connection's own"), "{fault}");
+    assert!(fault.public.contains("is set by the HTTP client"), "{fault}");
 }
 
 #[tokio::test]
-async fn a_key_in_the_query_is_not_in_the_cause_of_a_fault() {
-    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/v1?key=in-the-query", gone.local_addr().unwrap());
-    drop(gone);
-    let failing = send_request(&endpoint(&url, KeySource::None)).await.unwrap_err();
-    let told = format!("{failing:?}");
-    assert!(told.contains("cannot be reached") && !told.contains("in-the-query"), "{told}");
+async fn key_in_the_query_is_not_in_the_error_cause() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1?key=in-the-query", listener.local_addr().unwrap());
+    drop(listener);
+    let error = send_request(&endpoint(&url, KeySource::None)).await.unwrap_err();
+    let text = format!("{error:?}");
+    assert!(text.contains("cannot be reached") && !text.contains("in-the-query"), "{text}");
 }
 
 #[tokio::test]
-async fn a_servers_text_of_any_length_is_told_without_secrets() {
+async fn all_secrets_are_redacted_from_a_long_text() {
     let endpoint = endpoint("http://127.0.0.1:1/v1", KeySource::None);
-    let told = endpoint.redact(&"gateway-secret, ".repeat(2_000));
-    assert!(told.matches("[key]").count() == 2_000 && !told.contains("gateway-secret"), "{}", told.len());
+    let text = endpoint.redact(&"gateway-secret, ".repeat(2_000));
+    assert!(text.matches("[key]").count() == 2_000 && !text.contains("gateway-secret"), "{}", text.len());
 }

@@ -1,17 +1,17 @@
-//! How many retries a provider's questions may have: a tenth of the questions, and a few in any case.
+//! Retry budget of one provider: at most a tenth of its requests, plus a small allowance that refills over time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Parts of a retry that a question earns, of `RETRY_PARTS`.
+/// Credit that a request earns, and that a retry costs.
 const CREDIT_PER_REQUEST: u32 = 1;
 const CREDIT_PER_RETRY: u32 = 10;
 
-/// No more than this is saved up.
+/// Most credit that is saved up.
 const CREDIT_MAX: u32 = 10 * CREDIT_PER_RETRY;
 
-/// Where little is asked, one retry comes back in this time.
+/// Interval in which one retry is refilled regardless of traffic.
 const REFILL_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn retries_are_a_tenth_of_the_questions_beside_a_few() {
+    async fn retries_are_a_tenth_of_requests_plus_an_allowance() {
         let now = Instant::now();
         let mut budget = RetryBudget::new(now);
         let mut retries = 0;
@@ -58,9 +58,9 @@ mod tests {
             budget.deposit();
             retries += u32::from(budget.withdraw(now));
         }
-        assert!((100..=110).contains(&retries), "{retries} retries of 1000 questions");
+        assert!((100..=110).contains(&retries), "{retries} retries of 1000 requests");
         assert!(!budget.withdraw(now));
-        assert!(budget.withdraw(now + REFILL_INTERVAL), "some come back with time");
+        assert!(budget.withdraw(now + REFILL_INTERVAL), "one retry is refilled per interval");
         assert!(!budget.withdraw(now + REFILL_INTERVAL));
     }
 }

@@ -1,5 +1,5 @@
-//! What the gate knows, as a plain machine told the time: the queues, the limit, and the provider's health. A provider
-//! that fails again and again is left alone; then one question tries it, and each that passes lets twice as many in.
+//! State of the fair queue and circuit breaker; the caller passes the time. After repeated failures the circuit opens for
+//! a cool-down, then one probe is admitted, and each success doubles the concurrency limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::retry_budget::RetryBudget;
 use super::{QueueLimits, QueuePermit, RequestOutcome};
 
-/// Failures in a row after which the provider is left alone.
+/// Consecutive failures that open the circuit.
 const FAILURES_MAX: u32 = 5;
 
 const COOL_DOWN_FIRST: Duration = Duration::from_secs(1);
 const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
-/// The most that is put on top of a server's own time, so that not all come back in the same moment.
+/// Most jitter added to a server's retry delay, so that not all clients return at the same moment.
 const JITTER_MAX: Duration = Duration::from_secs(1);
 
 type PermitSender = oneshot::Sender<QueuePermit>;
@@ -26,21 +26,21 @@ type PermitSender = oneshot::Sender<QueuePermit>;
 pub(super) struct QueueState {
     limits: QueueLimits,
     pub(super) budget: RetryBudget,
-    /// Trees that wait, in the order in which they were served last.
+    /// Trees with queued requests, least recently served first.
     order: VecDeque<Serial>,
     queues: HashMap<Serial, VecDeque<(u64, PermitSender)>>,
     queued: usize,
     last_ticket: u64,
-    /// Questions that run, by tree, of this era.
+    /// Requests in flight of this generation, by tree.
     running: HashMap<Serial, usize>,
     running_total: usize,
-    /// A rest begins a new era: what still hangs from before it takes no place.
+    /// Incremented whenever the circuit opens: requests of earlier generations that still hang occupy no permit.
     generation: u64,
-    /// How many may run now.
+    /// Current concurrency limit.
     limit: usize,
     circuit_open_until: Option<Instant>,
     consecutive_failures: u32,
-    /// Rests since the provider was last well.
+    /// Cool-downs since the provider was last healthy.
     cool_downs: u32,
 }
 
@@ -68,13 +68,13 @@ impl QueueState {
         self.circuit_open_until
     }
 
-    /// Whether the provider has rested and is being tried again.
+    /// Whether the provider has not yet fully recovered from an open circuit.
     pub(super) fn is_recovering(&self) -> bool {
         self.cool_downs > 0
     }
 
-    /// Puts a question into its tree's queue; nothing when too many wait.
-    pub(super) fn enqueue(&mut self, root: Serial, giving: PermitSender) -> Option<u64> {
+    /// Enqueues a request for its tree and returns its ticket; `None` when the queue is full.
+    pub(super) fn enqueue(&mut self, root: Serial, permit_sender: PermitSender) -> Option<u64> {
         if self.queued >= self.limits.queued_max {
             return None;
         }
@@ -84,15 +84,15 @@ impl QueueState {
         if queue.is_empty() {
             self.order.push_back(root);
         }
-        queue.push_back((self.last_ticket, giving));
+        queue.push_back((self.last_ticket, permit_sender));
         Some(self.last_ticket)
     }
 
-    /// Takes a question out; one that was served is not there any more.
-    pub(super) fn dequeue(&mut self, root: Serial, number: u64) {
+    /// Removes a request if it is still queued.
+    pub(super) fn dequeue(&mut self, root: Serial, ticket: u64) {
         let Some(queue) = self.queues.get_mut(&root) else { return };
         let before = queue.len();
-        queue.retain(|(other, _)| *other != number);
+        queue.retain(|(queued, _)| *queued != ticket);
         self.queued -= before - queue.len();
         self.remove_if_empty(root);
     }
@@ -100,11 +100,11 @@ impl QueueState {
     fn remove_if_empty(&mut self, root: Serial) {
         if self.queues.get(&root).is_some_and(VecDeque::is_empty) {
             self.queues.remove(&root);
-            self.order.retain(|other| *other != root);
+            self.order.retain(|tree| *tree != root);
         }
     }
 
-    /// Who comes in now, if anybody may.
+    /// Dequeues the next request to admit, if the circuit and the limit allow one.
     pub(super) fn grant_next(&mut self, now: Instant) -> Option<(Serial, u64, PermitSender)> {
         if self.circuit_open_until.is_some_and(|until| until > now) {
             return None;
@@ -114,20 +114,20 @@ impl QueueState {
             return None;
         }
         let running = |root: &Serial| self.running.get(root).copied().unwrap_or(0);
-        let place = (0..self.order.len()).min_by_key(|place| running(&self.order[*place]))?;
-        let root = self.order.remove(place)?;
+        let index = (0..self.order.len()).min_by_key(|index| running(&self.order[*index]))?;
+        let root = self.order.remove(index)?;
         self.order.push_back(root);
-        let (_, giving) = self.queues.get_mut(&root)?.pop_front()?;
+        let (_, permit_sender) = self.queues.get_mut(&root)?.pop_front()?;
         self.queued -= 1;
         self.remove_if_empty(root);
         *self.running.entry(root).or_default() += 1;
         self.running_total += 1;
-        Some((root, self.generation, giving))
+        Some((root, self.generation, permit_sender))
     }
 
-    /// A question is over.
-    pub(super) fn release(&mut self, root: Serial, era: u64) {
-        if era != self.generation {
+    /// Releases the permit of a finished request.
+    pub(super) fn release(&mut self, root: Serial, generation: u64) {
+        if generation != self.generation {
             return;
         }
         self.running_total = self.running_total.saturating_sub(1);
@@ -139,9 +139,9 @@ impl QueueState {
         }
     }
 
-    /// What came of a try. What was asked before a rest says nothing about the time after it.
-    pub(super) fn record_outcome(&mut self, era: u64, outcome: RequestOutcome, now: Instant) {
-        if era != self.generation {
+    /// Records the outcome of an attempt. Attempts from before the last cool-down are ignored.
+    pub(super) fn record_outcome(&mut self, generation: u64, outcome: RequestOutcome, now: Instant) {
+        if generation != self.generation {
             return;
         }
         match outcome {
@@ -155,7 +155,7 @@ impl QueueState {
             RequestOutcome::Unavailable(wait) => {
                 self.consecutive_failures += 1;
                 self.apply_retry_after(wait, now);
-                // While it recovers, one failure is enough.
+                // While the provider recovers, one failure opens the circuit again.
                 if self.cool_downs > 0 || self.consecutive_failures >= FAILURES_MAX {
                     self.open_circuit(now);
                 }
@@ -167,7 +167,7 @@ impl QueueState {
         }
     }
 
-    /// Leaves the provider alone for as long as it wants, if it says so.
+    /// Starts the cool-down that the server asked for, if any.
     fn apply_retry_after(&mut self, wait: Option<Duration>, now: Instant) {
         if let Some(wait) = wait {
             let spread = wait.div_f64(10.0).min(JITTER_MAX).mul_f64(fastrand::f64());

@@ -1,5 +1,5 @@
-//! One child process: started when it is not there, waited for until it answers, and not started too often when it keeps
-//! falling over.
+//! Child process of the embedded model: started on demand, polled until healthy, and restarted with backoff after
+//! crashes.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -15,27 +15,27 @@ use tokio::time::Instant;
 use super::LocalOptions;
 use crate::endpoint::Endpoint;
 
-/// How often is looked whether it answers.
+/// Interval and timeout of health checks during the start.
 const HEALTH_POLL_INTERVAL: Duration = Duration::from_millis(25);
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// How long is waited for the end of a child whose connection was cut, and how often is looked: its sockets are closed
-/// before it is gone.
+/// Timeout and poll interval for the exit of a child that closed its connection: sockets close before the process exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// One that lived this long did not fall over at once.
+/// Uptime after which an exit does not count as a crash at startup.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
-/// Where the child may find other programs.
+/// `PATH` of the child.
 const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The most of its complaints that are passed to the log.
+/// Most bytes of the child's stderr that are logged.
 const STDERR_LOG_BYTES_MAX: u64 = 64 * 1024;
 
+/// The model server child of one model file.
 pub(super) struct Child {
     id: String,
     file: PathBuf,
@@ -45,25 +45,25 @@ pub(super) struct Child {
     state: Mutex<State>,
 }
 
-/// Which of its starts a child is of.
+/// Number of a start of the child.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Generation(u64);
 
 #[derive(Default)]
 struct State {
     running: Option<RunningProcess>,
-    /// The last one that came to answer.
+    /// Last start that became healthy.
     generation: Generation,
-    /// How the last one ended that did.
+    /// Exit status of the last child that exited.
     last_exit: Option<String>,
-    /// Times in a row that it fell over.
+    /// Consecutive crashes.
     crashes: u32,
     not_before: Option<Instant>,
 }
 
 struct RunningProcess {
     process: Process,
-    /// Its end tells the child that the daemon is gone.
+    /// Closing it makes the child exit.
     _stdin: Option<ChildStdin>,
     started_at: Instant,
 }
@@ -80,7 +80,7 @@ impl Child {
         Self { id: id.to_owned(), file, socket, options: options.clone(), endpoint, state }
     }
 
-    /// Returns when the child answers. Whoever comes meanwhile waits for the same one.
+    /// Starts the child if it is not running and waits until it is healthy. Concurrent callers wait for the same start.
     pub(super) async fn ensure_running(&self) -> Result<Generation, Fault> {
         let mut state = self.state.lock().await;
         self.reap(&mut state);
@@ -105,14 +105,14 @@ impl Child {
         }
     }
 
-    /// How the child of this start has ended, if it has; one that is just about to is waited for.
-    pub(super) async fn wait_for_exit(&self, start: Generation) -> Option<String> {
+    /// Returns the exit status of the child of this generation, if it has exited or exits shortly.
+    pub(super) async fn wait_for_exit(&self, generation: Generation) -> Option<String> {
         let until = Instant::now() + EXIT_TIMEOUT;
         loop {
             {
                 let mut state = self.state.lock().await;
                 self.reap(&mut state);
-                if state.running.is_none() || state.generation != start {
+                if state.running.is_none() || state.generation != generation {
                     return Some(state.last_exit.clone().unwrap_or_default());
                 }
             }
@@ -123,34 +123,34 @@ impl Child {
         }
     }
 
-    /// Looks whether it has ended; on its own when idle is no fall.
+    /// Reaps the child if it has exited. A clean exit, such as when idle, is no crash.
     fn reap(&self, state: &mut State) {
         let Some(running) = &mut state.running else { return };
         let Ok(Some(status)) = running.process.try_wait() else { return };
-        let lived = running.started_at.elapsed();
+        let uptime = running.started_at.elapsed();
         state.running = None;
         state.last_exit = Some(status.to_string());
-        if status.success() || lived >= STABLE_AFTER {
+        if status.success() || uptime >= STABLE_AFTER {
             (state.crashes, state.not_before) = (0, None);
         }
         if !status.success() {
-            tracing::warn!(model = self.id, "the embedded model ended: {status}");
-            if lived < STABLE_AFTER {
+            tracing::warn!(model = self.id, "the embedded model exited: {status}");
+            if uptime < STABLE_AFTER {
                 state.record_crash();
             }
         }
     }
 
     fn spawn(&self) -> Result<RunningProcess, Fault> {
-        // What an earlier child has left behind would keep this one from listening.
+        // The socket of an earlier child would prevent this one from binding.
         match std::fs::remove_file(&self.socket) {
             Err(fault) if fault.kind() != std::io::ErrorKind::NotFound => {
-                return Err(self.fault("its socket cannot be put away").caused_by(fault));
+                return Err(self.fault("its old socket cannot be removed").caused_by(fault));
             }
             _ => {}
         }
         let mut command = Command::new(&self.options.program);
-        // Keys of other models are none of its business.
+        // The child must not see the keys of other models.
         command.env_clear().env("PATH", CHILD_PATH);
         command.args(&self.options.args);
         command.arg("--model").arg(&self.file).arg("--socket").arg(&self.socket);
@@ -160,7 +160,7 @@ impl Child {
             command.spawn().map_err(|fault| self.fault("it cannot be started").caused_by(fault))?;
         let stdin = process.stdin.take();
         if let Some(stderr) = process.stderr.take() {
-            // Ends with the child.
+            // The task ends when the child exits.
             tokio::spawn(log_stderr(self.id.clone(), stderr));
         }
         Ok(RunningProcess { process, _stdin: stdin, started_at: Instant::now() })
@@ -171,24 +171,24 @@ impl Child {
         let url = self.endpoint.base_url.at_root("health");
         loop {
             if let Ok(Some(status)) = running.process.try_wait() {
-                return Err(self.fault(&format!("it ended at its start ({status})")));
+                return Err(self.fault(&format!("it exited at startup ({status})")));
             }
-            let asked = self.endpoint.get(url.clone())?;
-            if let Ok(Ok(response)) = tokio::time::timeout(HEALTH_TIMEOUT, asked.send()).await
+            let request = self.endpoint.get(url.clone())?;
+            if let Ok(Ok(response)) = tokio::time::timeout(HEALTH_TIMEOUT, request.send()).await
                 && response.status().is_success()
             {
                 return Ok(());
             }
             if Instant::now() >= until {
                 let seconds = self.options.start_timeout.as_secs_f64();
-                return Err(self.fault(&format!("it did not answer in {seconds} s")));
+                return Err(self.fault(&format!("it was not ready within {seconds} s")));
             }
             tokio::time::sleep(HEALTH_POLL_INTERVAL).await;
         }
     }
 
     pub(super) fn fault(&self, why: &str) -> Fault {
-        let text = format!("The embedded model local/{} failed: {why}. The daemon's log says more.", self.id);
+        let text = format!("The embedded model local/{} failed: {why}. See the daemon's log.", self.id);
         Fault::new(FaultKind::Model, text)
     }
 }
@@ -205,8 +205,8 @@ async fn log_stderr(id: String, stderr: ChildStderr) {
     let mut stderr = BufReader::new(stderr);
     let mut lines = (&mut stderr).take(STDERR_LOG_BYTES_MAX).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        tracing::info!(model = id, "the embedded model says: {line}");
+        tracing::info!(model = id, "embedded model: {line}");
     }
-    // A pipe that nobody reads would stop the child.
+    // A full pipe would block the child.
     let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
 }

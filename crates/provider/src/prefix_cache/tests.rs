@@ -1,4 +1,4 @@
-//! Tests of the shelf, and of every dialect with it.
+//! Tests of the prompt-prefix cache, alone and with every dialect.
 
 use std::cell::Cell;
 
@@ -25,23 +25,25 @@ fn user_message(text: &str) -> Arc<Message> {
     Arc::new(Message::user(text, MessageSource::default()))
 }
 
-/// Writes the text of each message with a separator, and counts how many were written.
+/// Encodes each message as its text with a separator; returns how many were encoded.
 fn update(prefix: &mut Prefix, messages: &[Arc<Message>]) -> usize {
     update_at(prefix, None, messages)
 }
 
-fn update_at(prefix: &mut Prefix, lineage: Option<&HistoryVersion>, messages: &[Arc<Message>]) -> usize {
-    let written = Cell::new(0);
+fn update_at(
+    prefix: &mut Prefix,
+    history_version: Option<&HistoryVersion>,
+    messages: &[Arc<Message>],
+) -> usize {
+    let encoded = Cell::new(0);
     let write = |_: &[Arc<Message>], message: &Message, out: &mut Vec<u8>| {
-        written.set(written.get() + 1);
+        encoded.set(encoded.get() + 1);
         out.extend_from_slice(format!("{};", message.text).as_bytes());
         Ok(())
     };
-    let (messages, lineage) = (Arc::new(messages.to_vec()), lineage.cloned());
-    prefix
-        .update(&ModelRequest { messages, history_version: lineage, ..ModelRequest::default() }, &write)
-        .unwrap();
-    written.get()
+    let (messages, history_version) = (Arc::new(messages.to_vec()), history_version.cloned());
+    prefix.update(&ModelRequest { messages, history_version, ..ModelRequest::default() }, &write).unwrap();
+    encoded.get()
 }
 
 fn text(prefix: &Prefix, inserts: &[(usize, Bytes)]) -> String {
@@ -51,30 +53,30 @@ fn text(prefix: &Prefix, inserts: &[(usize, Bytes)]) -> String {
 }
 
 #[test]
-fn only_what_is_new_is_written() {
-    let shelf = PrefixCache::default();
+fn only_new_messages_are_encoded() {
+    let cache = PrefixCache::default();
     let mut messages: Vec<_> = (0..1000).map(|number| user_message(&number.to_string())).collect();
-    let mut prefix = shelf.take(&key("a"));
+    let mut prefix = cache.take(&key("a"));
     assert_eq!(update(&mut prefix, &messages), 1000);
-    shelf.put(key("a"), prefix);
+    cache.put(key("a"), prefix);
     messages.push(user_message("new"));
-    let mut prefix = shelf.take(&key("a"));
-    assert_eq!(update(&mut prefix, &messages), 1, "the first thousand are not touched");
+    let mut prefix = cache.take(&key("a"));
+    assert_eq!(update(&mut prefix, &messages), 1, "the first thousand are cached");
     assert!(text(&prefix, &[]).ends_with("998;999;new;"));
     assert_eq!(update(&mut prefix, &messages), 0);
 }
 
 #[test]
-fn a_list_that_went_back_or_was_folded_gives_its_own_bytes() {
+fn rollback_and_compaction_invalidate_changed_messages() {
     let first = ["a", "b", "c"].map(user_message);
     let other = [Arc::clone(&first[0]), Arc::clone(&first[1]), user_message("d")];
     let mut prefix = Prefix::default();
     update(&mut prefix, &first);
     assert_eq!(update(&mut prefix, &first[..2]), 0, "rolled back");
     assert_eq!(text(&prefix, &[]), "a;b;");
-    assert_eq!(update(&mut prefix, &other), 1, "went on another way");
+    assert_eq!(update(&mut prefix, &other), 1, "diverged");
     assert_eq!(text(&prefix, &[]), "a;b;d;");
-    assert_eq!(update(&mut prefix, &[user_message("sum"), Arc::clone(&other[2])]), 2, "folded");
+    assert_eq!(update(&mut prefix, &[user_message("sum"), Arc::clone(&other[2])]), 2, "compacted");
     assert_eq!(text(&prefix, &[]), "sum;d;");
     assert_eq!(update(&mut prefix, &[user_message("sum")]), 1, "the same text is not the same message");
     assert_eq!(update(&mut prefix, &[]), 0);
@@ -82,31 +84,31 @@ fn a_list_that_went_back_or_was_folded_gives_its_own_bytes() {
 }
 
 #[test]
-fn a_lineage_spares_the_look_and_never_the_truth() {
-    let (lineage, other) = (HistoryVersion::default(), HistoryVersion::default());
+fn history_version_skips_comparison_but_detects_divergence() {
+    let (history_version, other) = (HistoryVersion::default(), HistoryVersion::default());
     let all = ["a", "b", "c", "d"].map(user_message);
     let mut prefix = Prefix::default();
-    assert_eq!(update_at(&mut prefix, Some(&lineage), &all[..2]), 2);
-    assert_eq!(update_at(&mut prefix, Some(&lineage), &all[..3]), 1);
-    assert_eq!(update_at(&mut prefix, Some(&lineage), &all[..3]), 0);
+    assert_eq!(update_at(&mut prefix, Some(&history_version), &all[..2]), 2);
+    assert_eq!(update_at(&mut prefix, Some(&history_version), &all[..3]), 1);
+    assert_eq!(update_at(&mut prefix, Some(&history_version), &all[..3]), 0);
     let changed = [user_message("x"), user_message("y"), Arc::clone(&all[2])];
-    assert_eq!(update_at(&mut prefix, Some(&lineage), &changed), 0, "what is promised is not looked at");
-    assert_eq!(update_at(&mut prefix, None, &all), 1, "nobody says so, and it is found all the same");
-    assert_eq!(update_at(&mut prefix, Some(&other), &all), 0);
-    let elsewhere =
-        [Arc::clone(&all[0]), user_message("x"), user_message("y"), user_message("z"), user_message("!")];
-    assert_eq!(update_at(&mut prefix, Some(&other), &elsewhere), 4, "a copy went on in its own way");
-    assert_eq!(text(&prefix, &[]), "a;x;y;z;!;");
     assert_eq!(
-        update_at(&mut prefix, Some(&other), &elsewhere[..1]),
+        update_at(&mut prefix, Some(&history_version), &changed),
         0,
-        "it is shorter than what was written"
+        "earlier messages of the same version are not compared"
     );
+    assert_eq!(update_at(&mut prefix, None, &all), 1, "without a version the messages are compared");
+    assert_eq!(update_at(&mut prefix, Some(&other), &all), 0);
+    let diverged =
+        [Arc::clone(&all[0]), user_message("x"), user_message("y"), user_message("z"), user_message("!")];
+    assert_eq!(update_at(&mut prefix, Some(&other), &diverged), 4, "a diverged copy");
+    assert_eq!(text(&prefix, &[]), "a;x;y;z;!;");
+    assert_eq!(update_at(&mut prefix, Some(&other), &diverged[..1]), 0, "shorter than the cached prefix");
     assert_eq!(text(&prefix, &[]), "a;");
 }
 
 #[test]
-fn blocks_stay_few_and_a_cut_inside_of_one_is_right() {
+fn blocks_stay_few_and_truncation_within_a_block_works() {
     let messages: Vec<_> = (0..300).map(|number| user_message(&format!("{number:01000}"))).collect();
     let mut prefix = Prefix::default();
     for count in 1..=messages.len() {
@@ -116,66 +118,65 @@ fn blocks_stay_few_and_a_cut_inside_of_one_is_right() {
     update(&mut prefix, &messages[..150]);
     assert_eq!(text(&prefix, &[]).len(), 150 * 1001);
     update(&mut prefix, &messages);
-    let whole: String = messages.iter().map(|message| format!("{};", message.text)).collect();
-    assert_eq!(text(&prefix, &[]), whole);
+    let expected: String = messages.iter().map(|message| format!("{};", message.text)).collect();
+    assert_eq!(text(&prefix, &[]), expected);
 }
 
 #[test]
-fn what_is_put_in_between_lands_at_its_place() {
+fn insertions_land_at_their_offsets() {
     let mut prefix = Prefix::default();
     update(&mut prefix, &[user_message("ab"), user_message("cd")]);
-    let at = |place: usize, text: &'static str| (place, Bytes::from_static(text.as_bytes()));
+    let at = |offset: usize, text: &'static str| (offset, Bytes::from_static(text.as_bytes()));
     assert_eq!(text(&prefix, &[at(0, "<"), at(2, "1"), at(3, "2"), at(6, ">")]), "<ab1;2cd;>");
     assert_eq!(prefix.end_offset(0), 3);
     assert_eq!(text(&Prefix::default(), &[at(0, "x")]), "x");
 }
 
 #[test]
-fn the_shelf_is_bounded_and_forgets_who_was_asked_longest_ago() {
-    let shelf = PrefixCache::with_capacity(3000);
+fn cache_is_bounded_in_bytes() {
+    let cache = PrefixCache::with_capacity(3000);
     let message = [user_message(&"x".repeat(700))];
     for agent in ["a", "b", "c"] {
-        let mut prefix = shelf.take(&key(agent));
+        let mut prefix = cache.take(&key(agent));
         update(&mut prefix, &message);
-        shelf.put(key(agent), prefix);
-        shelf.put(key("a"), shelf.take(&key("a")));
+        cache.put(key(agent), prefix);
+        cache.put(key("a"), cache.take(&key("a")));
     }
-    assert!(shelf.lock_entries().bytes <= 3000);
-    let again = |agent: &str| update(&mut shelf.take(&key(agent)), &message);
-    assert_eq!((again("a"), again("b"), again("c")), (0, 0, 0), "three have room");
+    assert!(cache.lock_entries().bytes <= 3000);
+    let again = |agent: &str| update(&mut cache.take(&key(agent)), &message);
+    assert_eq!((again("a"), again("b"), again("c")), (0, 0, 0), "three fit");
     let mut prefix = Prefix::default();
     update(&mut prefix, &[user_message(&"y".repeat(4000))]);
-    shelf.put(key("d"), prefix);
-    assert_eq!(shelf.take(&key("d")).messages.len(), 0, "one that is longer than the shelf is not kept");
-    assert_eq!(shelf.lock_entries().bytes, 0, "all was taken");
+    cache.put(key("d"), prefix);
+    assert_eq!(cache.take(&key("d")).messages.len(), 0, "a prefix larger than the cache is not cached");
+    assert_eq!(cache.lock_entries().bytes, 0, "all prefixes were removed");
 }
 
 #[test]
-fn the_oldest_goes_first() {
-    let shelf = PrefixCache::with_capacity(2000);
+fn oldest_prefix_is_evicted_first() {
+    let cache = PrefixCache::with_capacity(2000);
     let message = [user_message(&"x".repeat(700))];
     for agent in ["a", "b", "c"] {
         let mut prefix = Prefix::default();
         update(&mut prefix, &message);
-        shelf.put(key(agent), prefix);
+        cache.put(key(agent), prefix);
     }
-    let kept = ["a", "b", "c"].map(|agent| shelf.take(&key(agent)).messages.len());
-    assert_eq!(kept, [0, 1, 1]);
+    let lengths = ["a", "b", "c"].map(|agent| cache.take(&key(agent)).messages.len());
+    assert_eq!(lengths, [0, 1, 1]);
 }
 
 #[test]
-fn nobodys_conversation_is_not_kept() {
-    let shelf = PrefixCache::default();
+fn request_without_an_agent_is_not_cached() {
+    let cache = PrefixCache::default();
     let key = PrefixKey::new(&Requester::default(), "test", &ModelOptions::default());
     let mut prefix = Prefix::default();
     update(&mut prefix, &[user_message("a")]);
-    shelf.put(key.clone(), prefix);
-    assert_eq!(shelf.take(&key).messages.len(), 0);
+    cache.put(key.clone(), prefix);
+    assert_eq!(cache.take(&key).messages.len(), 0);
 }
 
-/// What a dialect writes from a used shelf has to be what it writes from an empty one.
 #[test]
-fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
+fn encoding_is_the_same_with_and_without_the_cache() {
     let call = |id: &str| ToolCall { id: id.into(), name: "echo".into(), arguments: "{\"a\":1}".into() };
     let done = |id: &str| Message::tool_result(id, &ToolOutcome::Done("one".into()));
     let all: Vec<_> = [
@@ -193,12 +194,12 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
     .to_vec();
     let mut lists: Vec<_> = (0..=all.len()).map(|count| all[..count].to_vec()).collect();
     lists.push(all[..4].to_vec());
-    lists.push([vec![user_message("the story so far")], all[4..].to_vec()].concat());
+    lists.push([vec![user_message("summary")], all[4..].to_vec()].concat());
     let model = ModelOptions { name: "m".into(), caches_prompt: true, ..ModelOptions::default() };
     let mistral = Chat::COMPATIBLE.for_model(known_provider("mistral").unwrap(), "m");
     let dialects: [&dyn Dialect; 5] = [&Chat::OPENAI, &Chat::COMPATIBLE, &mistral, &Responses, &Anthropic];
     for dialect in dialects {
-        let shelf = PrefixCache::default();
+        let cache = PrefixCache::default();
         for (number, messages) in lists.iter().enumerate() {
             for system in [None, Some(Arc::from("Be brief."))] {
                 let request = ModelRequest {
@@ -208,10 +209,10 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
                     requester: Requester { agent: Some(AgentId::main()), ..Requester::default() },
                     ..ModelRequest::default()
                 };
-                let written = dialect.encode(&model, &request, &shelf).unwrap().concat();
+                let encoded = dialect.encode(&model, &request, &cache).unwrap().concat();
                 let fresh = dialect.encode(&model, &request, &PrefixCache::default()).unwrap().concat();
-                assert_eq!(String::from_utf8(written.clone()), String::from_utf8(fresh), "list {number}");
-                let body: serde_json::Value = serde_json::from_slice(&written).unwrap();
+                assert_eq!(String::from_utf8(encoded.clone()), String::from_utf8(fresh), "list {number}");
+                let body: serde_json::Value = serde_json::from_slice(&encoded).unwrap();
                 assert!(body["messages"].is_array() || body["input"].is_array(), "{body}");
             }
         }

@@ -1,4 +1,4 @@
-//! A request in one form only, so that two can be compared; and what a model says, in the words of the file.
+//! Canonical form of requests, for comparison, and conversion between model events and recorded events.
 
 use agent::outside::{ModelEvent, ModelRequest, StopReason};
 use agent::{Fault, FaultKind, Message, ToolCall, Usage};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::RecordedEvent;
 
-/// Everything of a request that its answer should depend on. Not what rides behind the last message: that is the time.
+/// Returns the parts of a request that determine its response. Excludes the volatile suffix, which contains the time.
 pub(super) fn request(request: &ModelRequest) -> Value {
     json!({
         "system": request.system.as_deref(),
@@ -39,12 +39,12 @@ fn canonical_message(message: &Message) -> Value {
     })
 }
 
-/// Tells requests apart for people, who compare them whole; and ids of calls.
+/// Returns the FNV-1a hash as hex, for request digests and shortened call ids.
 pub(crate) fn fnv1a_hex(bytes: &[u8]) -> String {
     format!("{:016x}", fnv1a(bytes))
 }
 
-/// The same as a number.
+/// Returns the 64-bit FNV-1a hash.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -58,7 +58,7 @@ const STOP_REASON_NAMES: [(&str, StopReason); 4] = [
     ("filtered", StopReason::Filtered),
 ];
 
-/// Nothing for what only tells how long something takes: a recording has no times.
+/// Converts an event for the recording; `None` for progress events, because recordings have no timing.
 pub(super) fn to_recorded(item: &Result<ModelEvent, Fault>) -> Option<RecordedEvent> {
     Some(match item {
         Ok(ModelEvent::Waiting | ModelEvent::Heartbeat) => return None,
@@ -73,11 +73,11 @@ pub(super) fn to_recorded(item: &Result<ModelEvent, Fault>) -> Option<RecordedEv
             RecordedEvent::Usage { input, output, cached, cache_written, reasoning }
         }
         Ok(ModelEvent::Stopped(reason)) => {
-            let word = STOP_REASON_NAMES
+            let name = STOP_REASON_NAMES
                 .iter()
                 .find(|(_, other)| other == reason)
-                .map_or("finished", |(word, _)| word);
-            RecordedEvent::Stopped(word.to_owned())
+                .map_or("finished", |(name, _)| name);
+            RecordedEvent::Stopped(name.to_owned())
         }
         Ok(ModelEvent::Done) => RecordedEvent::Done,
         Err(fault) => {
@@ -87,8 +87,8 @@ pub(super) fn to_recorded(item: &Result<ModelEvent, Fault>) -> Option<RecordedEv
     })
 }
 
-pub(super) fn from_recorded(told: RecordedEvent) -> Result<ModelEvent, Fault> {
-    Ok(match told {
+pub(super) fn from_recorded(event: RecordedEvent) -> Result<ModelEvent, Fault> {
+    Ok(match event {
         RecordedEvent::Text(text) => ModelEvent::Text(text),
         RecordedEvent::Reasoning(text) => ModelEvent::Reasoning(text),
         RecordedEvent::Thoughts(text) => ModelEvent::ReasoningBlock(text),
@@ -98,9 +98,9 @@ pub(super) fn from_recorded(told: RecordedEvent) -> Result<ModelEvent, Fault> {
         RecordedEvent::Usage { input, output, cached, cache_written, reasoning } => {
             ModelEvent::Usage(Usage { input, output, cached, cache_written, reasoning })
         }
-        RecordedEvent::Stopped(word) => {
+        RecordedEvent::Stopped(name) => {
             let reason =
-                STOP_REASON_NAMES.iter().find(|(other, _)| *other == word).map(|(_, reason)| *reason);
+                STOP_REASON_NAMES.iter().find(|(other, _)| *other == name).map(|(_, reason)| *reason);
             ModelEvent::Stopped(reason.unwrap_or(StopReason::Finished))
         }
         RecordedEvent::Done => ModelEvent::Done,
@@ -111,8 +111,8 @@ pub(super) fn from_recorded(told: RecordedEvent) -> Result<ModelEvent, Fault> {
     })
 }
 
-/// The first thing in which two requests differ, for people.
-pub(super) fn first_difference(recorded: &Value, asked: &Value) -> String {
+/// Describes the first difference between two requests.
+pub(super) fn first_difference(recorded: &Value, actual: &Value) -> String {
     let shown = |value: &Value| {
         let text = value.to_string();
         match text.char_indices().nth(SHOWN_CHARS_MAX) {
@@ -120,22 +120,24 @@ pub(super) fn first_difference(recorded: &Value, asked: &Value) -> String {
             Some((end, _)) => format!("{}…", &text[..end]),
         }
     };
-    let (before, now) = (&recorded["messages"], &asked["messages"]);
+    let (before, now) = (&recorded["messages"], &actual["messages"]);
     let count = |list: &Value| list.as_array().map_or(0, Vec::len);
-    for place in 0..count(before).max(count(now)) {
-        if before[place] != now[place] {
-            let number = place + 1;
+    for index in 0..count(before).max(count(now)) {
+        if before[index] != now[index] {
+            let number = index + 1;
             return format!(
-                "message {number}: recorded {}, asked {}",
-                shown(&before[place]),
-                shown(&now[place])
+                "message {number}: recorded {}, requested {}",
+                shown(&before[index]),
+                shown(&now[index])
             );
         }
     }
-    let differs = |key: &&&str| recorded[**key] != asked[**key];
+    let differs = |key: &&&str| recorded[**key] != actual[**key];
     match ["system", "tools", "output_schema", "answer_tokens_max"].iter().find(differs) {
-        Some(key) => format!("{key}: recorded {}, asked {}", shown(&recorded[*key]), shown(&asked[*key])),
-        None => "nothing that is known".to_owned(),
+        Some(key) => {
+            format!("{key}: recorded {}, requested {}", shown(&recorded[*key]), shown(&actual[*key]))
+        }
+        None => "the difference is unknown".to_owned(),
     }
 }
 

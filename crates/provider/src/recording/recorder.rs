@@ -1,4 +1,4 @@
-//! Keeps every exchange, when it has come to its end or is dropped on the way.
+//! Recorder of model exchanges. Writes each exchange when its stream ends or is dropped.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -12,17 +12,17 @@ use futures_util::StreamExt;
 
 use super::{Exchange, canonical};
 
-/// Models whose exchanges are kept.
+/// Models whose exchanges are recorded to a file.
 pub struct RecordingModels {
     models: Arc<dyn Models>,
     file: Arc<Mutex<File>>,
 }
 
 impl RecordingModels {
-    /// Begins a file; it must not be there yet. Nobody else can read it.
+    /// Creates the recording, readable only by its owner. The file must not exist yet.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When the file cannot be created.
     pub fn create(models: Arc<dyn Models>, path: &Path) -> Result<Self, Fault> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|fault| {
@@ -31,12 +31,12 @@ impl RecordingModels {
         Ok(Self { models, file: Arc::new(Mutex::new(file)) })
     }
 
-    /// None is the usual model.
+    /// Wraps a model; `named` is `None` for the default model.
     fn wrap(&self, model: Arc<dyn Provider>, named: Option<&str>) -> Arc<dyn Provider> {
-        let found_by = named.filter(|name| model.model() != Some(name)).map(str::to_owned);
+        let requested_name = named.filter(|name| model.model() != Some(name)).map(str::to_owned);
         Arc::new(RecordingProvider {
             model,
-            requested_name: found_by,
+            requested_name,
             is_default: named.is_none(),
             file: Arc::clone(&self.file),
         })
@@ -83,13 +83,13 @@ impl RecordingProvider {
 
 impl Provider for RecordingProvider {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        let mut keeping = ExchangeRecorder {
+        let mut recorder = ExchangeRecorder {
             exchange: self.exchange(&request),
             file: Arc::clone(&self.file),
             is_written: false,
         };
         Box::pin(self.model.call(request).map(move |item| {
-            keeping.record(&item);
+            recorder.record(&item);
             item
         }))
     }
@@ -102,10 +102,10 @@ impl Provider for RecordingProvider {
         self.model.spec()
     }
 
-    // Counted by the estimate, as a replay does, which has no tokenizer: both make the same contexts.
+    // `count` stays the estimate, because a replay has no tokenizer: both must build the same contexts.
 }
 
-/// An exchange that is under way.
+/// Recorder of one exchange in flight.
 struct ExchangeRecorder {
     exchange: Exchange,
     file: Arc<Mutex<File>>,
@@ -131,13 +131,13 @@ impl Drop for ExchangeRecorder {
     }
 }
 
-/// A tape that cannot be written costs no turn, but it is told.
-fn write_exchange(tape: &Mutex<File>, exchange: &Exchange) {
+/// Appends an exchange to the recording. A write error is logged and does not fail the turn.
+fn write_exchange(file: &Mutex<File>, exchange: &Exchange) {
     let written = serde_json::to_vec(exchange).map_err(std::io::Error::from).and_then(|mut line| {
         line.push(b'\n');
-        tape.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
+        file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
     });
     if let Err(fault) = written {
-        tracing::error!("an exchange with a model could not be recorded: {fault}");
+        tracing::error!("cannot record a model exchange: {fault}");
     }
 }

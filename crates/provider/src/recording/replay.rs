@@ -1,5 +1,5 @@
-//! Serves recorded exchanges again, in order for each agent, without any network. What was not recorded is a fault that
-//! says what differs.
+//! Replay of recorded exchanges, in order per agent, without a network. A request that was not recorded fails with the
+//! first difference.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -12,57 +12,57 @@ use futures_util::{StreamExt as _, stream};
 use super::{Exchange, canonical};
 use crate::remote::fault_stream;
 
-/// The most bytes of a recording.
+/// Most bytes of a recording.
 const RECORDING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
-/// Models that say what they said before.
+/// Models that replay a recording.
 pub struct ReplayModels {
     recording: Arc<Recording>,
     models: BTreeMap<String, ModelSpec>,
-    /// Models by the other names that they were found by.
+    /// Model names by the other names they were looked up by.
     aliases: BTreeMap<String, String>,
     default_model: String,
 }
 
 struct Recording {
-    /// What is left of each agent's exchanges, and how many have been served.
+    /// Remaining exchanges of each agent, and the number already served.
     agents: Mutex<BTreeMap<String, (VecDeque<Exchange>, usize)>>,
 }
 
 impl ReplayModels {
-    /// Reads a recording.
+    /// Loads a recording.
     ///
     /// # Errors
-    /// When the file cannot be read, is too long, or a line of it is no exchange.
+    /// When the file cannot be read, is too long, empty, or has an invalid line.
     pub fn open(path: &Path) -> Result<Self, Fault> {
         let shown = path.display();
-        let cannot = |why: String| Fault::new(FaultKind::Invalid, format!("cannot replay {shown}: {why}"));
-        let facts = std::fs::metadata(path).map_err(|fault| cannot(fault.to_string()))?;
-        if !facts.is_file() {
-            return Err(cannot("it is not a regular file".to_owned()));
+        let error = |why: String| Fault::new(FaultKind::Invalid, format!("cannot replay {shown}: {why}"));
+        let metadata = std::fs::metadata(path).map_err(|fault| error(fault.to_string()))?;
+        if !metadata.is_file() {
+            return Err(error("it is not a regular file".to_owned()));
         }
-        if facts.len() > RECORDING_BYTES_MAX {
-            return Err(cannot(format!("it is longer than {RECORDING_BYTES_MAX} bytes")));
+        if metadata.len() > RECORDING_BYTES_MAX {
+            return Err(error(format!("it is longer than {RECORDING_BYTES_MAX} bytes")));
         }
-        let text = std::fs::read_to_string(path).map_err(|fault| cannot(fault.to_string()))?;
+        let text = std::fs::read_to_string(path).map_err(|fault| error(fault.to_string()))?;
         let mut agents: BTreeMap<String, (VecDeque<Exchange>, usize)> = BTreeMap::new();
-        let (mut models, mut found_by) = (BTreeMap::new(), BTreeMap::new());
-        let (mut usual, mut first) = (None, None);
-        for (place, line) in text.lines().enumerate() {
+        let (mut models, mut aliases) = (BTreeMap::new(), BTreeMap::new());
+        let (mut default_model, mut first) = (None, None);
+        for (index, line) in text.lines().enumerate() {
             let exchange: Exchange = serde_json::from_str(line)
-                .map_err(|fault| cannot(format!("line {} is no exchange: {fault}", place + 1)))?;
+                .map_err(|fault| error(format!("line {} is not a recorded exchange: {fault}", index + 1)))?;
             models.entry(exchange.model.clone()).or_insert_with(|| traits(&exchange));
-            found_by.extend(exchange.requested_name.clone().map(|name| (name, exchange.model.clone())));
+            aliases.extend(exchange.requested_name.clone().map(|name| (name, exchange.model.clone())));
             first.get_or_insert_with(|| exchange.model.clone());
-            usual = usual.or_else(|| exchange.is_default.then(|| exchange.model.clone()));
+            default_model = default_model.or_else(|| exchange.is_default.then(|| exchange.model.clone()));
             agents.entry(exchange.agent.clone()).or_default().0.push_back(exchange);
         }
-        let usual = usual.or(first).ok_or_else(|| cannot("nothing is recorded in it".to_owned()))?;
+        let default_model = default_model.or(first).ok_or_else(|| error("it is empty".to_owned()))?;
         Ok(Self {
             recording: Arc::new(Recording { agents: Mutex::new(agents) }),
             models,
-            aliases: found_by,
-            default_model: usual,
+            aliases,
+            default_model,
         })
     }
 
@@ -113,29 +113,31 @@ struct ReplayProvider {
 }
 
 impl Recording {
-    /// The next exchange of this agent with this model, if it is the one that was recorded.
+    /// Dequeues the agent's next exchange if it matches the request.
     fn take_next(&self, agent: &str, model: &str, request: &serde_json::Value) -> Result<Exchange, Fault> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_next = |left: &VecDeque<Exchange>| left.front().is_some_and(|next| next.request == *request);
-        // An agent whose name was made up this time has another name than last time.
+        let is_next =
+            |remaining: &VecDeque<Exchange>| remaining.front().is_some_and(|next| next.request == *request);
+        // Generated agent ids differ between runs: match such an agent by its request.
         let name = if agents.contains_key(agent) {
             agent.to_owned()
         } else {
-            let other = agents.iter().find(|(_, (left, _))| is_next(left)).map(|(name, _)| name.clone());
-            other.ok_or_else(|| mismatch_fault(agent, 1, "no agent of the recording asked this"))?
+            let other =
+                agents.iter().find(|(_, (remaining, _))| is_next(remaining)).map(|(name, _)| name.clone());
+            other.ok_or_else(|| mismatch_fault(agent, 1, "no recorded agent sent this request"))?
         };
-        let Some((left, served)) = agents.get_mut(&name) else {
-            return Err(mismatch_fault(agent, 1, "no agent of the recording asked this"));
+        let Some((remaining, served)) = agents.get_mut(&name) else {
+            return Err(mismatch_fault(agent, 1, "no recorded agent sent this request"));
         };
         let is_this = |next: &mut Exchange| next.model == model && next.request == *request;
-        if let Some(exchange) = left.pop_front_if(is_this) {
+        if let Some(exchange) = remaining.pop_front_if(is_this) {
             *served += 1;
             return Ok(exchange);
         }
-        let what = match left.front() {
-            None => "the recording has no more of it".to_owned(),
+        let what = match remaining.front() {
+            None => "the recording has no further exchange".to_owned(),
             Some(next) if next.model != model => {
-                format!("it asks model '{model}' now, and asked '{}'", next.model)
+                format!("the request is for model '{model}', the recorded one for '{}'", next.model)
             }
             Some(next) => canonical::first_difference(&next.request, request),
         };
@@ -146,9 +148,9 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         let agents = self.agents.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let left: usize = agents.values().map(|(left, _)| left.len()).sum();
-        if left > 0 {
-            tracing::warn!("the recording has more that was not asked for: exchanges: {left}");
+        let remaining: usize = agents.values().map(|(remaining, _)| remaining.len()).sum();
+        if remaining > 0 {
+            tracing::warn!("{remaining} recorded exchanges were not replayed");
         }
     }
 }
@@ -164,10 +166,10 @@ impl Provider for ReplayProvider {
     fn call(&self, request: ModelRequest) -> ModelStream {
         let agent = request.requester.agent.as_ref().map(ToString::to_string).unwrap_or_default();
         match self.recording.take_next(&agent, &self.name, &canonical::request(&request)) {
-            Ok(Exchange { events, is_cancelled: is_cut, .. }) => {
-                let said = stream::iter(events.into_iter().map(canonical::from_recorded));
-                // Its turn was cancelled while the model still spoke, and has to be again.
-                if is_cut { Box::pin(said.chain(stream::pending())) } else { Box::pin(said) }
+            Ok(Exchange { events, is_cancelled, .. }) => {
+                let events = stream::iter(events.into_iter().map(canonical::from_recorded));
+                // The recorded turn was cancelled during the response: wait until this one is too.
+                if is_cancelled { Box::pin(events.chain(stream::pending())) } else { Box::pin(events) }
             }
             Err(fault) => fault_stream(fault),
         }

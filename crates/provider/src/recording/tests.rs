@@ -1,4 +1,4 @@
-//! What is recorded is served again, and what was not is told.
+//! Tests of recording and replay.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use futures_util::stream;
 
 use super::*;
 
-/// A model that says a bit of everything, and fails when it is told to.
+/// A model that emits all event types, and fails on the text "fail".
 struct Everything;
 
 impl Provider for Everything {
@@ -52,11 +52,11 @@ impl Models for Everything {
     }
 }
 
-fn request(agent: &str, texts: &[&str], tail: &str) -> ModelRequest {
+fn request(agent: &str, texts: &[&str], suffix: &str) -> ModelRequest {
     let messages = texts.iter().map(|text| Arc::new(Message::user(*text, MessageSource::default())));
     ModelRequest {
         messages: Arc::new(messages.collect()),
-        volatile_suffix: Some(Arc::from(tail)),
+        volatile_suffix: Some(Arc::from(suffix)),
         requester: Requester { agent: AgentId::parse(agent).ok(), root: 1 },
         ..ModelRequest::default()
     }
@@ -67,69 +67,72 @@ async fn collect_events(models: &dyn Models, request: ModelRequest) -> Vec<Resul
 }
 
 #[tokio::test]
-async fn what_was_recorded_is_served_again_and_the_time_does_not_matter() {
+async fn replay_returns_the_recorded_events_at_any_time() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("tape.jsonl");
+    let path = dir.path().join("recording.jsonl");
     let recorded = RecordingModels::create(Arc::new(Everything), &path).unwrap();
-    let asked = [("a", vec!["one"]), ("b", vec!["uno"]), ("a", vec!["one", "two"]), ("a", vec!["fail"])];
-    let mut said = Vec::new();
-    for (agent, texts) in &asked {
-        said.push(collect_events(&recorded, request(agent, texts, "at noon")).await);
+    let requests = [("a", vec!["one"]), ("b", vec!["uno"]), ("a", vec!["one", "two"]), ("a", vec!["fail"])];
+    let mut events = Vec::new();
+    for (agent, texts) in &requests {
+        events.push(collect_events(&recorded, request(agent, texts, "at noon")).await);
     }
     let replayed = ReplayModels::open(&path).unwrap();
     assert_eq!(replayed.default_model().model(), Some("test/everything"));
     assert_eq!(replayed.default_model().spec().window_tokens, 4_096);
-    // Agents may come in another order among each other.
-    assert_eq!(collect_events(&replayed, request("b", &["uno"], "at one")).await, said[1]);
-    assert_eq!(collect_events(&replayed, request("a", &["one"], "at one")).await, said[0]);
-    assert_eq!(collect_events(&replayed, request("a", &["one", "two"], "at two")).await, said[2]);
-    assert_eq!(collect_events(&replayed, request("a", &["fail"], "at two")).await, said[3]);
-    let over = collect_events(&replayed, request("a", &["more"], "")).await;
-    let fault = over[0].clone().unwrap_err();
-    assert!(fault.public.contains("exchange 4 of agent 'a': the recording has no more"), "{fault}");
+    // The order between agents may differ.
+    assert_eq!(collect_events(&replayed, request("b", &["uno"], "at one")).await, events[1]);
+    assert_eq!(collect_events(&replayed, request("a", &["one"], "at one")).await, events[0]);
+    assert_eq!(collect_events(&replayed, request("a", &["one", "two"], "at two")).await, events[2]);
+    assert_eq!(collect_events(&replayed, request("a", &["fail"], "at two")).await, events[3]);
+    let extra = collect_events(&replayed, request("a", &["more"], "")).await;
+    let fault = extra[0].clone().unwrap_err();
+    assert!(fault.public.contains("exchange 4 of agent 'a': the recording has no further"), "{fault}");
 }
 
 #[tokio::test]
-async fn a_question_that_differs_is_told_with_the_first_difference() {
+async fn differing_request_fails_with_the_first_difference() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("tape.jsonl");
+    let path = dir.path().join("recording.jsonl");
     let recorded = RecordingModels::create(Arc::new(Everything), &path).unwrap();
     collect_events(&recorded, request("a", &["one", "two"], "")).await;
     let replayed = ReplayModels::open(&path).unwrap();
-    let said = collect_events(&replayed, request("a", &["one", "too"], "")).await;
-    let fault = said[0].clone().unwrap_err();
-    assert_eq!(said.len(), 1);
+    let events = collect_events(&replayed, request("a", &["one", "too"], "")).await;
+    let fault = events[0].clone().unwrap_err();
+    assert_eq!(events.len(), 1);
     assert!(fault.public.contains("exchange 1 of agent 'a': message 2: recorded "), "{fault}");
     assert!(fault.public.contains("\"two\"") && fault.public.contains("\"too\""), "{fault}");
     let again = collect_events(&replayed, request("a", &["one", "two"], "")).await;
-    assert!(again.len() > 1, "the recorded one is still there");
+    assert!(again.len() > 1, "the recorded exchange is still available");
     let stranger = collect_events(&replayed, request("c", &["one"], "")).await;
-    assert!(stranger[0].clone().unwrap_err().public.contains("no agent of the recording asked this"));
+    assert!(stranger[0].clone().unwrap_err().public.contains("no recorded agent sent this request"));
 }
 
 #[tokio::test]
-async fn another_model_is_a_difference_and_the_usual_one_is_known_whoever_spoke_first() {
+async fn other_model_is_a_mismatch_and_default_model_is_stored() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("tape.jsonl");
+    let path = dir.path().join("recording.jsonl");
     let recorded = RecordingModels::create(Arc::new(Everything), &path).unwrap();
     collect_events(&recorded, request("a", &["one"], "")).await;
     let line = std::fs::read_to_string(&path).unwrap();
-    let named =
+    let substitutions =
         [("test/everything", "test/other"), ("\"agent\":\"a\"", "\"agent\":\"b\""), (":true", ":false")];
-    let first = named.iter().fold(line.clone(), |line, (from, to)| line.replace(from, to));
+    let first = substitutions.iter().fold(line.clone(), |line, (from, to)| line.replace(from, to));
     std::fs::write(&path, first + &line).unwrap();
     let replayed = ReplayModels::open(&path).unwrap();
     assert_eq!(replayed.default_model().model(), Some("test/everything"));
-    let said = collect_events(&replayed, request("b", &["one"], "")).await;
-    let fault = said[0].clone().unwrap_err();
-    assert!(fault.public.contains("asks model 'test/everything' now, and asked 'test/other'"), "{fault}");
+    let events = collect_events(&replayed, request("b", &["one"], "")).await;
+    let fault = events[0].clone().unwrap_err();
+    assert!(
+        fault.public.contains("for model 'test/everything', the recorded one for 'test/other'"),
+        "{fault}"
+    );
     assert!(replayed.find("test/other").unwrap().call(request("b", &["one"], "")).count().await > 1);
 }
 
 #[tokio::test]
-async fn a_model_is_found_again_by_the_name_it_was_found_by() {
+async fn model_is_found_by_its_recorded_lookup_name() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("tape.jsonl");
+    let path = dir.path().join("recording.jsonl");
     let recorded = RecordingModels::create(Arc::new(Everything), &path).unwrap();
     for name in ["test", "test/everything"] {
         let model = recorded.find(name).unwrap();
@@ -144,9 +147,9 @@ async fn a_model_is_found_again_by_the_name_it_was_found_by() {
 }
 
 #[test]
-fn a_file_that_is_no_recording_is_refused_and_none_is_overwritten() {
+fn invalid_recording_is_rejected_and_no_file_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("tape.jsonl");
+    let path = dir.path().join("recording.jsonl");
     assert!(ReplayModels::open(&path).is_err());
     for text in ["", "{}\n", "no\n"] {
         std::fs::write(&path, text).unwrap();
@@ -156,24 +159,24 @@ fn a_file_that_is_no_recording_is_refused_and_none_is_overwritten() {
 }
 
 #[tokio::test]
-async fn an_exchange_that_was_cancelled_is_kept_as_far_as_it_came_and_waits_to_be_cancelled_again() {
+async fn cancelled_exchange_replays_its_events_then_waits() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("tape.jsonl");
+    let path = dir.path().join("recording.jsonl");
     let recorded = RecordingModels::create(Arc::new(Everything), &path).unwrap();
-    let said: Vec<_> = recorded.default_model().call(request("a", &["one"], "")).take(2).collect().await;
-    let then = collect_events(&recorded, request("a", &["one", "two"], "")).await;
+    let events: Vec<_> = recorded.default_model().call(request("a", &["one"], "")).take(2).collect().await;
+    let second = collect_events(&recorded, request("a", &["one", "two"], "")).await;
     let replayed = ReplayModels::open(&path).unwrap();
     let mut again = replayed.default_model().call(request("a", &["one"], ""));
-    for item in said {
+    for item in events {
         assert_eq!(again.next().await, Some(item));
     }
-    assert!(futures_util::FutureExt::now_or_never(again.next()).is_none(), "the model still speaks");
+    assert!(futures_util::FutureExt::now_or_never(again.next()).is_none(), "the stream stays pending");
     drop(again);
-    assert_eq!(collect_events(&replayed, request("a", &["one", "two"], "")).await, then);
+    assert_eq!(collect_events(&replayed, request("a", &["one", "two"], "")).await, second);
 }
 
 #[test]
-fn what_is_no_file_is_not_waited_for() {
+fn directory_is_rejected_as_a_recording() {
     let dir = tempfile::tempdir().unwrap();
     let fault = ReplayModels::open(dir.path()).err().unwrap();
     assert!(fault.public.ends_with("it is not a regular file"), "{fault}");

@@ -1,4 +1,4 @@
-//! Makes one model out of what is known of its provider and what the user says about both.
+//! Builds a model client from the catalog entry of its provider and the user's settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,40 +24,44 @@ use crate::tokenizer::Tokenizer;
 const AZURE_VERSION_DEFAULT: &str = "2024-10-21";
 
 impl RegistryInner {
-    /// Whether there is a provider of this name.
+    /// Checks that a provider of this name exists.
     pub(super) fn check_provider(&self, provider: &str) -> Result<(), String> {
-        let kind = self.options.providers.get(provider).and_then(|said| said.kind.as_deref());
+        let kind = self
+            .options
+            .providers
+            .get(provider)
+            .and_then(|provider_settings| provider_settings.kind.as_deref());
         let is_known = provider == LOCAL || known_provider(kind.unwrap_or(provider)).is_some();
         if is_known { Ok(()) } else { Err(unknown_provider_text(provider)) }
     }
 
-    /// The model, called as the user calls it; else what is missing.
+    /// Builds the client of a model under the user's name for it; the error says what is missing.
     pub(super) fn build(
         &self,
-        called: &str,
+        name: &str,
         provider: &str,
         model: &str,
         settings: &ModelSettings,
     ) -> Result<Arc<dyn ModelClient>, String> {
         if provider == LOCAL {
-            return self.build_local(called, model, settings);
+            return self.build_local(name, model, settings);
         }
-        let nothing = ProviderSettings::default();
-        let said = self.options.providers.get(provider).unwrap_or(&nothing);
-        let known = known_provider(said.kind.as_deref().unwrap_or(provider))
+        let defaults = ProviderSettings::default();
+        let provider_settings = self.options.providers.get(provider).unwrap_or(&defaults);
+        let known = known_provider(provider_settings.kind.as_deref().unwrap_or(provider))
             .ok_or_else(|| unknown_provider_text(provider))?;
-        let endpoint = self.endpoint(provider, known, said)?;
+        let endpoint = self.endpoint(provider, known, provider_settings)?;
         let traits = override_traits(&self.traits(provider, known, model), settings);
         let path = match known.api {
             Api::AzureChat => {
-                let deployment = said.deployment.as_deref().unwrap_or(model);
+                let deployment = provider_settings.deployment.as_deref().unwrap_or(model);
                 vec!["openai".to_owned(), "deployments".to_owned(), deployment.to_owned()]
             }
             _ => Vec::new(),
         };
         let dialect = dialect(known, model);
         let remote = Remote {
-            name: called.to_owned(),
+            name: name.to_owned(),
             url: endpoint.base_url.join(&path, dialect.path_segments()),
             endpoint,
             dialect,
@@ -72,13 +76,13 @@ impl RegistryInner {
 
     fn build_local(
         &self,
-        called: &str,
+        name: &str,
         id: &str,
         settings: &ModelSettings,
     ) -> Result<Arc<dyn ModelClient>, String> {
         let local = self.options.local.as_ref().ok_or(NO_WEIGHTS)?;
         let file = local.files.find(id).ok_or_else(|| {
-            format!("its weights are not here; get them with: nexus3 models pull {id} --yes")
+            format!("its weights are not installed; get them with: nexus3 models pull {id} --yes")
         })?;
         let traits = override_traits(&local_traits(), settings);
         let mut servers = lock(&self.local_servers);
@@ -91,34 +95,34 @@ impl RegistryInner {
             }
         };
         let options = model_options(id, settings, &traits);
-        Ok(Arc::new(server.model(called.to_owned(), options, traits, Arc::clone(&self.prefix_cache))))
+        Ok(Arc::new(server.model(name.to_owned(), options, traits, Arc::clone(&self.prefix_cache))))
     }
 
     fn traits(&self, provider: &str, known: &KnownProvider, model: &str) -> ModelSpec {
         let found = lock(&self.discovered);
         let found = found.iter().filter(|found| found.provider == provider).flat_map(|found| &found.models);
-        let told = found.filter(|found| found.name == model).find_map(|found| found.window_tokens);
+        let reported = found.filter(|found| found.name == model).find_map(|found| found.window_tokens);
         let traits = known_traits(provider, model, WINDOW_TOKENS_DEFAULT);
         let likely = match known.site {
             Site::Cloud => traits.window_tokens,
-            // What the model could take is not what its server was set up with.
+            // Local servers are often configured with a smaller window than the model supports.
             Site::Machine => traits.window_tokens.min(MACHINE_WINDOW_TOKENS_DEFAULT),
         };
-        ModelSpec { window_tokens: told.unwrap_or(likely), ..traits }
+        ModelSpec { window_tokens: reported.unwrap_or(likely), ..traits }
     }
 
-    /// One server's connections and its gate are shared by all its models.
+    /// Returns the endpoint of a provider. All its models share one endpoint: connections, queue and circuit breaker.
     fn endpoint(
         &self,
         provider: &str,
         known: &KnownProvider,
-        said: &ProviderSettings,
+        provider_settings: &ProviderSettings,
     ) -> Result<Arc<Endpoint>, String> {
         let mut endpoints = lock(&self.endpoints);
         if let Some(endpoint) = endpoints.get(provider) {
             return Ok(Arc::clone(endpoint));
         }
-        let options = self.endpoint_options(provider, known, said)?;
+        let options = self.endpoint_options(provider, known, provider_settings)?;
         let endpoint = Endpoint::new(options).map_err(|fault| fault.to_string())?;
         endpoints.insert(provider.to_owned(), Arc::clone(&endpoint));
         Ok(endpoint)
@@ -128,54 +132,60 @@ impl RegistryInner {
         &self,
         provider: &str,
         known: &KnownProvider,
-        said: &ProviderSettings,
+        provider_settings: &ProviderSettings,
     ) -> Result<EndpointOptions, String> {
-        let (base_url, base_url_name) = self.base_url(provider, known, said)?;
-        let key = self.key_source(provider, known, said)?;
+        let (base_url, base_url_name) = self.base_url(provider, known, provider_settings)?;
+        let key = self.key_source(provider, known, provider_settings)?;
         if key == KeySource::None && known.site == Site::Cloud && base_url == known.base_url {
-            return Err(missing_key_text(provider, known, said));
+            return Err(missing_key_text(provider, known, provider_settings));
         }
         let query = match known.api {
             Api::AzureChat => {
-                let version = said.api_version.as_deref().unwrap_or(AZURE_VERSION_DEFAULT);
+                let version = provider_settings.api_version.as_deref().unwrap_or(AZURE_VERSION_DEFAULT);
                 vec![("api-version".to_owned(), version.to_owned())]
             }
-            _ => said.api_version.iter().map(|version| ("api-version".to_owned(), version.clone())).collect(),
+            _ => provider_settings
+                .api_version
+                .iter()
+                .map(|version| ("api-version".to_owned(), version.clone()))
+                .collect(),
         };
         Ok(EndpointOptions {
             name: provider.to_owned(),
             base_url,
             base_url_name,
             key,
-            auth: said.auth.unwrap_or(known.auth),
-            headers: said.headers.clone(),
+            auth: provider_settings.auth.unwrap_or(known.auth),
+            headers: provider_settings.headers.clone(),
             query,
-            ca_file: said.ca_file.clone(),
-            allow_insecure_http: said.allow_insecure_http,
+            ca_file: provider_settings.ca_file.clone(),
+            allow_insecure_http: provider_settings.allow_insecure_http,
             socket: None,
-            retry_policy: retry_policy(known, said),
-            queue_limits: queue_limits(said),
+            retry_policy: retry_policy(known, provider_settings),
+            queue_limits: queue_limits(provider_settings),
         })
     }
 
-    /// Where a known provider is, as far as anybody knows.
+    /// Returns the base URL of a known provider, if it has one.
     pub(super) fn provider_base_url(&self, provider: &str) -> Option<String> {
-        let nothing = ProviderSettings::default();
-        let said = self.options.providers.get(provider).unwrap_or(&nothing);
-        self.base_url(provider, known_provider(provider)?, said).ok().map(|(base_url, _)| base_url)
+        let defaults = ProviderSettings::default();
+        let provider_settings = self.options.providers.get(provider).unwrap_or(&defaults);
+        self.base_url(provider, known_provider(provider)?, provider_settings)
+            .ok()
+            .map(|(base_url, _)| base_url)
     }
 
-    /// The address, and what the user calls it.
+    /// Returns the base URL and the name of its setting or variable, for errors.
     fn base_url(
         &self,
         provider: &str,
         known: &KnownProvider,
-        said: &ProviderSettings,
+        provider_settings: &ProviderSettings,
     ) -> Result<(String, String), String> {
-        if let Some(base_url) = &said.base_url {
+        if let Some(base_url) = &provider_settings.base_url {
             return Ok((base_url.clone(), format!("providers.{provider}.base_url")));
         }
-        // What the environment says of a provider is not said of others of its kind.
+        // The variables apply to the catalog's provider itself, not to others of the same kind.
         let is_itself = provider == known.name;
         let variable = known.base_url_variable;
         if let Some(value) = self.options.variables.get(variable).filter(|_| is_itself) {
@@ -193,23 +203,26 @@ impl RegistryInner {
         &self,
         provider: &str,
         known: &KnownProvider,
-        said: &ProviderSettings,
+        provider_settings: &ProviderSettings,
     ) -> Result<KeySource, String> {
-        if let Some(source) = &said.key {
+        if let Some(source) = &provider_settings.key {
             return Ok(source.clone());
         }
-        let own = said.key_env.iter().map(String::as_str);
-        let usual =
-            known.key_variables.iter().copied().filter(|_| said.key_env.is_none() && provider == known.name);
-        let found = own.chain(usual).find_map(|name| Some((name, self.options.variables.get(name)?)));
+        let own = provider_settings.key_env.iter().map(String::as_str);
+        let defaults = known
+            .key_variables
+            .iter()
+            .copied()
+            .filter(|_| provider_settings.key_env.is_none() && provider == known.name);
+        let found = own.chain(defaults).find_map(|name| Some((name, self.options.variables.get(name)?)));
         let Some((name, key)) = found else { return Ok(KeySource::None) };
         key.check(name).map_err(|fault| fault.to_string())?;
         Ok(KeySource::Given { name: name.to_owned(), key: key.clone() })
     }
 }
 
-fn missing_key_text(provider: &str, known: &KnownProvider, said: &ProviderSettings) -> String {
-    match (&said.key_env, known.key_variables.first()) {
+fn missing_key_text(provider: &str, known: &KnownProvider, provider_settings: &ProviderSettings) -> String {
+    match (&provider_settings.key_env, known.key_variables.first()) {
         (Some(variable), _) => format!("set {variable} in the daemon's environment"),
         (None, Some(variable)) if provider == known.name => format!(
             "start the daemon with {variable} in its environment, or with {} for a server that needs no key",
@@ -223,7 +236,7 @@ fn unknown_provider_text(provider: &str) -> String {
     let names: Vec<&str> = PROVIDERS.iter().map(|known| known.name).chain([LOCAL]).collect();
     let names = names.join(", ");
     format!(
-        "there is no provider {:?}; the known ones are {names}, and others stand in config.toml as [providers.NAME]",
+        "there is no provider {:?}; the known ones are {names}; define others in config.toml as [providers.NAME]",
         super::truncated_name(provider)
     )
 }
@@ -237,24 +250,27 @@ fn dialect(known: &KnownProvider, model: &str) -> Arc<dyn Dialect> {
     }
 }
 
-fn retry_policy(known: &KnownProvider, said: &ProviderSettings) -> RetryPolicy {
-    let usual = match known.site {
+fn retry_policy(known: &KnownProvider, provider_settings: &ProviderSettings) -> RetryPolicy {
+    let defaults = match known.site {
         Site::Cloud => RetryPolicy::default(),
         Site::Machine => RetryPolicy::for_machine(),
     };
-    let ms = |value: Option<u64>, usual: Duration| value.map_or(usual, Duration::from_millis);
+    let ms = |value: Option<u64>, defaults: Duration| value.map_or(defaults, Duration::from_millis);
     RetryPolicy {
-        first_byte_timeout: ms(said.first_byte_ms, usual.first_byte_timeout),
-        idle_timeout: ms(said.idle_ms, usual.idle_timeout),
-        tries_max: said.tries_max.and_then(|tries| u32::try_from(tries).ok()).unwrap_or(usual.tries_max),
-        ..usual
+        first_byte_timeout: ms(provider_settings.first_byte_ms, defaults.first_byte_timeout),
+        idle_timeout: ms(provider_settings.idle_ms, defaults.idle_timeout),
+        tries_max: provider_settings
+            .tries_max
+            .and_then(|tries| u32::try_from(tries).ok())
+            .unwrap_or(defaults.tries_max),
+        ..defaults
     }
 }
 
-fn queue_limits(said: &ProviderSettings) -> QueueLimits {
-    let usual = QueueLimits::default();
-    let concurrency = said.concurrency.and_then(|count| usize::try_from(count).ok());
-    QueueLimits { concurrency: concurrency.unwrap_or(usual.concurrency), ..usual }
+fn queue_limits(provider_settings: &ProviderSettings) -> QueueLimits {
+    let defaults = QueueLimits::default();
+    let concurrency = provider_settings.concurrency.and_then(|count| usize::try_from(count).ok());
+    QueueLimits { concurrency: concurrency.unwrap_or(defaults.concurrency), ..defaults }
 }
 
 fn override_traits(traits: &ModelSpec, settings: &ModelSettings) -> ModelSpec {
@@ -264,7 +280,7 @@ fn override_traits(traits: &ModelSpec, settings: &ModelSettings) -> ModelSpec {
     let prices = Prices {
         input: input.unwrap_or(known.input),
         output: output.unwrap_or(known.output),
-        // What is read from a cache costs no more than what is not, where nobody says.
+        // Without a price of its own, cached input costs as much as uncached input.
         cached: cached.or(input).unwrap_or(known.cached),
         cache_written: cache_written.or(input).unwrap_or(known.cache_written),
     };

@@ -1,5 +1,5 @@
-//! The place of a model when none was chosen and none was there at the start: looks again at every question, and says how
-//! to get one.
+//! Provider used while there is no default model: each request repeats the discovery, and fails with advice if it finds
+//! no model.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::RegistryInner;
 use crate::known_models::MACHINE_WINDOW_TOKENS_DEFAULT;
 use crate::remote::fault_stream;
 
-/// What to do when there is no model at all.
+/// Advice when there is no model at all.
 const NO_MODEL: &str = "No model is configured. Start the daemon with --model openai/NAME (or another provider's \
     model), with OPENAI_API_KEY in its environment (and OPENAI_BASE_URL for another server); or start Ollama on this \
     machine; or get a small embedded model with: nexus3 models pull smollm2-135m --yes";
@@ -21,28 +21,28 @@ pub(super) struct NoDefaultModel {
 }
 
 impl NoDefaultModel {
-    pub(super) fn new(book: Arc<RegistryInner>) -> Self {
-        Self { registry: book }
+    pub(super) fn new(registry: Arc<RegistryInner>) -> Self {
+        Self { registry }
     }
 }
 
 impl Provider for NoDefaultModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        let book = Arc::clone(&self.registry);
-        let opening = async move {
-            match book.resolve_default().await {
+        let registry = Arc::clone(&self.registry);
+        let response = async move {
+            match registry.resolve_default().await {
                 Some(model) => model.call(request),
                 None => fault_stream(Fault::new(FaultKind::Model, NO_MODEL)),
             }
         };
-        Box::pin(stream::once(opening).flatten())
+        Box::pin(stream::once(response).flatten())
     }
 
     fn model(&self) -> Option<&str> {
         None
     }
 
-    /// Small enough for whatever is found.
+    /// Returns a window small enough for any discovered model.
     fn spec(&self) -> &ModelSpec {
         const TRAITS: ModelSpec = ModelSpec::with_window(MACHINE_WINDOW_TOKENS_DEFAULT);
         &TRAITS

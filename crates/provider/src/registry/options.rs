@@ -1,4 +1,4 @@
-//! What the user says about providers and models.
+//! Options of the model registry: the user's settings for providers and models.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -8,95 +8,95 @@ use crate::endpoint::AuthScheme;
 use crate::local::LocalOptions;
 use crate::secret::{KeySource, Secret};
 
-/// What a book of models is made of.
+/// Options of the model registry.
 #[derive(Debug, Clone, Default)]
 pub struct RegistryOptions {
-    /// The model of agents that name none.
+    /// Model of agents that name none.
     pub default_model: Option<String>,
-    /// Models to ask when another fails.
+    /// Fallbacks of models without their own.
     pub fallback: Vec<String>,
-    /// Providers by name, as far as the user says something about them.
+    /// Provider settings by name.
     pub providers: BTreeMap<String, ProviderSettings>,
-    /// Aliases.
+    /// Model aliases by name.
     pub models: BTreeMap<String, ModelSettings>,
-    /// The variables of the environment that the catalog names, and those that providers are told to take their key from.
+    /// Environment variables named by the catalog or by a provider's `key_env`.
     pub variables: HashMap<String, Secret>,
-    /// The embedded model.
+    /// Options of the embedded model.
     pub local: Option<LocalOptions>,
-    /// Which servers on this machine are looked for.
+    /// Options of server discovery on this machine.
     pub discover: DiscoverOptions,
 }
 
-/// What the user says about a provider.
+/// The user's settings for a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderSettings {
-    /// The known provider that it is like; its own name when left out.
+    /// Catalog entry that it behaves like; its own name if absent.
     pub kind: Option<String>,
-    /// Where it is.
+    /// Base URL.
     pub base_url: Option<String>,
-    /// The variable with its key.
+    /// Environment variable with the key.
     pub key_env: Option<String>,
-    /// Where else its key comes from.
+    /// Other source of the key.
     pub key: Option<KeySource>,
-    /// How its key travels.
+    /// How the key is sent.
     pub auth: Option<AuthScheme>,
-    /// Headers beside those that the API wants.
+    /// Additional request headers.
     pub headers: Vec<(String, Secret)>,
-    /// Certificates to trust beside the system's.
+    /// Certificates to trust in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// Azure's `api-version`.
     pub api_version: Option<String>,
-    /// Azure's deployment, where it is not called as the model.
+    /// Azure's deployment, if its name differs from the model's.
     pub deployment: Option<String>,
-    /// Takes plain http to other machines.
+    /// Whether plain http to other machines is allowed.
     pub allow_insecure_http: bool,
-    /// Questions at once.
+    /// Most requests in flight.
     pub concurrency: Option<u64>,
-    /// Until the head of an answer.
+    /// Time until the response head.
     pub first_byte_ms: Option<u64>,
-    /// Between two pieces of it.
+    /// Time between two chunks of the response.
     pub idle_ms: Option<u64>,
-    /// Most tries of one question.
+    /// Most attempts of one request.
     pub tries_max: Option<u64>,
 }
 
-/// What the user says about a model.
+/// The user's settings for a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelSettings {
-    /// What it is, as `provider/name`.
+    /// Model that the alias stands for, as `provider/name`.
     pub model: String,
-    /// How many tokens it can take.
+    /// Context window in tokens.
     pub window_tokens: Option<u64>,
-    /// The most tokens of an answer.
+    /// Most response tokens.
     pub answer_tokens_max: Option<u64>,
-    /// Millionths of a dollar for a million tokens: read, written, read from and written to its cache.
+    /// Micro-dollars per million tokens: input, output, cache reads, cache writes.
     pub prices: [Option<u64>; 4],
-    /// Whether it can look at images.
+    /// Whether it accepts images.
     pub images: Option<bool>,
-    /// Whether its prompt is marked for the provider's cache.
+    /// Whether cache breakpoints are set in its prompts.
     pub caches_prompt: Option<bool>,
-    /// Fields that are put into every question.
+    /// Additional fields of every request body.
     pub extra: serde_json::Map<String, serde_json::Value>,
-    /// Models to ask when it fails; those for all models when left out.
+    /// Its fallbacks; those of the registry if absent.
     pub fallback: Option<Vec<String>>,
 }
 
 impl ModelSettings {
-    /// What this says, and the other where it says nothing.
-    pub(super) fn merged_over(self, other: &Self) -> Self {
+    /// Merges these settings over those of the alias they refer to.
+    pub(super) fn merged_over(self, base: &Self) -> Self {
         let mut prices = self.prices;
-        prices.iter_mut().zip(other.prices).for_each(|(own, other)| *own = own.or(other));
-        let mut extra = other.extra.clone();
+        prices.iter_mut().zip(base.prices).for_each(|(own, base)| *own = own.or(base));
+        let mut extra = base.extra.clone();
         extra.extend(self.extra);
         Self {
-            model: other.model.clone(),
-            window_tokens: self.window_tokens.or(other.window_tokens),
-            answer_tokens_max: self.answer_tokens_max.or(other.answer_tokens_max),
+            model: base.model.clone(),
+            window_tokens: self.window_tokens.or(base.window_tokens),
+            answer_tokens_max: self.answer_tokens_max.or(base.answer_tokens_max),
             prices,
-            images: self.images.or(other.images),
-            caches_prompt: self.caches_prompt.or(other.caches_prompt),
+            images: self.images.or(base.images),
+            caches_prompt: self.caches_prompt.or(base.caches_prompt),
             extra,
-            fallback: self.fallback.or_else(|| other.fallback.clone()),
+            fallback: self.fallback.or_else(|| base.fallback.clone()),
         }
     }
 }

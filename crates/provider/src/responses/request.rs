@@ -1,5 +1,4 @@
-//! Writes a question in the words of the Responses API: a list of items, in which calls and their results stand beside
-//! what was said.
+//! Encoder of Responses API requests: a list of items, in which messages, tool calls and tool results are siblings.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,13 +18,13 @@ use crate::encode::{
 };
 use crate::prefix_cache::{PrefixCache, PrefixKey};
 
-/// The fields that nobody else can write.
+/// Fields that `extra` cannot override.
 const RESERVED_FIELDS: &[&str] = &["model", "input", "instructions", "stream", "tools"];
 
-/// The end of a user's item, behind its last part.
+/// Length of the end of a user item, after its last part.
 const ITEM_END_BYTES: usize = "]}".len();
 
-/// A tool the model may call. Schemas are taken as strict where nothing is said, and most are not.
+/// Definition of a tool. `strict` defaults to true in the API, and most schemas are not strict.
 #[derive(Serialize)]
 struct ToolDefinition<'a> {
     r#type: &'static str,
@@ -54,10 +53,10 @@ enum Part<'a> {
 pub(super) fn encode(
     model: &ModelOptions,
     request: &ModelRequest,
-    shelf: &PrefixCache,
+    cache: &PrefixCache,
 ) -> Result<Vec<Bytes>, Fault> {
     let key = PrefixKey::new(&request.requester, "responses", model);
-    let mut prefix = shelf.take(&key);
+    let mut prefix = cache.take(&key);
     let mut head = unclosed_object(&request_options(model, request)?)?;
     let mut body = Vec::new();
     if !request.tools.is_empty() {
@@ -73,15 +72,15 @@ pub(super) fn encode(
     body.push(Bytes::from(head));
     prefix.update(request, &|before, message, out| encode_message(model, before, message, out))?;
     let (insert, end) = encode_volatile_suffix(request)?;
-    let place = prefix.len_bytes().saturating_sub(ITEM_END_BYTES);
-    let inserts: Vec<_> = insert.map(|bytes| (place, bytes)).into_iter().collect();
+    let offset = prefix.len_bytes().saturating_sub(ITEM_END_BYTES);
+    let inserts: Vec<_> = insert.map(|bytes| (offset, bytes)).into_iter().collect();
     prefix.push_pieces(&inserts, &mut body);
     body.push(end);
-    shelf.put(key, prefix);
+    cache.put(key, prefix);
     Ok(body)
 }
 
-/// Everything that is small.
+/// Builds the small fields of the body.
 fn request_options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<String, Value>, Fault> {
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(model.name));
@@ -93,18 +92,18 @@ fn request_options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<S
             json!({ "type": "json_schema", "name": SCHEMA_NAME, "strict": strict, "schema": schema });
         body.insert("text".to_owned(), json!({ "format": format }));
     }
-    if let Some(most) = model.answer_tokens_max {
-        body.insert("max_output_tokens".to_owned(), json!(most));
+    if let Some(answer_tokens) = model.answer_tokens_max {
+        body.insert("max_output_tokens".to_owned(), json!(answer_tokens));
     }
     add_extra(&mut body, model, RESERVED_FIELDS)?;
-    if let Some(most) = request.answer_tokens_max {
-        body.insert("max_output_tokens".to_owned(), json!(most));
+    if let Some(answer_tokens) = request.answer_tokens_max {
+        body.insert("max_output_tokens".to_owned(), json!(answer_tokens));
     }
     Ok(body)
 }
 
 fn encode_tools(tools: &[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault> {
-    let offer = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
+    let definition = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
         encode_json(&ToolDefinition {
             r#type: "function",
             name: &tool.model_name,
@@ -113,8 +112,8 @@ fn encode_tools(tools: &[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault> {
             strict: false,
         })
     };
-    let offers = tools.iter().map(offer).collect::<Result<Vec<_>, _>>()?;
-    Ok([b"[".as_slice(), &offers.join(&b','), b"]"].concat())
+    let definitions = tools.iter().map(definition).collect::<Result<Vec<_>, _>>()?;
+    Ok([b"[".as_slice(), &definitions.join(&b','), b"]"].concat())
 }
 
 fn encode_message(
@@ -134,12 +133,12 @@ fn encode_message(
     Ok(())
 }
 
-/// Whether the model said nothing and called nothing.
+/// Whether an assistant message has neither text nor tool calls.
 fn is_empty_message(message: &Message) -> bool {
     message.role == Role::Assistant && message.text.is_empty() && message.tool_calls.is_empty()
 }
 
-/// What a message is here; nothing where it is silent.
+/// Converts a message to items; an empty one has none.
 fn items(message: &Message) -> Vec<Item<'_>> {
     match message.role {
         Role::User => vec![Item::User { role: "user", content: parts(message) }],
@@ -150,14 +149,14 @@ fn items(message: &Message) -> Vec<Item<'_>> {
         }
         Role::Assistant => {
             let text = Some(message.text.as_str()).filter(|text| !text.is_empty());
-            let said = text.map(|content| Item::Assistant { role: "assistant", content });
+            let text_item = text.map(|content| Item::Assistant { role: "assistant", content });
             let calls = message.tool_calls.iter().map(|call| Item::Call {
                 r#type: "function_call",
                 call_id: valid_call_id(&call.id, is_identifier_byte),
                 name: valid_function_name(&call.name),
                 arguments: valid_arguments(&call.arguments),
             });
-            said.into_iter().chain(calls).collect()
+            text_item.into_iter().chain(calls).collect()
         }
     }
 }
@@ -168,7 +167,7 @@ fn parts(message: &Message) -> Vec<Part<'_>> {
     text.map(|text| Part::InputText { text }).into_iter().chain(images).collect()
 }
 
-/// What rides behind the last message: what goes into it, and the end of the body.
+/// Encodes the volatile suffix: the bytes to insert into the last message, and the end of the body.
 fn encode_volatile_suffix(request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
     const END: &[u8] = b"]}";
     let Some(text) = request.volatile_suffix.as_deref() else { return Ok((None, Bytes::from_static(END))) };

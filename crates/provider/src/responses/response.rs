@@ -1,5 +1,5 @@
-//! Reads the events of a Responses answer. The last event holds the whole response once more: what a server left out
-//! of its stream is taken from there.
+//! Decoder of Responses API responses. The last event contains the complete response again: parts that the server did not
+//! stream are taken from it.
 
 use agent::outside::StopReason;
 use agent::{Fault, Usage};
@@ -45,7 +45,7 @@ struct Item<'a> {
     content: RawField<'a>,
 }
 
-/// A part of what was said.
+/// One part of a message's content.
 #[derive(Deserialize)]
 struct ContentPart<'a> {
     #[serde(borrow)]
@@ -92,19 +92,19 @@ struct UsageDetails<'a> {
     reasoning_tokens: RawField<'a>,
 }
 
-/// Collects one answer.
+/// Decoder of one Responses API response.
 #[derive(Debug, Default)]
 pub(super) struct ResponsesDecoder {
     state: ResponseState,
     has_text: bool,
-    /// Whether the server says things as they come.
+    /// Whether the server streams the text as deltas.
     has_deltas: bool,
-    /// The last event of the answer has come.
+    /// Whether the last event has arrived.
     complete: bool,
 }
 
 impl ResponseDecoder for ResponsesDecoder {
-    /// Events that are not known are passed over: there are many, and new ones come.
+    /// Decodes one event. Unknown events are ignored: there are many, and the API adds new ones.
     fn decode(&mut self, data: &[u8], each: EventSink<'_>) {
         if self.is_complete() {
             return;
@@ -113,18 +113,18 @@ impl ResponseDecoder for ResponsesDecoder {
             return self.state.skip_malformed_event(data, each);
         };
         let Some(kind) = parse_text(event.kind) else {
-            // As servers say it that fail before they have begun.
+            // Servers that fail before the response starts send an error without a type.
             if event.error.is_some() {
                 self.state.emit_fault(fault_from_error(event.error), each);
             }
             return;
         };
-        let taken = match kind.as_str() {
-            // The error stands in the event itself, or as a member of it.
+        let result = match kind.as_str() {
+            // The error is either the event itself or a member of it.
             "error" => Err(fault_from_error(event.error.or_else(|| parse_field(Some(raw_event(data)?))))),
             kind => self.decode_event(kind, &event, each),
         };
-        if let Err(fault) = taken {
+        if let Err(fault) = result {
             self.state.emit_fault(fault, each);
         }
     }
@@ -158,11 +158,11 @@ impl ResponsesDecoder {
                 self.emit_refusal(event.delta, each);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                if let Some(thought) = parse_text(event.delta) {
-                    self.state.emit_reasoning(thought, each);
+                if let Some(text) = parse_text(event.delta) {
+                    self.state.emit_reasoning(text, each);
                 }
             }
-            // Every part is a paragraph of its own.
+            // Each summary part is a paragraph.
             "response.reasoning_summary_part.added" if parse_field(event.summary_index) > Some(0_u64) => {
                 self.state.emit_reasoning("\n\n".to_owned(), each);
             }
@@ -176,7 +176,7 @@ impl ResponsesDecoder {
             "response.output_item.added" => self.decode_call(output_index(event), event.item)?,
             "response.output_item.done" => {
                 self.decode_call(output_index(event), event.item)?;
-                // Some servers say nothing before it is whole.
+                // Some servers send only complete items.
                 if !self.has_deltas {
                     self.decode_message(event.item, each);
                 }
@@ -203,13 +203,13 @@ impl ResponsesDecoder {
         }
     }
 
-    /// A call as it begins or as it ends: what is said last counts.
-    fn decode_call(&mut self, place: u64, item: RawField<'_>) -> Result<(), Fault> {
+    /// Decodes a complete or partial function call item; the last values win.
+    fn decode_call(&mut self, index: u64, item: RawField<'_>) -> Result<(), Fault> {
         let Some(item) = parse_field_strict::<Item<'_>>(item)? else { return Ok(()) };
         if parse_text(item.kind).as_deref() != Some("function_call") {
             return Ok(());
         }
-        let call = self.state.call_mut((place, 0))?;
+        let call = self.state.call_mut((index, 0))?;
         if let Some(id) = parse_text(item.call_id) {
             call.id = id;
         }
@@ -217,15 +217,15 @@ impl ResponsesDecoder {
             call.name.clear();
             append_to_call(call, &name, "")?;
         }
-        self.set_arguments(place, item.arguments)
+        self.set_arguments(index, item.arguments)
     }
 
-    fn set_arguments(&mut self, place: u64, arguments: RawField<'_>) -> Result<(), Fault> {
+    fn set_arguments(&mut self, index: u64, arguments: RawField<'_>) -> Result<(), Fault> {
         let arguments = parse_arguments(arguments)?;
         if arguments.is_empty() {
             return Ok(());
         }
-        let call = self.state.call_mut((place, 0))?;
+        let call = self.state.call_mut((index, 0))?;
         call.arguments.clear();
         append_to_call(call, "", &arguments)
     }
@@ -252,30 +252,30 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    /// What was in no event before.
+    /// Emits the text and the calls that no earlier event contained.
     fn decode_missing_items(&mut self, output: RawField<'_>, each: EventSink<'_>) -> Result<(), Fault> {
-        let (said_any, had_calls) = (self.has_text, self.state.has_calls());
+        let (had_text, had_calls) = (self.has_text, self.state.has_calls());
         let items = parse_field::<Vec<RawField<'_>>>(output).into_iter().flatten();
-        for (item, place) in items.zip(0_u64..) {
+        for (item, index) in items.zip(0_u64..) {
             if !had_calls {
-                self.decode_call(place, item)?;
+                self.decode_call(index, item)?;
             }
-            if !said_any {
+            if !had_text {
                 self.decode_message(item, each);
             }
         }
         Ok(())
     }
 
-    /// What a whole message says.
+    /// Emits the content of a complete message item.
     fn decode_message(&mut self, item: RawField<'_>, each: EventSink<'_>) {
         let message =
             parse_field::<Item<'_>>(item).filter(|item| parse_text(item.kind).as_deref() == Some("message"));
         let content = message.and_then(|item| item.content);
-        for said in parse_field::<Vec<RawField<'_>>>(content).into_iter().flatten() {
-            if let Some(said) = parse_field::<ContentPart<'_>>(said) {
-                self.emit_text(said.text, each);
-                self.emit_refusal(said.refusal, each);
+        for part in parse_field::<Vec<RawField<'_>>>(content).into_iter().flatten() {
+            if let Some(part) = parse_field::<ContentPart<'_>>(part) {
+                self.emit_text(part.text, each);
+                self.emit_refusal(part.refusal, each);
             }
         }
     }

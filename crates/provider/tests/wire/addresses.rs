@@ -1,4 +1,4 @@
-//! Base URLs: which are taken, which are refused, and where a question then goes.
+//! Tests of base URLs, request URLs and bodies, aliases and model properties.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn check_address(base_url: &str) -> Result<(), String> {
 }
 
 #[test]
-fn the_key_travels_in_the_clear_only_to_this_machine() {
+fn plain_http_is_accepted_only_for_loopback() {
     for base_url in [
         "http://127.0.0.1:8000/v1",
         "http://localhost/v1",
@@ -55,12 +55,12 @@ fn the_key_travels_in_the_clear_only_to_this_machine() {
         "javascript:1",
         "data:text/plain,1",
     ] {
-        assert!(check_address(base_url).is_err(), "{base_url} was taken");
+        assert!(check_address(base_url).is_err(), "{base_url} was accepted");
     }
 }
 
 #[test]
-fn what_is_no_address_is_refused() {
+fn invalid_base_url_is_rejected() {
     for base_url in [
         "",
         " ",
@@ -76,20 +76,20 @@ fn what_is_no_address_is_refused() {
         "https://exa mple.org",
         "https://example.org:99999/v1",
     ] {
-        assert!(check_address(base_url).is_err(), "{base_url:?} was taken");
+        assert!(check_address(base_url).is_err(), "{base_url:?} was accepted");
     }
 }
 
 #[test]
-fn an_address_with_a_password_is_refused_without_repeating_it() {
+fn base_url_with_a_password_is_rejected_without_echoing_it() {
     for base_url in ["https://user:hunter22@example.org/v1", "http://hunter22@127.0.0.1/v1"] {
-        let fault = check_address(base_url).expect_err("a password in a URL ends up in logs");
+        let fault = check_address(base_url).expect_err("passwords in URLs are rejected");
         assert!(!fault.contains("hunter22"), "{fault}");
     }
 }
 
 #[tokio::test]
-async fn a_question_goes_to_the_path_below_the_address() {
+async fn request_path_is_below_the_base_url() {
     let server = Server::start(refusal("500 No", b"")).await;
     let root = format!("http://127.0.0.1:{}", server.port());
     for (path, expected) in [
@@ -102,19 +102,19 @@ async fn a_question_goes_to_the_path_below_the_address() {
         ("/v1#part", "/v1/chat/completions"),
     ] {
         call(&client(&format!("{root}{path}"))).await;
-        let request = server.log().requests.pop().expect("the question arrived");
+        let request = server.log().requests.pop().expect("a request arrived");
         assert!(request.starts_with(&format!("POST {expected} HTTP/1.1\r\n")), "{path}: {request}");
     }
 }
 
 #[tokio::test]
-async fn a_question_is_json_and_says_what_it_wants() {
+async fn request_body_is_json_with_the_model_and_messages() {
     let server = Server::start(refusal("500 No", b"")).await;
     let client = client(&server.base_url());
     call(&client).await;
-    let request = server.log().requests.pop().expect("the question arrived");
+    let request = server.log().requests.pop().expect("a request arrived");
     assert!(request.contains("content-type: application/json\r\n"), "{request}");
-    let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("a head has an end");
+    let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("the head ends");
     let body: serde_json::Value = serde_json::from_str(body).expect("the body is JSON");
     let expected = serde_json::json!({
         "model": "m",
@@ -126,7 +126,7 @@ async fn a_question_is_json_and_says_what_it_wants() {
     assert_eq!(client.model(), Some("openai/m"));
 }
 
-/// The body of a question to Anthropic's API.
+/// Returns the body of a request to Anthropic's API.
 async fn anthropic_body(model: &str, settings: ModelSettings) -> serde_json::Value {
     let server = Server::start(refusal("400 No", b"")).await;
     let variables = [("ANTHROPIC_BASE_URL", server.base_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
@@ -137,12 +137,12 @@ async fn anthropic_body(model: &str, settings: ModelSettings) -> serde_json::Val
         variables: variables.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
         ..RegistryOptions::default()
     };
-    call(&default_model(options).expect("it is known")).await;
+    call(&default_model(options).expect("the model is known")).await;
     last_body(&server)
 }
 
 #[tokio::test]
-async fn a_name_may_stand_for_another_and_says_what_it_wants_to_be_different() {
+async fn alias_overrides_the_settings_of_the_alias_it_refers_to() {
     let server = Server::start(refusal("400 No", b"")).await;
     let variables = [("OPENAI_BASE_URL", server.base_url()), ("OPENAI_API_KEY", KEY.to_owned())];
     let extra = |text: &str| serde_json::from_str(text).expect("an object");
@@ -151,43 +151,43 @@ async fn a_name_may_stand_for_another_and_says_what_it_wants_to_be_different() {
         ("deep", "openai/m", Some(70), extra(r#"{"seed":1,"top_p":0.5}"#)),
         ("one", "two", None, extra("{}")),
         ("two", "one", None, extra("{}")),
-        ("gone", "nobody", None, extra("{}")),
+        ("dangling", "missing", None, extra("{}")),
     ];
     let models = settings.map(|(name, model, answer_tokens_max, extra)| {
         let model = model.to_owned();
         (name.to_owned(), ModelSettings { model, answer_tokens_max, extra, ..ModelSettings::default() })
     });
-    let options = |usual: &str| RegistryOptions {
-        default_model: Some(usual.to_owned()),
+    let options = |default_model_name: &str| RegistryOptions {
+        default_model: Some(default_model_name.to_owned()),
         models: models.clone().into(),
         variables: variables.clone().map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
         ..RegistryOptions::default()
     };
-    call(&default_model(options("brief")).expect("it is known")).await;
+    call(&default_model(options("brief")).expect("the model is known")).await;
     let body = last_body(&server);
-    let said = serde_json::json!([body["model"], body["seed"], body["top_p"]]);
-    assert_eq!(said.to_string(), r#"["m",2,0.5]"#);
+    let fields = serde_json::json!([body["model"], body["seed"], body["top_p"]]);
+    assert_eq!(fields.to_string(), r#"["m",2,0.5]"#);
     assert!(body.to_string().contains("tokens\":7"), "{body}");
-    for (name, told) in [
-        ("one", "model \"one\": it stands for itself in the end: one -> two -> one"),
-        ("gone", "model \"gone\": it stands for \"nobody\": the name must be PROVIDER/NAME"),
+    for (name, expected_text) in [
+        ("one", "model \"one\": its alias refers to itself: one -> two -> one"),
+        ("dangling", "model \"dangling\": it is an alias of \"missing\": the name must be PROVIDER/NAME"),
     ] {
-        let fault = default_model(options(name)).err().expect("it leads nowhere");
-        assert!(fault.public.starts_with(told), "{fault}");
+        let fault = default_model(options(name)).err().expect("the alias is invalid");
+        assert!(fault.public.starts_with(expected_text), "{fault}");
     }
 }
 
-/// The last question that arrived.
+/// Returns the body of the last request.
 fn last_body(server: &Server) -> serde_json::Value {
-    let request = server.log().requests.pop().expect("the question arrived");
-    let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("a head has an end");
+    let request = server.log().requests.pop().expect("a request arrived");
+    let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("the head ends");
     serde_json::from_str(body).expect("the body is JSON")
 }
 
 #[tokio::test]
-async fn a_provider_of_any_name_gets_what_servers_of_its_kind_want() {
+async fn custom_provider_behaves_like_its_kind() {
     let long_id = "call_of_more_than_nine";
-    for (kind, model, thought, takes_long_ids) in [
+    for (kind, model, expected_reasoning, takes_long_ids) in [
         ("deepseek", "m", Some(""), true),
         ("openai", "kimi-k2-thinking", Some(""), true),
         ("openai", "m", None, true),
@@ -209,70 +209,70 @@ async fn a_provider_of_any_name_gets_what_servers_of_its_kind_want() {
         let result = Message::tool_result(&call.id, &ToolOutcome::Done("noon".into()));
         let more = [Message::assistant("", vec![call]), result].map(Arc::new);
         let messages = request().messages.iter().cloned().chain(more).collect();
-        let question = ModelRequest { messages: Arc::new(messages), ..request() };
-        collect(default_model(options).expect("it is known").call(question)).await;
-        let answer = last_body(&server)["messages"][2].clone();
-        let said = answer.get("reasoning_content").and_then(|text| text.as_str());
-        assert_eq!(said, thought, "{kind}/{model}: {answer:#}");
-        let is_as_it_was = answer["tool_calls"][0]["id"] == long_id;
-        assert_eq!(is_as_it_was, takes_long_ids, "{kind}/{model}: {answer:#}");
+        let model_request = ModelRequest { messages: Arc::new(messages), ..request() };
+        collect(default_model(options).expect("the model is known").call(model_request)).await;
+        let response = last_body(&server)["messages"][2].clone();
+        let fields = response.get("reasoning_content").and_then(|text| text.as_str());
+        assert_eq!(fields, expected_reasoning, "{kind}/{model}: {response:#}");
+        let is_unchanged = response["tool_calls"][0]["id"] == long_id;
+        assert_eq!(is_unchanged, takes_long_ids, "{kind}/{model}: {response:#}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_may_be_as_long_as_the_model_can_make_it() {
-    for (model, most) in [
+async fn max_tokens_depends_on_model_settings_and_thinking() {
+    for (model, expected_tokens) in [
         ("claude-sonnet-4-5", 32_000),
         ("claude-opus-4-1", 32_000),
         ("claude-3-5-haiku-latest", 8_192),
         ("claude-3-haiku-20240307", 4_096),
-        ("nobody-knows-it", 8_192),
+        ("unknown-model", 8_192),
     ] {
         let body = anthropic_body(model, ModelSettings::default()).await;
-        assert_eq!(body["max_tokens"], most, "{model}");
+        assert_eq!(body["max_tokens"], expected_tokens, "{model}");
     }
     let settings = ModelSettings { answer_tokens_max: Some(64_000), ..ModelSettings::default() };
     let body = anthropic_body("claude-sonnet-4-5", settings).await;
-    assert_eq!(body["max_tokens"], 64_000, "what the user says comes first");
-    for (budget, most) in [(20_000, 52_000), (40_000, 64_000)] {
+    assert_eq!(body["max_tokens"], 64_000, "the user's setting wins");
+    for (budget, expected_tokens) in [(20_000, 52_000), (40_000, 64_000)] {
         let thinking = serde_json::json!({ "type": "enabled", "budget_tokens": budget });
         let extra = [("thinking".to_owned(), thinking)].into_iter().collect();
         let settings = ModelSettings { extra, ..ModelSettings::default() };
         let body = anthropic_body("claude-sonnet-4-5", settings).await;
-        assert_eq!(body["max_tokens"], most, "there is room for thoughts beside the answer");
+        assert_eq!(body["max_tokens"], expected_tokens, "the thinking budget is added");
     }
 }
 
 #[tokio::test]
-async fn a_server_on_this_machine_takes_what_it_says_and_else_no_more_than_is_usual_there() {
+async fn local_server_window_is_reported_or_a_small_default() {
     let list =
         br#"{"object":"list","data":[{"id":"gpt-oss:20b","max_model_len":65536},{"id":"gpt-oss:120b"}]}"#;
     let server = Server::start(refusal("200 OK", list)).await;
     let discover = DiscoverOptions { providers: vec!["vllm"], ..DiscoverOptions::default() };
     let variables = [("VLLM_BASE_URL".to_owned(), Secret::new(server.base_url()))].into();
     let options = RegistryOptions { discover, variables, ..RegistryOptions::default() };
-    let book = ModelRegistry::open(options).expect("nothing is wrong");
-    assert!(book.resolve_default().await);
+    let registry = ModelRegistry::open(options).expect("nothing is wrong");
+    assert!(registry.resolve_default().await);
     for (name, window_tokens) in [
         ("vllm/gpt-oss:20b", 65_536),
         ("vllm/gpt-oss:120b", MACHINE_WINDOW_TOKENS_DEFAULT),
         ("ollama/gpt-oss:20b", MACHINE_WINDOW_TOKENS_DEFAULT),
-        ("ollama/nobody-knows", MACHINE_WINDOW_TOKENS_DEFAULT),
+        ("ollama/unknown-model", MACHINE_WINDOW_TOKENS_DEFAULT),
     ] {
-        let model = book.find(name).expect("no key is needed");
+        let model = registry.find(name).expect("no key is needed");
         assert_eq!(model.spec().window_tokens, window_tokens, "{name}");
     }
 }
 
 #[tokio::test]
-async fn without_a_model_every_question_is_answered_with_how_to_choose_one() {
-    let nowhere = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
-    let book = ModelRegistry::open(RegistryOptions { discover: nowhere, ..RegistryOptions::default() });
-    let model = book.expect("nothing is wrong with nothing").default_model();
-    let answer = collect(model.call(request())).await;
-    assert_eq!(answer.items.len(), 1);
+async fn request_without_a_model_fails_with_advice() {
+    let discover = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
+    let registry = ModelRegistry::open(RegistryOptions { discover, ..RegistryOptions::default() });
+    let model = registry.expect("empty options are valid").default_model();
+    let response = collect(model.call(request())).await;
+    assert_eq!(response.items.len(), 1);
     for help in ["--model openai/NAME", "OPENAI_API_KEY", "Ollama", "nexus3 models pull smollm2-135m --yes"] {
-        assert!(answer.fault().public.contains(help), "{help}");
+        assert!(response.fault().public.contains(help), "{help}");
     }
     assert_eq!(model.model(), None);
 }

@@ -1,4 +1,4 @@
-//! Connections: used again when an answer is complete, closed at once when nobody wants the rest.
+//! Tests of connections: reused after a complete response, closed at once when the stream is dropped.
 
 use agent::outside::ModelEvent;
 use futures_util::StreamExt;
@@ -19,20 +19,20 @@ fn whole_response() -> Vec<Action> {
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again_after_a_complete_answer() {
+async fn connection_is_reused_after_a_complete_response() {
     let server = Server::start(whole_response()).await;
     let client = client(&server.base_url());
     for _ in 0..5 {
         assert!(call(&client).await.is_done());
     }
-    // A clone is the same client.
+    // A clone shares the connection.
     assert!(call(&client.clone()).await.is_done());
-    let seen = server.log();
-    assert_eq!((seen.connections, seen.requests.len()), (1, 6));
+    let log = server.log();
+    assert_eq!((log.connections, log.requests.len()), (1, 6));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_used_again_after_a_refusal() {
+async fn connection_is_reused_after_a_refusal() {
     let server = Server::start(refusal("429 Too Many Requests", b"slow down")).await;
     let client = client(&server.base_url());
     for _ in 0..3 {
@@ -42,7 +42,7 @@ async fn a_connection_is_used_again_after_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_dropped_stream_ends_its_request_at_once() {
+async fn dropping_the_stream_closes_the_connection() {
     let mut server =
         Server::start(vec![Action::Write(head(CHUNKED)), Action::Write(chunk(RESPONSE)), Action::Hold]).await;
     let client = client(&server.base_url());
@@ -51,25 +51,25 @@ async fn a_dropped_stream_ends_its_request_at_once() {
     drop(stream);
     server.wait_closed(1).await;
     let mut second = client.call(request());
-    assert!(second.next().await.is_some(), "the next question gets a connection of its own");
+    assert!(second.next().await.is_some(), "the next request gets a new connection");
     assert_eq!(server.log().connections, 2);
 }
 
 #[tokio::test]
-async fn a_stream_dropped_before_the_answer_ends_its_request_too() {
+async fn dropping_the_stream_before_the_response_closes_it_too() {
     let mut server = Server::start(vec![Action::Hold]).await;
     let client = client(&server.base_url());
     let mut stream = client.call(request());
     tokio::select! {
         biased;
-        _ = stream.next() => panic!("nobody answered"),
+        _ = stream.next() => panic!("the server does not respond"),
         () = wait_for_request(&server) => {}
     }
     drop(stream);
     server.wait_closed(1).await;
 }
 
-/// Returns when a request has arrived.
+/// Waits for a request.
 async fn wait_for_request(server: &Server) {
     while server.log().requests.is_empty() {
         tokio::task::yield_now().await;
@@ -88,30 +88,30 @@ async fn nothing_is_sent_before_the_stream_is_polled() {
 }
 
 #[tokio::test]
-async fn a_connection_that_died_in_the_meantime_costs_no_question() {
+async fn closed_idle_connection_is_replaced() {
     let mut server = Server::start_with(|number| {
-        let mut acts = whole_response();
+        let mut actions = whole_response();
         if number == 0 {
-            acts.push(Action::Close);
+            actions.push(Action::Close);
         }
-        acts
+        actions
     })
     .await;
     let client = client(&server.base_url());
     assert!(call(&client).await.is_done());
     server.wait_closed(1).await;
     yield_many().await;
-    assert!(call(&client).await.is_done(), "asked again on a new connection");
+    assert!(call(&client).await.is_done(), "sent on a new connection");
     assert_eq!(server.log().connections, 2);
 }
 
 #[tokio::test]
-async fn many_questions_at_once_do_not_mix() {
+async fn concurrent_responses_do_not_mix() {
     let server = Server::start(whole_response()).await;
     let client = client(&server.base_url());
-    let answers = futures_util::future::join_all((0..50).map(|_| call(&client))).await;
-    for answer in answers {
-        assert!(answer.is_done());
-        assert_eq!(answer.text(), "Hello");
+    let responses = futures_util::future::join_all((0..50).map(|_| call(&client))).await;
+    for response in responses {
+        assert!(response.is_done());
+        assert_eq!(response.text(), "Hello");
     }
 }

@@ -1,4 +1,4 @@
-//! A recorded answer, cut and split at every byte: half of it is never taken for the whole.
+//! Tests of a recorded response, cut or split at every byte: a partial response never counts as complete.
 
 use agent::outside::{ModelEvent, StopReason};
 use agent::{ToolCall, Usage};
@@ -12,7 +12,7 @@ fn tool_call(id: &str, name: &str, arguments: &str) -> Result<ModelEvent, agent:
     Ok(ModelEvent::ToolCall(ToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }))
 }
 
-/// What the recorded answer says.
+/// Returns the decoded form of the recorded response.
 fn expected_response() -> CollectedResponse {
     let items = vec![
         Ok(ModelEvent::Text("Grüße".to_owned())),
@@ -26,29 +26,29 @@ fn expected_response() -> CollectedResponse {
     CollectedResponse { items }
 }
 
-/// Where in the recorded answer an event that holds this ends, with the blank line after it.
+/// Returns the end offset of the recorded event that contains this text, including its blank line.
 fn end_offset(text: &str) -> usize {
-    let recorded = std::str::from_utf8(RECORDED).expect("the recorded answer is text");
-    let event = recorded.find(text).expect("the recorded answer has such an event");
+    let recorded = std::str::from_utf8(RECORDED).expect("the recording is UTF-8");
+    let event = recorded.find(text).expect("the recording has such an event");
     event + recorded[event..].find("\n\n").expect("an event ends with a blank line") + 2
 }
 
-/// A cut answer gives a beginning of the whole one, and an end that says whether it is all.
-fn check_cut(got: &CollectedResponse, is_whole: bool, place: usize) {
-    let whole = expected_response();
-    assert_eq!(got.is_done(), is_whole, "cut at {place}: {got:?}");
-    assert!(whole.text().starts_with(&got.text()), "cut at {place}: {got:?}");
+/// Checks that a cut response is a prefix of the complete one and that its end says whether it is complete.
+fn check_cut(got: &CollectedResponse, is_whole: bool, cut: usize) {
+    let full = expected_response();
+    assert_eq!(got.is_done(), is_whole, "cut at {cut}: {got:?}");
+    assert!(full.text().starts_with(&got.text()), "cut at {cut}: {got:?}");
     let calls = got.calls();
-    assert!(calls.is_empty() || calls == whole.calls(), "cut at {place}, half of the calls: {got:?}");
+    assert!(calls.is_empty() || calls == full.calls(), "cut at {cut}, only some of the calls: {got:?}");
     if !is_whole {
         let fault = got.fault();
-        assert_eq!(fault.kind, agent::FaultKind::Model, "cut at {place}");
-        assert!(!fault.public.is_empty() && fault.public.len() < 300, "cut at {place}: {fault:?}");
+        assert_eq!(fault.kind, agent::FaultKind::Model, "cut at {cut}");
+        assert!(!fault.public.is_empty() && fault.public.len() < 300, "cut at {cut}: {fault:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_ends_anywhere_is_done_only_behind_its_finish_reason() {
+async fn truncated_body_is_done_only_after_its_finish_reason() {
     let server = Server::start_with(|cut| {
         vec![
             Action::Write(head("connection: close\r\n")),
@@ -67,12 +67,12 @@ async fn a_body_that_ends_anywhere_is_done_only_behind_its_finish_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_cut_anywhere_gives_a_whole_answer_or_a_fault() {
+async fn cut_connection_gives_a_complete_response_or_a_fault() {
     let events = RECORDED.split_inclusive(|byte| *byte == b'\n');
     let response: Vec<u8> = std::iter::once(head(CHUNKED)).chain(events.map(chunk)).flatten().collect();
     let done = b"[DONE]\n\r\n1\r\n\n";
-    let done =
-        response.windows(done.len()).position(|part| part == done).expect("it has its [DONE]") + done.len();
+    let done = response.windows(done.len()).position(|piece| piece == done).expect("it contains [DONE]")
+        + done.len();
     let bytes = response.clone();
     let server = Server::start_with(move |cut| {
         vec![Action::Write(bytes.get(..cut).unwrap_or(&bytes).to_vec()), Action::Close]
@@ -86,30 +86,30 @@ async fn a_connection_cut_anywhere_gives_a_whole_answer_or_a_fault() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_split_anywhere_is_the_same_answer() {
+async fn response_does_not_depend_on_chunk_boundaries() {
     let server = Server::start_with(|cut| {
         let (first, second) = RECORDED.split_at(cut.min(RECORDED.len()));
-        let parts = [first, second].into_iter().filter(|part| !part.is_empty());
-        let mut acts = vec![Action::Write(head(CHUNKED))];
-        acts.extend(parts.flat_map(|part| [Action::Write(chunk(part)), Action::Pause]));
-        acts.push(Action::Write(CHUNKED_END.to_vec()));
-        acts
+        let parts = [first, second].into_iter().filter(|piece| !piece.is_empty());
+        let mut actions = vec![Action::Write(head(CHUNKED))];
+        actions.extend(parts.flat_map(|piece| [Action::Write(chunk(piece)), Action::Pause]));
+        actions.push(Action::Write(CHUNKED_END.to_vec()));
+        actions
     })
     .await;
     let client = client(&server.base_url());
     for cut in 0..=RECORDED.len() {
         assert_eq!(call(&client).await, expected_response(), "split at {cut}");
     }
-    assert_eq!(server.log().connections, 1, "all on one connection");
+    assert_eq!(server.log().connections, 1, "all requests on one connection");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_byte_by_byte_is_the_same_answer() {
+async fn response_sent_byte_by_byte_is_the_same() {
     for ending in ["\n", "\r\n", "\r"] {
         let text = String::from_utf8_lossy(RECORDED).replace('\n', ending);
-        let mut acts = vec![Action::Write(head(CHUNKED))];
-        acts.extend(text.as_bytes().chunks(1).map(|byte| Action::Write(chunk(byte))));
-        acts.push(Action::Write(CHUNKED_END.to_vec()));
-        assert_eq!(crate::harness::call_with(acts).await, expected_response(), "{ending:?}");
+        let mut actions = vec![Action::Write(head(CHUNKED))];
+        actions.extend(text.as_bytes().chunks(1).map(|byte| Action::Write(chunk(byte))));
+        actions.push(Action::Write(CHUNKED_END.to_vec()));
+        assert_eq!(crate::harness::call_with(actions).await, expected_response(), "{ending:?}");
     }
 }

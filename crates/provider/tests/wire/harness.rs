@@ -1,4 +1,4 @@
-//! Questions to the client, what came of them, and answers as a server writes them.
+//! Test harness: model clients, collected responses, and HTTP responses for the scripted server.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::server::{Action, Server};
 
 pub(crate) const KEY: &str = "sk-very-secret-0123456789";
 
-/// A model that is asked once, however it fails.
+/// Returns a client without retries.
 pub(crate) fn client(base_url: &str) -> Arc<dyn Provider> {
     client_with(base_url, ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() })
 }
 
-/// A model that is asked as these settings say.
+/// Returns a client with these provider settings.
 pub(crate) fn client_with(base_url: &str, settings: ProviderSettings) -> Arc<dyn Provider> {
-    default_model(options(base_url, settings)).expect("a URL that is taken")
+    default_model(options(base_url, settings)).expect("a valid base URL")
 }
 
 pub(crate) fn options(base_url: &str, settings: ProviderSettings) -> RegistryOptions {
@@ -32,9 +32,9 @@ pub(crate) fn options(base_url: &str, settings: ProviderSettings) -> RegistryOpt
     }
 }
 
-/// The usual model of these options.
+/// Returns the default model of these options.
 pub(crate) fn default_model(options: RegistryOptions) -> Result<Arc<dyn Provider>, Fault> {
-    ModelRegistry::open(options).map(|book| book.default_model())
+    ModelRegistry::open(options).map(|registry| registry.default_model())
 }
 
 pub(crate) fn request() -> ModelRequest {
@@ -46,39 +46,39 @@ pub(crate) fn request() -> ModelRequest {
     }
 }
 
-/// Everything one question gives, to the end of the stream.
+/// Sends one request and collects its stream.
 pub(crate) async fn call(client: &Arc<dyn Provider>) -> CollectedResponse {
     collect(client.call(request())).await
 }
 
-/// What tells only how long something takes is no part of the answer.
+/// Collects a stream without its progress events.
 pub(crate) async fn collect(stream: ModelStream) -> CollectedResponse {
-    let is_said = |item: &Result<ModelEvent, Fault>| {
+    let is_content = |item: &Result<ModelEvent, Fault>| {
         std::future::ready(!matches!(item, Ok(ModelEvent::Waiting | ModelEvent::Heartbeat)))
     };
-    CollectedResponse { items: stream.filter(is_said).collect().await }
+    CollectedResponse { items: stream.filter(is_content).collect().await }
 }
 
-/// Asks a server that plays these acts.
-pub(crate) async fn call_with(acts: Vec<Action>) -> CollectedResponse {
-    let server = Server::start(acts).await;
+/// Sends a request to a server with these actions.
+pub(crate) async fn call_with(actions: Vec<Action>) -> CollectedResponse {
+    let server = Server::start(actions).await;
     call(&client(&server.base_url())).await
 }
 
-/// Asks a server that answers with these events.
+/// Sends a request to a server that responds with these events.
 pub(crate) async fn call_events(events: &str) -> CollectedResponse {
     call_with(vec![Action::Write(head("connection: close\r\n")), Action::Write(events.into()), Action::Close])
         .await
 }
 
-/// What came of a question.
+/// All events of one response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CollectedResponse {
     pub(crate) items: Vec<Result<ModelEvent, Fault>>,
 }
 
 impl CollectedResponse {
-    /// The text, put together.
+    /// Returns the concatenated text.
     pub(crate) fn text(&self) -> String {
         let texts = self.items.iter().filter_map(|item| match item {
             Ok(ModelEvent::Text(text)) => Some(text.as_str()),
@@ -95,38 +95,38 @@ impl CollectedResponse {
         calls.collect()
     }
 
-    /// Whether the answer came to its proper end: one `Done`, as the last thing.
+    /// Whether the response ended with `Done`; asserts that it ended exactly once.
     pub(crate) fn is_done(&self) -> bool {
         let ends = self.items.iter().filter(|item| matches!(item, Ok(ModelEvent::Done) | Err(_))).count();
-        assert_eq!(ends, 1, "a stream ends once: {self:?}");
+        assert_eq!(ends, 1, "the stream must end once: {self:?}");
         match self.items.last() {
             Some(Ok(ModelEvent::Done)) => true,
             Some(Err(_)) => false,
-            other => panic!("a stream ends with its end: {other:?}"),
+            other => panic!("the last event must be an end: {other:?}"),
         }
     }
 
-    /// The fault it ended with.
+    /// Returns the fault that ended the stream.
     pub(crate) fn fault(&self) -> &Fault {
         match self.items.last() {
             Some(Err(fault)) => fault,
-            other => panic!("a fault was expected: {other:?}"),
+            other => panic!("expected a fault: {other:?}"),
         }
     }
 }
 
-/// The head of a good answer.
+/// Returns a successful response head.
 pub(crate) fn head(more: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{more}\r\n").into_bytes()
 }
 
-/// A whole answer with another status.
+/// Returns the actions of a complete response with this status.
 pub(crate) fn refusal(status: &str, body: &[u8]) -> Vec<Action> {
     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
     vec![Action::Write([head.as_bytes(), body].concat())]
 }
 
-/// Bytes as chunks of a chunked body, without its end.
+/// Encodes bytes as one chunk of a chunked body.
 pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }

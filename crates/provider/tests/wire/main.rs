@@ -1,6 +1,6 @@
-//! Models over a real socket, against a server that does what servers do on bad days.
+//! Tests of model clients over real sockets, against a scripted HTTP server that misbehaves.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
+#![expect(clippy::expect_used, clippy::panic, reason = "tests and their helpers fail by panicking")]
 
 mod addresses;
 mod connections;

@@ -1,4 +1,4 @@
-//! Servers that say no, send elsewhere, speak nonsense or are not there.
+//! Tests of error statuses, redirects, malformed HTTP and unreachable servers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::harness::{call, call_with, chunk, client, client_with, collect, refus
 use crate::server::{Action, Server};
 
 #[tokio::test]
-async fn each_status_has_its_words() {
+async fn each_error_status_has_its_message() {
     let cases = [
         ("400 Bad Request", "API request failed (400): {\"error\":\"why\"}"),
         ("401 Unauthorized", "Authentication failed. Check your API key."),
@@ -22,68 +22,68 @@ async fn each_status_has_its_words() {
         ("503 Service Unavailable", "API request failed (503): {\"error\":\"why\"}"),
     ];
     for (status, text) in cases {
-        let answer = call_with(refusal(status, b"{\"error\":\"why\"}")).await;
-        assert_eq!(answer.items.len(), 1, "{status}");
-        assert_eq!((answer.fault().kind, answer.fault().public.as_ref()), (FaultKind::Model, text));
+        let response = call_with(refusal(status, b"{\"error\":\"why\"}")).await;
+        assert_eq!(response.items.len(), 1, "{status}");
+        assert_eq!((response.fault().kind, response.fault().public.as_ref()), (FaultKind::Model, text));
     }
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
-    let elsewhere = Server::start(refusal("200 OK", b"")).await;
-    let target = format!("{}/chat/completions", elsewhere.base_url());
+async fn redirects_are_not_followed() {
+    let redirect_target = Server::start(refusal("200 OK", b"")).await;
+    let target = format!("{}/chat/completions", redirect_target.base_url());
     for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let head = format!("HTTP/1.1 {status}\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
-        let answer = call_with(vec![Action::Write(head.into_bytes())]).await;
+        let response = call_with(vec![Action::Write(head.into_bytes())]).await;
         let code = &status[..3];
-        assert_eq!(answer.fault().public, format!("API request failed ({code}): "));
+        assert_eq!(response.fault().public, format!("API request failed ({code}): "));
     }
-    assert_eq!(elsewhere.log().connections, 0, "the key would have gone elsewhere");
+    assert_eq!(redirect_target.log().connections, 0, "the key was sent to another server");
 }
 
 #[tokio::test]
-async fn a_huge_error_is_told_in_ten_kilobytes() {
+async fn error_body_is_truncated_to_ten_kilobytes() {
     let bodies: [Vec<u8>; 3] = [vec![b'x'; 1 << 20], vec![0xff; 1 << 20], "é".repeat(1 << 19).into_bytes()];
     for body in bodies {
-        let answer = call_with(refusal("500 Internal Server Error", &body)).await;
-        let text = &answer.fault().public;
+        let response = call_with(refusal("500 Internal Server Error", &body)).await;
+        let text = &response.fault().public;
         assert!(text.len() <= 10_000 && text.len() > 9_000, "{} bytes", text.len());
     }
     let event = format!("data: {{\"error\":{{\"message\":\"{}\"}}}}\n\n", "x".repeat(1 << 20));
-    let answer = crate::harness::call_events(&event).await;
-    assert!(answer.fault().public.len() <= 10_000, "{} bytes", answer.fault().public.len());
+    let response = crate::harness::call_events(&event).await;
+    assert!(response.fault().public.len() <= 10_000, "{} bytes", response.fault().public.len());
 }
 
 #[tokio::test]
-async fn an_error_that_never_ends_is_told_all_the_same() {
+async fn endless_error_body_is_reported() {
     let head = b"HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
-    let mut acts = vec![Action::Write(head)];
-    acts.extend((0..30).map(|_| Action::Write(chunk(&[b'x'; 1000]))));
-    acts.push(Action::Hold);
-    let answer = call_with(acts).await;
-    assert!(answer.fault().public.starts_with("API request failed (500): xxx"));
+    let mut actions = vec![Action::Write(head)];
+    actions.extend((0..30).map(|_| Action::Write(chunk(&[b'x'; 1000]))));
+    actions.push(Action::Hold);
+    let response = call_with(actions).await;
+    assert!(response.fault().public.starts_with("API request failed (500): xxx"));
 }
 
 #[tokio::test]
-async fn an_error_cut_short_is_told_as_far_as_it_came() {
-    let acts =
+async fn truncated_error_body_is_reported() {
+    let actions =
         vec![Action::Write(b"HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nsorry".to_vec()), Action::Close];
-    assert_eq!(call_with(acts).await.fault().public, "API request failed (500): sorry");
+    assert_eq!(call_with(actions).await.fault().public, "API request failed (500): sorry");
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_nonsense_is_a_fault() {
-    for nonsense in
+async fn malformed_http_is_a_fault() {
+    for malformed in
         ["SSH-2.0-OpenSSH_9.9\r\n", "\0\0\0\0", "HTTP/1.1 999999 x\r\n\r\n", "HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
     {
-        let answer = call_with(vec![Action::Write(nonsense.into()), Action::Close]).await;
-        assert_eq!(answer.fault().kind, FaultKind::Model, "{nonsense:?}");
-        assert_eq!(answer.items.len(), 1);
+        let response = call_with(vec![Action::Write(malformed.into()), Action::Close]).await;
+        assert_eq!(response.fault().kind, FaultKind::Model, "{malformed:?}");
+        assert_eq!(response.items.len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_no_tls_is_named_with_what_may_help() {
+async fn failed_tls_handshake_names_server_and_setting() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("a bound socket has an address").port();
     let server = tokio::spawn(async move {
@@ -101,34 +101,37 @@ async fn a_server_that_speaks_no_tls_is_named_with_what_may_help() {
     let client = client_with(&format!("https://127.0.0.1:{port}/v1"), settings);
     for _ in 0..2 {
         let fault = call(&client).await.fault().clone();
-        assert!(fault.public.starts_with(&format!("No TLS with 127.0.0.1:{port}: ")), "{fault}");
-        assert!(fault.public.contains("say http:// in providers.openai.base_url"), "{fault}");
+        assert!(
+            fault.public.starts_with(&format!("TLS handshake with 127.0.0.1:{port} failed: ")),
+            "{fault}"
+        );
+        assert!(fault.public.contains("use http:// in providers.openai.base_url"), "{fault}");
     }
-    server.await.expect("each question was one connection: it is not asked again");
+    server.await.expect("one connection per request: no retry");
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_fault() {
+async fn unreachable_server_is_a_fault() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("a bound socket has an address").port();
     drop(listener);
-    let answer = call(&client(&format!("http://127.0.0.1:{port}/v1"))).await;
+    let response = call(&client(&format!("http://127.0.0.1:{port}/v1"))).await;
     let text =
         format!("Failed to connect to API after 1 attempts: openai cannot be reached at 127.0.0.1:{port}");
-    assert_eq!(answer.fault().public, text);
-    assert!(answer.fault().cause.is_some(), "the log is told more");
+    assert_eq!(response.fault().public, text);
+    assert!(response.fault().cause.is_some(), "the cause is for the log");
 }
 
 #[tokio::test]
-async fn a_refusal_of_a_question_with_pictures_says_how_to_take_them_out() {
+async fn rejected_request_with_images_says_how_to_remove_them() {
     let image = agent::Image { media_type: "image/png".to_owned(), data: [1].into() };
-    for (status, images, advised) in
+    for (status, images, has_advice) in
         [("400 No", vec![image.clone()], true), ("400 No", Vec::new(), false), ("401 No", vec![image], false)]
     {
         let server = Server::start(refusal(status, b"invalid")).await;
         let message = Message { images, ..Message::user("look", MessageSource::default()) };
-        let question = ModelRequest { messages: Arc::new(vec![Arc::new(message)]), ..request() };
-        let answer = collect(client(&server.base_url()).call(question)).await;
-        assert_eq!(answer.fault().public.contains("rollback_agent"), advised, "{status}: {answer:?}");
+        let model_request = ModelRequest { messages: Arc::new(vec![Arc::new(message)]), ..request() };
+        let response = collect(client(&server.base_url()).call(model_request)).await;
+        assert_eq!(response.fault().public.contains("rollback_agent"), has_advice, "{status}: {response:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Patience: what is asked again, when, how often, and what is not.
+//! Tests of retries, timeouts, cool-downs and fallbacks.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn with_header(status: &str, header: &str) -> Vec<Action> {
     vec![Action::Write(head.into_bytes())]
 }
 
-/// An error in the stream, in place of an answer.
+/// Returns a response that contains only an error event.
 fn error_event(error: &str) -> Vec<Action> {
     let event = format!("data: {{\"error\":{error}}}\n\n");
     vec![
@@ -39,22 +39,22 @@ fn retrying_client(server: &Server) -> std::sync::Arc<dyn agent::outside::Provid
     client_with(&server.base_url(), ProviderSettings::default())
 }
 
-/// Fails so often with these acts, then answers.
-async fn call_after_failures(failures: usize, acts: Vec<Action>) -> (CollectedResponse, usize, Duration) {
+/// Calls a server that fails so often with these actions, then responds.
+async fn call_after_failures(failures: usize, actions: Vec<Action>) -> (CollectedResponse, usize, Duration) {
     let server =
-        Server::start_with(move |number| if number < failures { acts.clone() } else { whole_response() })
+        Server::start_with(move |number| if number < failures { actions.clone() } else { whole_response() })
             .await;
-    let began = Instant::now();
-    let answer = call(&retrying_client(&server)).await;
+    let started_at = Instant::now();
+    let response = call(&retrying_client(&server)).await;
     let requests = server.log().requests.len();
-    (answer, requests, began.elapsed())
+    (response, requests, started_at.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_pass_later_is_asked_again() {
+async fn transient_errors_are_retried() {
     for status in ["408 a", "409 a", "429 a", "500 a", "502 a", "503 a", "504 a", "529 a"] {
-        let (answer, requests, _) = call_after_failures(3, refusal(status, b"")).await;
-        assert_eq!((answer.text().as_str(), requests), ("Hello", 4), "{status}: {answer:?}");
+        let (response, requests, _) = call_after_failures(3, refusal(status, b"")).await;
+        assert_eq!((response.text().as_str(), requests), ("Hello", 4), "{status}: {response:?}");
     }
     let endings = [
         vec![Action::Close],
@@ -66,85 +66,86 @@ async fn what_may_pass_later_is_asked_again() {
             Action::Close,
         ],
     ];
-    let told = [r#"{"message":"Sorry.","type":"server_error"}"#, r#"{"message":"Sorry.","code":502}"#]
+    let events = [r#"{"message":"Sorry.","type":"server_error"}"#, r#"{"message":"Sorry.","code":502}"#]
         .map(error_event);
-    for acts in endings.into_iter().chain(told) {
-        let (answer, requests, _) = call_after_failures(2, acts.clone()).await;
-        assert_eq!((answer.text().as_str(), requests), ("Hello", 3), "{acts:?}: {answer:?}");
+    for actions in endings.into_iter().chain(events) {
+        let (response, requests, _) = call_after_failures(2, actions.clone()).await;
+        assert_eq!((response.text().as_str(), requests), ("Hello", 3), "{actions:?}: {response:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn four_tries_are_enough() {
-    let (answer, requests, elapsed) = call_after_failures(100, refusal("503 a", b"down")).await;
-    assert_eq!((answer.fault().public.as_ref(), requests), ("API request failed (503): down", 4));
+async fn a_request_is_tried_at_most_four_times() {
+    let (response, requests, elapsed) = call_after_failures(100, refusal("503 a", b"down")).await;
+    assert_eq!((response.fault().public.as_ref(), requests), ("API request failed (503): down", 4));
     assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_fail_again_is_not_asked_again() {
+async fn permanent_errors_are_not_retried() {
     for status in ["400 a", "401 a", "402 a", "403 a", "404 a", "413 a", "422 a", "302 a"] {
-        let (answer, requests, elapsed) = call_after_failures(100, refusal(status, b"no")).await;
-        assert_eq!((requests, elapsed), (1, Duration::ZERO), "{status}: {answer:?}");
+        let (response, requests, elapsed) = call_after_failures(100, refusal(status, b"no")).await;
+        assert_eq!((requests, elapsed), (1, Duration::ZERO), "{status}: {response:?}");
     }
     let long = br#"{"error":{"message":"This model's maximum context length is 10.","code":"context_length_exceeded"}}"#;
-    let (answer, requests, _) = call_after_failures(100, refusal("400 a", long)).await;
-    assert_eq!((answer.fault().kind, requests), (FaultKind::ContextFull, 1));
+    let (response, requests, _) = call_after_failures(100, refusal("400 a", long)).await;
+    assert_eq!((response.fault().kind, requests), (FaultKind::ContextFull, 1));
     let long = r#"{"message":"Shorten the conversation.","code":"context_length_exceeded"}"#;
-    let (answer, requests, _) = call_after_failures(100, error_event(long)).await;
-    assert_eq!((answer.fault().kind, requests), (FaultKind::ContextFull, 1));
+    let (response, requests, _) = call_after_failures(100, error_event(long)).await;
+    assert_eq!((response.fault().kind, requests), (FaultKind::ContextFull, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_asks_before_the_time_that_the_server_named() {
+async fn retry_after_in_seconds_or_milliseconds_is_honoured() {
     for (header, wait_ms) in [("retry-after: 20", 20_000), ("retry-after-ms: 7000", 7_000)] {
-        let (answer, requests, elapsed) = call_after_failures(1, with_header("429 a", header)).await;
-        assert_eq!((answer.text().as_str(), requests), ("Hello", 2), "{header}");
+        let (response, requests, elapsed) = call_after_failures(1, with_header("429 a", header)).await;
+        assert_eq!((response.text().as_str(), requests), ("Hello", 2), "{header}");
         assert!(elapsed >= Duration::from_millis(wait_ms), "{header}: {elapsed:?}");
         assert!(elapsed <= Duration::from_millis(wait_ms + 2_000), "{header}: {elapsed:?}");
     }
     for header in ["retry-after: soon", "retry-after: -1", "x: y"] {
-        let (answer, _, elapsed) = call_after_failures(1, with_header("429 a", header)).await;
-        assert_eq!(answer.text(), "Hello");
+        let (response, _, elapsed) = call_after_failures(1, with_header("429 a", header)).await;
+        assert_eq!(response.text(), "Hello");
         assert!(elapsed <= Duration::from_secs(1), "{header}: {elapsed:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_that_the_server_named_may_be_a_date() {
+async fn retry_after_as_a_date_is_honoured() {
     let date = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(30);
     let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date);
-    let date = date.expect("it is a date of this century");
-    let (answer, requests, elapsed) =
+    let date = date.expect("a valid date");
+    let (response, requests, elapsed) =
         call_after_failures(1, with_header("503 a", &format!("retry-after: {date}"))).await;
-    assert_eq!((answer.text().as_str(), requests), ("Hello", 2), "{date}");
-    // The date has whole seconds, and the clock on the wall goes on meanwhile.
+    assert_eq!((response.text().as_str(), requests), ("Hello", 2), "{date}");
+    // The date has whole seconds, and the wall clock is not paused.
     assert!(elapsed >= Duration::from_secs(25) && elapsed <= Duration::from_secs(32), "{date}: {elapsed:?}");
 }
 
-/// The stream's events with the time at which each came.
+/// Collects the stream's events with their times in seconds.
 async fn timed(mut stream: agent::outside::ModelStream) -> Vec<(u64, Result<ModelEvent, agent::Fault>)> {
-    let (began, mut items) = (Instant::now(), Vec::new());
+    let (started_at, mut items) = (Instant::now(), Vec::new());
     while let Some(item) = stream.next().await {
-        items.push((began.elapsed().as_secs(), item));
+        items.push((started_at.elapsed().as_secs(), item));
     }
     items
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_the_servers_time_is_told_and_so_is_its_end() {
-    let acts = |number| if number == 0 { with_header("429 a", "retry-after: 100") } else { whole_response() };
-    let server = Server::start_with(acts).await;
+async fn start_and_end_of_a_retry_wait_are_reported() {
+    let actions =
+        |number| if number == 0 { with_header("429 a", "retry-after: 100") } else { whole_response() };
+    let server = Server::start_with(actions).await;
     let items = timed(retrying_client(&server).call(request())).await;
     assert_eq!(items[0], (0, Ok(ModelEvent::Waiting)));
-    let (asked_at, asked) = &items[1];
-    assert_eq!(*asked, Ok(ModelEvent::Heartbeat), "{items:?}");
-    assert!((100..=101).contains(asked_at), "{items:?}");
+    let (resumed_at, event) = &items[1];
+    assert_eq!(*event, Ok(ModelEvent::Heartbeat), "{items:?}");
+    assert!((100..=101).contains(resumed_at), "{items:?}");
     assert_eq!(items[2].1, Ok(ModelEvent::Text("Hello".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_provider_that_rests_is_told() {
+async fn wait_for_an_open_circuit_is_reported() {
     let server =
         Server::start_with(|number| if number < 5 { vec![Action::Close] } else { whole_response() }).await;
     let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
@@ -153,19 +154,19 @@ async fn a_wait_for_a_provider_that_rests_is_told() {
         call(&client).await.fault();
     }
     let items = timed(client.call(request())).await;
-    let told: Vec<_> = items.iter().map(|(_, item)| item.clone()).take(3).collect();
+    let events: Vec<_> = items.iter().map(|(_, item)| item.clone()).take(3).collect();
     let text = ModelEvent::Text("Hello".to_owned());
-    assert_eq!(told, [Ok(ModelEvent::Waiting), Ok(ModelEvent::Heartbeat), Ok(text)]);
+    assert_eq!(events, [Ok(ModelEvent::Waiting), Ok(ModelEvent::Heartbeat), Ok(text)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stays_connected_by_comments_is_alive() {
-    let mut acts = vec![Action::Write(head(CHUNKED))];
+async fn keep_alive_comments_reset_the_idle_timeout() {
+    let mut actions = vec![Action::Write(head(CHUNKED))];
     for _ in 0..4 {
-        acts.extend([Action::Wait(Duration::from_secs(50)), Action::Write(chunk(b": still queued\n\n"))]);
+        actions.extend([Action::Wait(Duration::from_secs(50)), Action::Write(chunk(b": still queued\n\n"))]);
     }
-    acts.extend([Action::Write(chunk(RESPONSE)), Action::Write(CHUNKED_END.to_vec())]);
-    let server = Server::start(acts).await;
+    actions.extend([Action::Write(chunk(RESPONSE)), Action::Write(CHUNKED_END.to_vec())]);
+    let server = Server::start(actions).await;
     let items = timed(retrying_client(&server).call(request())).await;
     let alive = items.iter().filter(|(_, item)| *item == Ok(ModelEvent::Heartbeat)).count();
     assert!((3..=4).contains(&alive), "{items:?}");
@@ -173,93 +174,94 @@ async fn a_server_that_stays_connected_by_comments_is_alive() {
     assert_eq!(server.log().requests.len(), 1);
 }
 
-/// A byte every ten seconds, for ever.
-fn dripping(beginning: &[u8]) -> Vec<Action> {
-    let mut acts = vec![Action::Write(head(CHUNKED)), Action::Write(chunk(beginning))];
-    acts.extend((0..1_000).flat_map(|_| [Action::Wait(Duration::from_secs(10)), Action::Write(chunk(b"x"))]));
-    acts
+/// Returns a response that sends one byte every ten seconds.
+fn dripping(prefix: &[u8]) -> Vec<Action> {
+    let mut actions = vec![Action::Write(head(CHUNKED)), Action::Write(chunk(prefix))];
+    actions
+        .extend((0..1_000).flat_map(|_| [Action::Wait(Duration::from_secs(10)), Action::Write(chunk(b"x"))]));
+    actions
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_drips_bytes_and_never_ends_an_event_is_given_up() {
+async fn dripping_response_without_complete_events_times_out() {
     let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
-    let begun = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\ndata: ";
+    let partial = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\ndata: ";
     let texts = [
-        "Streaming response failed before any data was received: the model sent nothing whole for 300 s.",
-        "Streaming response was interrupted before completion: the model sent nothing whole for 300 s. Partial output may have been displayed; retry the request.",
+        "Streaming response failed before any data was received: the model sent no complete event for 300 s.",
+        "Streaming response was interrupted before completion: the model sent no complete event for 300 s. Partial output may have been displayed; retry the request.",
     ];
-    for (beginning, text) in [&b"data: "[..], begun].into_iter().zip(texts) {
-        let server = Server::start(dripping(beginning)).await;
-        let began = Instant::now();
-        let answer = call(&client_with(&server.base_url(), settings.clone())).await;
-        assert_eq!(answer.fault().public, text);
-        let elapsed = began.elapsed().as_secs();
-        assert!((300..=301).contains(&elapsed), "five times the idle time, and not {elapsed} s");
+    for (prefix, text) in [&b"data: "[..], partial].into_iter().zip(texts) {
+        let server = Server::start(dripping(prefix)).await;
+        let started_at = Instant::now();
+        let response = call(&client_with(&server.base_url(), settings.clone())).await;
+        assert_eq!(response.fault().public, text);
+        let elapsed = started_at.elapsed().as_secs();
+        assert!((300..=301).contains(&elapsed), "expected five idle timeouts, not {elapsed} s");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_head_of_an_answer_has_its_own_time() {
+async fn response_head_has_its_own_timeout() {
     let late = |seconds| {
-        let mut acts = vec![Action::Wait(Duration::from_secs(seconds))];
-        acts.extend(whole_response());
-        acts
+        let mut actions = vec![Action::Wait(Duration::from_secs(seconds))];
+        actions.extend(whole_response());
+        actions
     };
     let settings =
         ProviderSettings { first_byte_ms: Some(5_000), tries_max: Some(2), ..ProviderSettings::default() };
     let server = Server::start(late(4)).await;
     assert_eq!(call(&client_with(&server.base_url(), settings.clone())).await.text(), "Hello");
     let server = Server::start(late(6)).await;
-    let began = Instant::now();
-    let answer = call(&client_with(&server.base_url(), settings)).await;
-    assert_eq!(answer.fault().public, "API request timed out after 2 attempts: no answer in 5 s");
-    let elapsed = began.elapsed().as_secs();
+    let started_at = Instant::now();
+    let response = call(&client_with(&server.base_url(), settings)).await;
+    assert_eq!(response.fault().public, "API request timed out after 2 attempts: no response in 5 s");
+    let elapsed = started_at.elapsed().as_secs();
     assert!((10..=11).contains(&elapsed), "{elapsed} s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_too_long_is_told_to_everybody_at_once() {
+async fn too_long_retry_after_fails_all_requests_at_once() {
     let server = Server::start(with_header("429 a", "retry-after: 86400")).await;
     let client = retrying_client(&server);
-    let began = Instant::now();
+    let started_at = Instant::now();
     assert_eq!(call(&client).await.fault().public, "API request failed (429): ");
     let second = call(&client).await;
     assert!(matches!(second.fault().kind, FaultKind::Busy { retry_after_ms } if retry_after_ms >= 299_000));
-    assert_eq!((server.log().requests.len(), began.elapsed()), (1, Duration::ZERO));
+    assert_eq!((server.log().requests.len(), started_at.elapsed()), (1, Duration::ZERO));
     tokio::time::advance(Duration::from_secs(302)).await;
     call(&client).await;
-    assert_eq!(server.log().requests.len(), 2, "five minutes are the most that is obeyed");
+    assert_eq!(server.log().requests.len(), 2, "at most five minutes are honoured");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_silent_is_given_up() {
+async fn silent_server_times_out() {
     let settings = ProviderSettings { tries_max: Some(2), ..ProviderSettings::default() };
     let server = Server::start(vec![Action::Hold]).await;
-    let began = Instant::now();
-    let answer = call(&client_with(&server.base_url(), settings.clone())).await;
-    assert_eq!(answer.fault().public, "API request timed out after 2 attempts: no answer in 60 s");
-    assert!(began.elapsed() >= Duration::from_secs(119), "{:?}", began.elapsed());
+    let started_at = Instant::now();
+    let response = call(&client_with(&server.base_url(), settings.clone())).await;
+    assert_eq!(response.fault().public, "API request timed out after 2 attempts: no response in 60 s");
+    assert!(started_at.elapsed() >= Duration::from_secs(119), "{:?}", started_at.elapsed());
     let head_only = Server::start(vec![Action::Write(head(CHUNKED)), Action::Hold]).await;
-    let answer = call(&client_with(&head_only.base_url(), settings)).await;
+    let response = call(&client_with(&head_only.base_url(), settings)).await;
     let text = "Streaming response failed before any data was received: the model was silent for 60 s.";
-    assert_eq!(answer.fault().public, text);
+    assert_eq!(response.fault().public, text);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_has_begun_is_never_asked_for_again() {
-    let begun = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+async fn started_response_is_never_retried() {
+    let partial = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
     for end in [Action::Close, Action::Hold] {
         let server =
-            Server::start(vec![Action::Write(head(CHUNKED)), Action::Write(chunk(begun)), end]).await;
-        let answer = call(&retrying_client(&server)).await;
-        assert_eq!(answer.text(), "Hel");
-        assert!(answer.fault().public.starts_with("Streaming response was interrupted"), "{answer:?}");
+            Server::start(vec![Action::Write(head(CHUNKED)), Action::Write(chunk(partial)), end]).await;
+        let response = call(&retrying_client(&server)).await;
+        assert_eq!(response.text(), "Hel");
+        assert!(response.fault().public.starts_with("Streaming response was interrupted"), "{response:?}");
         assert_eq!(server.log().requests.len(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_not_there_is_told_with_the_number_of_tries() {
+async fn unreachable_server_is_reported_with_the_attempts() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("a bound socket has an address").port();
     drop(listener);
@@ -269,7 +271,7 @@ async fn a_server_that_is_not_there_is_told_with_the_number_of_tries() {
     assert_eq!(call(&client).await.fault().public, text);
 }
 
-/// Two servers: one as OpenAI, one as Anthropic, and the second behind the first.
+/// Returns a registry with the first server as OpenAI, and the second as Anthropic and fallback.
 fn registry_with_fallback(first: &Server, second: &Server) -> ModelRegistry {
     let variables = [
         ("OPENAI_BASE_URL", first.base_url()),
@@ -288,7 +290,7 @@ fn registry_with_fallback(first: &Server, second: &Server) -> ModelRegistry {
         variables: variables.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
         ..RegistryOptions::default()
     };
-    ModelRegistry::open(options).expect("both are there")
+    ModelRegistry::open(options).expect("both models are valid")
 }
 
 const ANTHROPIC_RESPONSE: &[u8] = b"event: message_start\n\
@@ -300,7 +302,7 @@ data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usa
 data: {\"type\":\"message_stop\"}\n\n";
 
 #[tokio::test(start_paused = true)]
-async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
+async fn fallback_gets_the_request_in_its_own_dialect() {
     let claude = || {
         vec![
             Action::Write(head(CHUNKED)),
@@ -310,10 +312,10 @@ async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
     };
     for (status, tries) in [("500 a", 1..=4), ("401 a", 1..=1), ("404 a", 1..=1)] {
         let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(claude()).await);
-        let answer = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
-        assert_eq!(answer.text(), "Bonjour", "{status}: {answer:?}");
+        let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
+        assert_eq!(response.text(), "Bonjour", "{status}: {response:?}");
         let is_others = |item: &Result<ModelEvent, _>| matches!(item, Ok(ModelEvent::FallbackUsage(..)));
-        assert_eq!(answer.items.iter().filter(|item| is_others(item)).count(), 1, "{answer:?}");
+        assert_eq!(response.items.iter().filter(|item| is_others(item)).count(), 1, "{response:?}");
         assert!(tries.contains(&first.log().requests.len()), "{status}");
         let request = second.log().requests[0].clone();
         assert!(request.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{request}");
@@ -324,14 +326,18 @@ async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
         assert!(request.contains("anthropic-version: 2023-06-01\r\n"), "{request}");
     }
     let (first, second) = (Server::start(refusal("400 a", b"wrong")).await, Server::start(claude()).await);
-    let answer = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
-    assert_eq!(answer.fault().public, "API request failed (400): wrong", "our own mistake stays one");
+    let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
+    assert_eq!(
+        response.fault().public,
+        "API request failed (400): wrong",
+        "an invalid request does not fall back"
+    );
     assert!(second.log().requests.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_another_model_behind_it_nobody_waits_for_one_that_rests() {
-    let answers = || {
+async fn with_a_fallback_an_unavailable_model_is_not_awaited() {
+    let responses = || {
         vec![
             Action::Write(head(CHUNKED)),
             Action::Write(chunk(ANTHROPIC_RESPONSE)),
@@ -339,15 +345,15 @@ async fn with_another_model_behind_it_nobody_waits_for_one_that_rests() {
         ]
     };
     for status in ["503 a", "429 a\r\nRetry-After: 30", "503 a\r\nRetry-After: 100"] {
-        let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(answers()).await);
-        let book = registry_with_fallback(&first, &second);
+        let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(responses()).await);
+        let registry = registry_with_fallback(&first, &second);
         for turn in 0..8 {
-            let began = Instant::now();
-            let asked = (0..4).map(|_| collect(book.default_model().call(request())));
-            for answer in futures_util::future::join_all(asked).await {
-                assert_eq!(answer.text(), "Bonjour", "{status}: {answer:?}");
+            let started_at = Instant::now();
+            let event = (0..4).map(|_| collect(registry.default_model().call(request())));
+            for response in futures_util::future::join_all(event).await {
+                assert_eq!(response.text(), "Bonjour", "{status}: {response:?}");
             }
-            let waited = began.elapsed();
+            let waited = started_at.elapsed();
             assert!(waited < Duration::from_secs(10), "{status}, turn {turn}: {waited:?}");
         }
         assert!(!first.log().requests.is_empty(), "{status}");
@@ -355,21 +361,21 @@ async fn with_another_model_behind_it_nobody_waits_for_one_that_rests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_another_model_finds_too_long_is_not_told_as_too_long() {
+async fn full_window_of_a_fallback_is_not_reported() {
     let full = || refusal("400 a", b"prompt is too long");
     let (first, second) = (Server::start(refusal("401 a", b"")).await, Server::start(full()).await);
-    let answer = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
+    let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
     assert_eq!(second.log().requests.len(), 1);
-    assert_eq!(answer.fault().public, "Authentication failed. Check your API key.");
-    assert_eq!(answer.fault().kind, FaultKind::Model);
-    // The first model's own word for it is.
+    assert_eq!(response.fault().public, "Authentication failed. Check your API key.");
+    assert_eq!(response.fault().kind, FaultKind::Model);
+    // The first model's is.
     let (first, second) = (Server::start(full()).await, Server::start(full()).await);
-    let answer = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
-    assert_eq!((answer.fault().kind, second.log().requests.len()), (FaultKind::ContextFull, 0));
+    let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
+    assert_eq!((response.fault().kind, second.log().requests.len()), (FaultKind::ContextFull, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_stream_gives_its_place_to_the_next() {
+async fn dropped_stream_releases_its_permit() {
     let server = Server::start_with(|number| {
         if number == 0 {
             vec![
@@ -387,13 +393,13 @@ async fn a_dropped_stream_gives_its_place_to_the_next() {
     let mut first = client.call(request());
     assert_eq!(first.next().await, Some(Ok(ModelEvent::Text("a".to_owned()))));
     let mut second = client.call(request());
-    assert_eq!(second.next().await, Some(Ok(ModelEvent::Waiting)), "it is told that it is not silence");
+    assert_eq!(second.next().await, Some(Ok(ModelEvent::Waiting)), "waiting for a permit is reported");
     tokio::select! {
         biased;
-        item = second.next() => panic!("the only place is taken: {item:?}"),
+        item = second.next() => panic!("the only permit is taken: {item:?}"),
         () = crate::server::yield_many() => {}
     }
     drop(first);
-    assert_eq!(second.next().await, Some(Ok(ModelEvent::Heartbeat)), "now it is asked");
+    assert_eq!(second.next().await, Some(Ok(ModelEvent::Heartbeat)), "now the request is sent");
     assert_eq!(second.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
 }

@@ -1,4 +1,4 @@
-//! The key: it goes to the server as a bearer token and nowhere else.
+//! Tests of key secrecy: the key is sent as a bearer token and appears nowhere else.
 
 use provider::ProviderSettings;
 
@@ -6,7 +6,7 @@ use crate::harness::{KEY, call, call_events, call_with, client, default_model, o
 use crate::server::{Action, Server};
 
 #[tokio::test]
-async fn the_key_is_sent_as_a_bearer_token() {
+async fn key_is_sent_as_a_bearer_token() {
     let server = Server::start(refusal("500 No", b"")).await;
     call(&client(&server.base_url())).await;
     let request = server.log().requests[0].clone();
@@ -15,35 +15,35 @@ async fn the_key_is_sent_as_a_bearer_token() {
 }
 
 #[tokio::test]
-async fn without_a_key_nothing_is_sent_in_its_place() {
+async fn without_a_key_no_authorization_is_sent() {
     let server = Server::start(refusal("500 No", b"")).await;
     let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
     let mut options = options(&server.base_url(), settings);
     options.variables.remove("OPENAI_API_KEY");
-    call(&default_model(options).expect("a URL that is taken")).await;
+    call(&default_model(options).expect("a valid base URL")).await;
     assert!(!server.log().requests[0].contains("authorization"));
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_the_key_does_not_get_it_into_a_fault() {
+async fn echoed_key_is_redacted_from_faults() {
     let echo = format!("your header was: Bearer {KEY}!");
     let padded = format!("{}{KEY}{}", "x".repeat(9_970), "y".repeat(10_000));
     let chunk = format!("data: {{\"error\":{{\"message\":\"{KEY} is no key\"}}}}\n\n");
-    let answers = [
+    let responses = [
         call_with(refusal("500 No", echo.as_bytes())).await,
         call_with(refusal("400 No", padded.as_bytes())).await,
         call_with(refusal("401 No", echo.as_bytes())).await,
         call_events(&chunk).await,
         call_with(vec![Action::Write(format!("HTTP/1.1 {KEY}\r\n\r\n").into_bytes()), Action::Close]).await,
     ];
-    for answer in answers {
-        let shown = format!("{:?} {}", answer.fault(), answer.fault());
+    for response in responses {
+        let shown = format!("{:?} {}", response.fault(), response.fault());
         assert!(!shown.contains(&KEY[..10]), "{shown}");
     }
 }
 
 #[test]
-fn the_key_is_not_in_what_is_written_for_debugging() {
+fn key_is_not_in_debug_output() {
     let settings = ProviderSettings {
         base_url: Some("https://api.openai.com/v1".into()),
         ..ProviderSettings::default()

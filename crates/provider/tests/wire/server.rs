@@ -1,4 +1,4 @@
-//! A tiny HTTP server: it reads a request, writes the bytes it was told to write, and keeps what it has seen.
+//! Scripted HTTP server: reads requests, performs the configured actions for each, and logs what it received.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,21 +7,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What is done on a connection once a request has been read.
+/// One action after a request was read.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     Write(Vec<u8>),
-    /// Lets the client read what was written before anything else is.
+    /// Yields until the client has read the written bytes.
     Pause,
-    /// Takes its time.
+    /// Sleeps.
     Wait(Duration),
     /// Closes the connection.
     Close,
-    /// Keeps the connection open and silent until the client closes it.
+    /// Holds the connection open and silent until the client closes it.
     Hold,
 }
 
-/// A server that plays the same acts for every request.
+/// A scripted HTTP server.
 pub(crate) struct Server {
     port: u16,
     log: Arc<Mutex<ServerLog>>,
@@ -31,36 +31,33 @@ pub(crate) struct Server {
 
 #[derive(Debug, Default)]
 pub(crate) struct ServerLog {
-    /// Connections that were opened.
+    /// Number of accepted connections.
     pub(crate) connections: usize,
-    /// Requests, head and body, as they came.
+    /// Received requests, head and body.
     pub(crate) requests: Vec<String>,
 }
 
 impl Server {
-    pub(crate) async fn start(acts: Vec<Action>) -> Self {
-        Self::start_with(move |_| acts.clone()).await
+    pub(crate) async fn start(actions: Vec<Action>) -> Self {
+        Self::start_with(move |_| actions.clone()).await
     }
 
-    /// The acts may depend on the request's number, from 0.
-    pub(crate) async fn start_with(acts: impl Fn(usize) -> Vec<Action> + Send + Sync + 'static) -> Self {
+    /// Starts a server whose actions depend on the request number, from 0.
+    pub(crate) async fn start_with(actions: impl Fn(usize) -> Vec<Action> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let port = listener.local_addr().expect("a bound socket has an address").port();
-        let seen = Arc::new(Mutex::new(ServerLog::default()));
-        let (closing, closed) = watch::channel(0);
-        let desk = Arc::new(ConnectionHandler {
-            actions: Box::new(acts),
-            log: Arc::clone(&seen),
-            closed_sender: closing,
-        });
+        let log = Arc::new(Mutex::new(ServerLog::default()));
+        let (closed_sender, closed) = watch::channel(0);
+        let handler =
+            Arc::new(ConnectionHandler { actions: Box::new(actions), log: Arc::clone(&log), closed_sender });
         let task = tokio::spawn(async move {
             loop {
                 let Ok((connection, _)) = listener.accept().await else { return };
-                desk.log().connections += 1;
-                tokio::spawn(Arc::clone(&desk).serve(connection));
+                handler.log().connections += 1;
+                tokio::spawn(Arc::clone(&handler).serve(connection));
             }
         });
-        Self { port, log: seen, closed, task }
+        Self { port, log, closed, task }
     }
 
     pub(crate) fn base_url(&self) -> String {
@@ -75,9 +72,9 @@ impl Server {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when so many connections have come to their end.
+    /// Waits until so many connections were closed.
     pub(crate) async fn wait_closed(&mut self, connections: usize) {
-        self.closed.wait_for(|closed| *closed >= connections).await.expect("the server is there");
+        self.closed.wait_for(|closed| *closed >= connections).await.expect("the server is running");
     }
 }
 
@@ -102,9 +99,9 @@ impl ConnectionHandler {
         connection.set_nodelay(true).expect("a socket takes options");
         while let Some(request) = read_request(&mut connection).await {
             let number = {
-                let mut seen = self.log();
-                seen.requests.push(request);
-                seen.requests.len() - 1
+                let mut log = self.log();
+                log.requests.push(request);
+                log.requests.len() - 1
             };
             if run_actions(&mut connection, (self.actions)(number)).await.is_none() {
                 break;
@@ -115,10 +112,10 @@ impl ConnectionHandler {
     }
 }
 
-/// None when the connection is over.
-async fn run_actions(connection: &mut TcpStream, acts: Vec<Action>) -> Option<()> {
-    for act in acts {
-        match act {
+/// Performs the actions; `None` when the connection is closed.
+async fn run_actions(connection: &mut TcpStream, actions: Vec<Action>) -> Option<()> {
+    for action in actions {
+        match action {
             Action::Write(bytes) => connection.write_all(&bytes).await.ok()?,
             Action::Pause => yield_many().await,
             Action::Wait(time) => tokio::time::sleep(time).await,
@@ -132,14 +129,14 @@ async fn run_actions(connection: &mut TcpStream, acts: Vec<Action>) -> Option<()
     Some(())
 }
 
-/// Lets everybody else see what has arrived: the scheduler looks at the sockets at least once in so many turns.
+/// Yields often enough for the scheduler to poll the sockets, so that other tasks see the received bytes.
 pub(crate) async fn yield_many() {
     for _ in 0..130 {
         tokio::task::yield_now().await;
     }
 }
 
-/// One request with a `content-length`; none when the client has closed.
+/// Reads one request with a `content-length`; `None` when the client has closed the connection.
 async fn read_request(connection: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! A file of the hub, over HTTP: goes on where the last try ended, and tries again while that brings something.
+//! Download from the hub over HTTP. Resumes with range requests and retries with backoff as long as there is progress.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use crate::partial_download::PartialDownload;
 use crate::progress::{PullStep, Reporter};
 use crate::source::HubFile;
 
-/// Blocks on their way from the socket to the disk.
+/// Capacity of the channel between socket and disk.
 const BLOCKS_QUEUED_MAX: usize = 16;
 
 pub(super) async fn fetch(
@@ -26,20 +26,20 @@ pub(super) async fn fetch(
 ) -> Result<PartialDownload, FetchFault> {
     let base = job.options.hub_base.as_deref().ok_or_else(|| {
         FetchFault::source_failed(
-            "nobody says where the hub is: set HF_ENDPOINT in the environment, as in https://HOST",
+            "the address of the hub is not set: set HF_ENDPOINT in the environment, as in https://HOST",
         )
     })?;
     let url = hub_url::file_url(base, file).map_err(FetchFault::SourceFailed)?;
-    let part = match job.resume_state() {
+    let partial = match job.resume_state() {
         Some(_) => Some(job.open_partial(reporter).await?),
         None => None,
     };
-    let mut download = Download { client: client(job)?, url, job, partial: part, tries_without_progress: 0 };
+    let mut download = Download { client: client(job)?, url, job, partial, tries_without_progress: 0 };
     match download.run(reporter).await {
         Ok(()) => download.into_partial(),
         Err(fault) => {
-            if let Some(part) = download.partial {
-                part.suspend()?;
+            if let Some(partial) = download.partial {
+                partial.suspend()?;
             }
             Err(fault)
         }
@@ -47,27 +47,27 @@ pub(super) async fn fetch(
 }
 
 fn client(job: &Job<'_>) -> Result<Client, FetchFault> {
-    // An error means that a provider is installed already, which is all that is wanted.
+    // An error means that a crypto provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .connect_timeout(job.options.connect_timeout)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .build()
-        .map_err(|fault| FetchFault::source_failed(format!("no HTTP client can be made: {fault}")))
+        .map_err(|fault| FetchFault::source_failed(format!("cannot create an HTTP client: {fault}")))
 }
 
-/// A download over several tries.
+/// A download with retries.
 struct Download<'a> {
     client: Client,
     url: Url,
     job: &'a Job<'a>,
-    /// Nothing until a server has promised something: what another source has brought is not thrown away for nothing.
+    /// Opened only after a successful response: opening discards the partial download of another source.
     partial: Option<PartialDownload>,
     tries_without_progress: u32,
 }
 
-/// What a try ends with when it is not the whole file.
+/// Error of one attempt.
 enum DownloadError {
     Retry { why: String, after: Option<Duration> },
     Final(FetchFault),
@@ -90,51 +90,51 @@ impl Download<'_> {
         }
     }
 
-    /// One try: asks for what is missing and takes what comes.
+    /// Requests the missing bytes once and receives the body.
     async fn try_once(&mut self, reporter: &mut Reporter<'_>) -> Result<(), DownloadError> {
-        let have = self.partial.as_ref().map_or_else(Downloaded::default, |part| Downloaded {
-            bytes: part.bytes(),
-            etag: part.resume_state.etag.clone(),
+        let downloaded = self.partial.as_ref().map_or_else(Downloaded::default, |partial| Downloaded {
+            bytes: partial.bytes(),
+            etag: partial.resume_state.etag.clone(),
         });
-        let known = self.partial.as_ref().and_then(|part| part.resume_state.total_bytes);
-        if have.bytes > 0 && known == Some(have.bytes) {
+        let total_bytes = self.partial.as_ref().and_then(|partial| partial.resume_state.total_bytes);
+        if downloaded.bytes > 0 && total_bytes == Some(downloaded.bytes) {
             return Ok(());
         }
-        let coming = self.request(&have).await?;
-        self.check_response(&coming)?;
-        let mut part = match self.partial.take() {
-            Some(part) => part,
+        let file_response = self.request(&downloaded).await?;
+        self.check_response(&file_response)?;
+        let mut partial = match self.partial.take() {
+            Some(partial) => partial,
             None => self.job.open_partial(reporter).await?,
         };
-        if coming.offset_bytes == 0 {
-            part.restart()?;
+        if file_response.offset_bytes == 0 {
+            partial.restart()?;
         }
-        self.job.require_space(coming.total_bytes - coming.offset_bytes)?;
-        part.resume_state.etag = coming.etag;
-        part.resume_state.total_bytes = Some(coming.total_bytes);
-        part.resume_state.reported_checksum = coming.reported_checksum;
-        reporter.set_total(coming.total_bytes);
-        self.receive(coming.response, part, coming.total_bytes, reporter).await
+        self.job.require_space(file_response.total_bytes - file_response.offset_bytes)?;
+        partial.resume_state.etag = file_response.etag;
+        partial.resume_state.total_bytes = Some(file_response.total_bytes);
+        partial.resume_state.reported_checksum = file_response.reported_checksum;
+        reporter.set_total(file_response.total_bytes);
+        self.receive(file_response.response, partial, file_response.total_bytes, reporter).await
     }
 
-    async fn request(&mut self, have: &Downloaded) -> Result<FileResponse, DownloadError> {
-        let asking = tokio::time::timeout(
+    async fn request(&mut self, downloaded: &Downloaded) -> Result<FileResponse, DownloadError> {
+        let request = tokio::time::timeout(
             self.job.options.idle_timeout,
-            range_request::request(&self.client, &self.url, have),
+            range_request::request(&self.client, &self.url, downloaded),
         );
-        let asked = tokio::select! {
+        let result = tokio::select! {
             biased;
             () = self.job.options.cancel.cancelled() => return Err(FetchFault::Cancelled.into()),
-            asked = asking => asked,
+            result = request => result,
         };
-        let silent =
+        let timeout_failure =
             |_| RequestFailure::Retry { why: "the server does not answer in time".to_owned(), after: None };
-        match asked.map_err(silent).flatten() {
-            Ok(coming) => Ok(coming),
+        match result.map_err(timeout_failure).flatten() {
+            Ok(file_response) => Ok(file_response),
             Err(RequestFailure::Retry { why, after }) => Err(DownloadError::Retry { why, after }),
             Err(RequestFailure::Restart { why }) => {
-                if let Some(part) = &mut self.partial {
-                    part.restart()?;
+                if let Some(partial) = &mut self.partial {
+                    partial.restart()?;
                 }
                 Err(DownloadError::Retry { why, after: None })
             }
@@ -142,10 +142,10 @@ impl Download<'_> {
         }
     }
 
-    /// Refuses another file before it comes.
-    fn check_response(&self, coming: &FileResponse) -> Result<(), FetchFault> {
-        let (total_bytes, wanted) = (coming.total_bytes, self.job.spec);
-        if let Some(bytes) = wanted.bytes.filter(|bytes| *bytes != total_bytes) {
+    /// Rejects a file of another size or checksum before it is downloaded.
+    fn check_response(&self, file_response: &FileResponse) -> Result<(), FetchFault> {
+        let (total_bytes, spec) = (file_response.total_bytes, self.job.spec);
+        if let Some(bytes) = spec.bytes.filter(|bytes| *bytes != total_bytes) {
             return Err(FetchFault::source_failed(format!(
                 "the server's file has {total_bytes} bytes and should have {bytes}"
             )));
@@ -156,30 +156,30 @@ impl Download<'_> {
                 "the server's file has {total_bytes} bytes; it may have 1 to {limit_bytes}"
             )));
         }
-        match (wanted.checksum, coming.reported_checksum) {
-            (Some(sum), Some(told)) if sum != told => Err(FetchFault::source_failed(format!(
-                "the hub's file has the sha256 {told} and should have {sum}"
-            ))),
+        match (spec.checksum, file_response.reported_checksum) {
+            (Some(expected), Some(reported)) if expected != reported => Err(FetchFault::source_failed(
+                format!("the hub's file has the sha256 {reported} and should have {expected}"),
+            )),
             _ => Ok(()),
         }
     }
 
-    /// Writes what comes; the part is back in its place afterwards, with all of it made safe.
+    /// Writes the body to the partial download, which is fsynced and back in `self` afterwards.
     async fn receive(
         &mut self,
         response: Response,
-        part: PartialDownload,
+        partial: PartialDownload,
         total_bytes: u64,
         reporter: &mut Reporter<'_>,
     ) -> Result<(), DownloadError> {
-        let before_bytes = part.bytes();
-        let (blocks, waiting) = mpsc::channel(BLOCKS_QUEUED_MAX);
-        let writer = tokio::task::spawn_blocking(move || write_blocks(part, waiting, total_bytes));
+        let before_bytes = partial.bytes();
+        let (blocks, receiver) = mpsc::channel(BLOCKS_QUEUED_MAX);
+        let writer = tokio::task::spawn_blocking(move || write_blocks(partial, receiver, total_bytes));
         let end = self.read_body(response, blocks, before_bytes, reporter).await;
-        let broke = |_| FetchFault::Local(WeightsFault::TaskFailed(self.job.id().clone()));
-        let (part, written) = writer.await.map_err(broke)?;
-        let bytes = part.bytes();
-        self.partial = Some(part);
+        let task_failed = |_| FetchFault::Local(WeightsFault::TaskFailed(self.job.id().clone()));
+        let (partial, written) = writer.await.map_err(task_failed)?;
+        let bytes = partial.bytes();
+        self.partial = Some(partial);
         written?;
         if bytes > before_bytes {
             self.tries_without_progress = 0;
@@ -187,7 +187,7 @@ impl Download<'_> {
         match end {
             StreamEnd::Complete if bytes == total_bytes => Ok(()),
             StreamEnd::Complete => {
-                Err(DownloadError::Retry { why: "the server ended too early".to_owned(), after: None })
+                Err(DownloadError::Retry { why: "the response was truncated".to_owned(), after: None })
             }
             StreamEnd::Interrupted(why) => Err(DownloadError::Retry { why, after: None }),
             StreamEnd::Cancelled => Err(FetchFault::Cancelled.into()),
@@ -217,7 +217,7 @@ impl Download<'_> {
                 }
                 Ok(Ok(None)) => return StreamEnd::Complete,
                 Ok(Err(fault)) => return StreamEnd::Interrupted(range_request::error_text(&fault)),
-                Err(_) => return StreamEnd::Interrupted("the server stopped in the middle".to_owned()),
+                Err(_) => return StreamEnd::Interrupted("the server stopped sending".to_owned()),
             }
         }
     }
@@ -248,36 +248,36 @@ impl Download<'_> {
     }
 
     fn into_partial(self) -> Result<PartialDownload, FetchFault> {
-        let broke = || FetchFault::Local(WeightsFault::TaskFailed(self.job.id().clone()));
-        self.partial.ok_or_else(broke)
+        let task_failed = || FetchFault::Local(WeightsFault::TaskFailed(self.job.id().clone()));
+        self.partial.ok_or_else(task_failed)
     }
 }
 
-/// How a stream of blocks ended.
+/// How a response body ended.
 enum StreamEnd {
     Complete,
     Interrupted(String),
     Cancelled,
 }
 
-/// The thread that writes: ends with the blocks, or when they are too many.
+/// Writes the received blocks on a blocking thread, until the channel closes or the file exceeds its size.
 fn write_blocks(
-    mut part: PartialDownload,
+    mut partial: PartialDownload,
     mut blocks: mpsc::Receiver<Bytes>,
     limit_bytes: u64,
 ) -> (PartialDownload, Result<(), FetchFault>) {
     let mut written = Ok(());
     while let Some(block) = blocks.blocking_recv() {
-        if part.bytes() + block.len() as u64 > limit_bytes {
+        if partial.bytes() + block.len() as u64 > limit_bytes {
             let why = format!("the server sent more than the {limit_bytes} bytes it promised");
-            return (part, Err(FetchFault::ContentMismatch(why)));
+            return (partial, Err(FetchFault::ContentMismatch(why)));
         }
-        written = part.write(&block).and_then(|()| part.sync_if_due());
+        written = partial.write(&block).and_then(|()| partial.sync_if_due());
         if written.is_err() {
             break;
         }
     }
-    // What came before a full disk is kept too, as far as the disk lets us.
-    let kept = part.sync();
-    (part, written.and(kept))
+    // Sync also after a write error, such as a full disk, to resume from there.
+    let synced = partial.sync();
+    (partial, written.and(synced))
 }

@@ -1,10 +1,10 @@
-//! Which addresses weights may come from: encrypted ones, or this machine's own. A redirect never leads to less.
+//! URLs of the hub: https only, or http on loopback. Redirects must not drop the encryption.
 
 use reqwest::Url;
 
 use crate::source::HubFile;
 
-/// The address of a file on the hub.
+/// Returns the download URL of a hub file.
 pub(super) fn file_url(base: &str, file: &HubFile) -> Result<Url, String> {
     let mut url = Url::parse(base.trim_end_matches('/'))
         .map_err(|fault| format!("HF_ENDPOINT is not a URL: {fault}; set it like https://HOST"))?;
@@ -20,9 +20,10 @@ pub(super) fn file_url(base: &str, file: &HubFile) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Where a redirect leads.
+/// Resolves and validates the target of a redirect.
 pub(super) fn redirect_target(from: &Url, location: &str) -> Result<Url, String> {
-    let to = from.join(location).map_err(|fault| format!("the server redirects to no address: {fault}"))?;
+    let to =
+        from.join(location).map_err(|fault| format!("the server redirects to an invalid URL: {fault}"))?;
     let encrypted = to.scheme() == "https" && to.username().is_empty() && to.password().is_none();
     if encrypted || (from.scheme() == "http" && is_safe(&to)) {
         return Ok(to);
@@ -30,9 +31,9 @@ pub(super) fn redirect_target(from: &Url, location: &str) -> Result<Url, String>
     Err("the server redirects to an address without encryption".to_owned())
 }
 
-/// Encrypted, or this machine; and no password in it, which would end up in messages.
+/// Whether a URL is https or loopback http, and without credentials, which would appear in messages.
 fn is_safe(url: &Url) -> bool {
-    let here = match url.host_str() {
+    let is_loopback = match url.host_str() {
         Some("localhost") => true,
         Some(host) => host
             .trim_matches(['[', ']'])
@@ -40,8 +41,8 @@ fn is_safe(url: &Url) -> bool {
             .is_ok_and(|address| address.is_loopback()),
         None => false,
     };
-    let plain = url.username().is_empty() && url.password().is_none();
-    plain && (url.scheme() == "https" || (url.scheme() == "http" && here))
+    let has_no_credentials = url.username().is_empty() && url.password().is_none();
+    has_no_credentials && (url.scheme() == "https" || (url.scheme() == "http" && is_loopback))
 }
 
 #[cfg(test)]
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_one_address() {
+    fn download_url_is_below_the_base() {
         for base in ["https://hub.invalid", "https://hub.invalid/", "https://hub.invalid//"] {
             let url = file_url(base, &file()).unwrap();
             assert_eq!(url.as_str(), "https://hub.invalid/owner/repo/resolve/main/a/b.gguf");
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_encryption_or_with_a_password_is_refused() {
+    fn base_url_without_tls_or_with_credentials_is_rejected() {
         for base in [
             "",
             "hub",
@@ -73,25 +74,26 @@ mod tests {
             "file:///x",
             "https://h.invalid/?a=b",
         ] {
-            let told = file_url(base, &file()).unwrap_err();
-            assert!(told.starts_with("HF_ENDPOINT"), "{base}: {told}");
+            let error = file_url(base, &file()).unwrap_err();
+            assert!(error.starts_with("HF_ENDPOINT"), "{base}: {error}");
         }
     }
 
     #[test]
-    fn a_redirect_never_leads_to_less_encryption() {
+    fn redirect_never_drops_encryption() {
         let https = Url::parse("https://hub.invalid/a/b").unwrap();
-        let here = Url::parse("http://127.0.0.1:9/a").unwrap();
+        let loopback = Url::parse("http://127.0.0.1:9/a").unwrap();
         assert_eq!(redirect_target(&https, "/c").unwrap().as_str(), "https://hub.invalid/c");
         assert!(redirect_target(&https, "https://files.invalid/c?sig=1").is_ok());
         assert!(
-            redirect_target(&here, "https://files.invalid/c").is_ok() && redirect_target(&here, "/d").is_ok()
+            redirect_target(&loopback, "https://files.invalid/c").is_ok()
+                && redirect_target(&loopback, "/d").is_ok()
         );
         for bad in
             ["http://hub.invalid/c", "http://127.0.0.1/c", "ftp://x.invalid/", "https://u:p@x.invalid/"]
         {
             assert!(redirect_target(&https, bad).is_err(), "{bad}");
         }
-        assert!(redirect_target(&here, "http://hub.invalid/c").is_err());
+        assert!(redirect_target(&loopback, "http://hub.invalid/c").is_err());
     }
 }

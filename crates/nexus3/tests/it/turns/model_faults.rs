@@ -8,7 +8,7 @@ use crate::support::{BIN, ExpectError as _, Fixture, agent_path, daemon_builder,
 
 const INTERRUPTED: &str = "Streaming response was interrupted before completion: the connection was cut. Partial output may have been displayed; retry the request.";
 const UNBEGUN: &str = "Streaming response failed before any data was received: the connection was cut.";
-const NO_ANSWER: &str = "Streaming response failed before any data was received: no answer was in it.";
+const NO_ANSWER: &str = "Streaming response failed before any data was received: the response was empty.";
 
 fn fixture_with_worker(config: &str) -> Fixture {
     let stage = Fixture::with_config(config);
