@@ -361,13 +361,13 @@ fn load_engine(
     let sequences = options.sequences.clamp(1, 64);
     #[cfg(feature = "llama-cpp")]
     if options.engine == EngineKind::LlamaCpp {
-        let wanted = crate::engine::llama_cpp::Wanted {
-            vocabulary: vocabulary.len(),
+        let options = crate::engine::llama_cpp::LlamaCppOptions {
+            vocabulary_size: vocabulary.len(),
             threads: options.threads,
             sequences,
-            window_max: options.window_tokens_max,
+            window_tokens_max: options.window_tokens_max,
         };
-        return Ok(Box::new(crate::engine::llama_cpp::LlamaCpp::open(path, &wanted)?));
+        return Ok(Box::new(crate::engine::llama_cpp::LlamaCpp::open(path, &options)?));
     }
     #[cfg(not(feature = "llama-cpp"))]
     let _ = path;
