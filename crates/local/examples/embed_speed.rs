@@ -1,4 +1,4 @@
-//! How many short sentences a second become embeddings: `embed_speed FILE [THREADS]`.
+//! Benchmark of the embedding model: `embed_speed FILE [THREADS]`. Prints load time, latency and embeddings per second.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,9 +12,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("usage: embed_speed FILE [THREADS]")?;
     let threads = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut embedder = MiniLm::open(Path::new(&path), threads)?;
-    println!("load            {:8.0} ms", begun.elapsed().as_secs_f64() * 1e3);
+    println!("load            {:8.0} ms", start.elapsed().as_secs_f64() * 1e3);
     let sentence =
         |number: usize| format!("The agent number {number} reads a file and answers the question.");
     let sentences: Vec<String> = (0..BATCH).map(sentence).collect();
@@ -31,13 +31,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn per_second(embedder: &mut MiniLm, texts: &[&str]) -> Result<f64, Box<dyn std::error::Error>> {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut done = 0_u32;
-    while begun.elapsed() < TIME {
+    while start.elapsed() < TIME {
         embedder.embed(texts)?;
         done += u32::try_from(texts.len())?;
     }
-    Ok(f64::from(done) / begun.elapsed().as_secs_f64())
+    Ok(f64::from(done) / start.elapsed().as_secs_f64())
 }
 
 fn resident_kib() -> Option<u64> {

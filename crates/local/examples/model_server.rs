@@ -1,5 +1,5 @@
-//! Serves models by hand: `model_server [--model FILE] [--embedder FILE] (--socket PATH | --port N) [--threads N]
-//! [--window N] [--idle SECONDS]`. The program itself does this by `nexus3 model-server`.
+//! Stand-alone model server: `model_server [--model FILE] [--embedder FILE] (--socket PATH | --port N) [--threads N]
+//! [--window N] [--idle SECONDS]`. In production, `nexus3 model-server` does this.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,19 +15,19 @@ enum ListenAddress {
 }
 
 fn main() -> Result<(), Fault> {
-    let (place, options) = parse_arguments()?;
+    let (address, options) = parse_arguments()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let listener = match place {
+        let listener = match address {
             ListenAddress::Socket(path) => ModelListener::unix(&path)?,
             ListenAddress::Port(port) => ModelListener::tcp(port)?,
         };
         println!("listening on {}", listener.address());
         let stop = CancellationToken::new();
         let interrupted = async {
-            let heard = tokio::signal::ctrl_c().await;
+            let signal = tokio::signal::ctrl_c().await;
             stop.cancel();
-            heard
+            signal
         };
         let served = serve(listener, options, stop.clone());
         tokio::pin!(served);
@@ -40,20 +40,20 @@ fn main() -> Result<(), Fault> {
 
 fn parse_arguments() -> Result<(ListenAddress, ServeOptions), Fault> {
     let mut options = ServeOptions { lowers_priority: true, ..ServeOptions::default() };
-    let mut place = ListenAddress::Port(0);
+    let mut address = ListenAddress::Port(0);
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--model" => options.model = Some(value.into()),
             "--embedder" => options.embedder = Some(value.into()),
-            "--socket" => place = ListenAddress::Socket(value.into()),
-            "--port" => place = ListenAddress::Port(value.parse()?),
+            "--socket" => address = ListenAddress::Socket(value.into()),
+            "--port" => address = ListenAddress::Port(value.parse()?),
             "--threads" => options.threads = value.parse()?,
             "--window" => options.window_tokens_max = Some(value.parse()?),
             "--idle" => options.idle_timeout = Some(Duration::from_secs(value.parse()?)),
-            other => return Err(format!("{other} is unknown").into()),
+            other => return Err(format!("unknown option {other}").into()),
         }
     }
-    Ok((place, options))
+    Ok((address, options))
 }

@@ -1,6 +1,5 @@
-//! Measures a model file on this machine: `cargo run --release -p local --example speed -- FILE [THREADS [ENGINE]]`, with
-//! `own` or `llama-cpp` as the engine.
-//! Prints load time, prompt and generation speed by the clock and by processor time, and resident memory.
+//! Benchmark of a chat model: `cargo run --release -p local --example speed -- FILE [THREADS [own|llama-cpp]]`. Prints
+//! load time, prompt and generation speed in wall-clock and CPU time, and resident memory.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -23,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engine = match arguments.next().as_deref() {
         None | Some("own") => EngineKind::Native,
         Some("llama-cpp") => EngineKind::LlamaCpp,
-        Some(other) => return Err(format!("{other} is no engine").into()),
+        Some(other) => return Err(format!("unknown engine {other}; use own or llama-cpp").into()),
     };
     let start = Stopwatch::start()?;
     let mut model = LoadedModel::open(
@@ -37,20 +36,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         model.window_tokens()
     );
     println!("load            {:.0} ms, {:.0} MB resident", loaded.0.as_secs_f64() * 1e3, resident_mb()?);
-    let cut = LICENCE
+    let end = LICENCE
         .char_indices()
         .map(|(at, _)| at)
         .find(|at| model.count_tokens(&LICENCE[..*at]) >= PROMPT_TOKENS - 40);
-    let text = &LICENCE[..cut.unwrap_or(LICENCE.len())];
+    let text = &LICENCE[..end.unwrap_or(LICENCE.len())];
     let mut history =
         vec![message(ChatRole::User, &format!("{text}\n\nSay in your own words what this text is about."))];
     let (answer, first) = measure_turn(&mut model, &history, "first turn")?;
-    println!("first token     {:.0} ms after an unseen prompt", first.as_secs_f64() * 1e3);
+    println!("first token     {:.0} ms with an uncached prompt", first.as_secs_f64() * 1e3);
     history.push(message(ChatRole::Assistant, &answer));
     history.push(message(ChatRole::User, "And who may use it?"));
     let (_, first) = measure_turn(&mut model, &history, "second turn")?;
     println!(
-        "first token     {:.0} ms after a prompt that was known up to the last answer",
+        "first token     {:.0} ms with a prompt cached up to the last response",
         first.as_secs_f64() * 1e3
     );
     println!("resident        {:.0} MB", resident_mb()?);
@@ -74,37 +73,37 @@ fn measure_turn(
         stop: Vec::new(),
     };
     let start = Stopwatch::start()?;
-    let (mut read, mut text) = (None, String::new());
-    let answered: GenerationSummary = model.generate(&chat, &mut |piece| {
-        match piece {
+    let (mut prefill, mut text) = (None, String::new());
+    let summary: GenerationSummary = model.generate(&chat, &mut |event| {
+        match event {
             GenerationEvent::Text(part) => {
-                read = read.take().or_else(|| start.elapsed().ok());
+                prefill = prefill.take().or_else(|| start.elapsed().ok());
                 text.push_str(part);
             }
             GenerationEvent::PromptProgress { .. } | GenerationEvent::ToolCall(_) => {}
         }
         ControlFlow::Continue(())
     })?;
-    let all = start.elapsed()?;
-    let read = read.ok_or("the model said nothing")?;
-    let new = answered.prompt_tokens - answered.cached_tokens;
+    let total = start.elapsed()?;
+    let prefill = prefill.ok_or("the model generated no text")?;
+    let evaluated = summary.prompt_tokens - summary.cached_tokens;
     let speed = |tokens: usize, time: Duration| tokens as f64 / time.as_secs_f64();
     println!(
-        "{name}: prompt {} tokens ({} known), {:.1} tok/s ({:.1} per processor second)",
-        answered.prompt_tokens,
-        answered.cached_tokens,
-        speed(new, read.0),
-        speed(new, read.1)
+        "{name}: prompt {} tokens ({} cached), {:.1} tok/s ({:.1} per CPU second)",
+        summary.prompt_tokens,
+        summary.cached_tokens,
+        speed(evaluated, prefill.0),
+        speed(evaluated, prefill.1)
     );
-    let answer = answered.answer_tokens.saturating_sub(1);
+    let generated = summary.answer_tokens.saturating_sub(1);
     println!(
-        "{name}: answer {} tokens, {:.1} tok/s ({:.1} per processor second)",
-        answered.answer_tokens,
-        speed(answer, all.0 - read.0),
-        speed(answer, all.1 - read.1)
+        "{name}: answer {} tokens, {:.1} tok/s ({:.1} per CPU second)",
+        summary.answer_tokens,
+        speed(generated, total.0 - prefill.0),
+        speed(generated, total.1 - prefill.1)
     );
     println!("{name}: {text:?}");
-    Ok((text, read.0))
+    Ok((text, prefill.0))
 }
 
 fn message(role: ChatRole, text: &str) -> ChatMessage {
@@ -126,7 +125,7 @@ impl Stopwatch {
     }
 }
 
-/// Time on a processor of all threads that live, in nanoseconds as the kernel counts it.
+/// CPU time of all live threads, from the kernel's scheduler statistics.
 fn processor_time() -> Result<Duration, Box<dyn Error>> {
     let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task")? {

@@ -1,5 +1,5 @@
-//! Text on its way into a model and out of it: tokens, the file's chat template, tools in the prompt.
-//! Numbers are `engine`'s; which token comes next is `generation`'s.
+//! Text to tokens and back: the tokenizer, the vocabulary, the chat template and tools in the prompt.
+//! `engine` computes logits; `generation` chooses the next token.
 
 pub(crate) mod prompt;
 pub(crate) mod template;

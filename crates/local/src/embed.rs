@@ -1,5 +1,5 @@
-//! Embeddings: texts as points, near where the meaning is near. This file is what callers see; the model that is built in
-//! is `MiniLm`, and the sockets are the server's.
+//! Text embeddings: vectors whose distance reflects the distance in meaning. This file is the interface, `MiniLm` the
+//! one implementation; HTTP belongs to `server`.
 
 mod minilm;
 mod onnx_check;
@@ -10,34 +10,34 @@ use std::path::PathBuf;
 
 pub use minilm::MiniLm;
 
-/// Turns texts into points of one space.
+/// An embedding model.
 pub trait Embedder: Send {
-    /// The model's name; points of different models do not compare.
+    /// The model's name; embeddings of different models are not comparable.
     fn name(&self) -> &str;
 
-    /// How many numbers a point has.
+    /// Number of dimensions of an embedding.
     fn dimensions(&self) -> usize;
 
-    /// How much of a text is read.
+    /// Returns how many tokens of a text the model reads.
     fn length(&self, text: &str) -> TextLength;
 
-    /// One point of length 1 for each text, in their order.
+    /// Returns one embedding of length 1 per text, in the order of the texts.
     ///
     /// # Errors
     /// When the model fails.
     fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedFault>;
 }
 
-/// How much of a text a model reads.
+/// Token count of a text as the embedding model reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextLength {
-    /// Tokens that are read, those the model adds included.
+    /// Tokens that the model reads, including those it adds.
     pub tokens: usize,
-    /// Whether the text goes on behind them, unread.
+    /// Whether the text was longer and is truncated.
     pub is_truncated: bool,
 }
 
-/// Why there is no embedding.
+/// Failure to load an embedding model or to embed a text.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedFault {
     /// The file cannot be opened or read.
@@ -45,15 +45,15 @@ pub enum EmbedFault {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         cause: std::io::Error,
     },
-    /// The file is not the model that it should be; the reason names what is wrong.
+    /// The file is not the expected model.
     #[error("embedding model {path} cannot be used: {reason}")]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why the file was rejected.
         reason: String,
     },
     /// The model failed on a text.

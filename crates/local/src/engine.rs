@@ -1,6 +1,5 @@
-//! What computes a model: tokens in, scores out. [`Engine`] is all that answers need of it; the file, the weights, the
-//! kernels and the kept keys and values of our own engine are here too. Text, templates and sampling are `chat` and
-//! `generation`; this half knows token ids and numbers only.
+//! Inference engines: token ids in, logits out, behind the trait [`Engine`]. The native engine lives here too: GGUF
+//! parsing, quantised weights, kernels, KV cache. Text and templates belong to `chat`, sampling to `generation`.
 
 pub(crate) mod attention;
 #[cfg(test)]
@@ -23,29 +22,29 @@ pub(crate) mod network;
 
 use std::fmt::Debug;
 
-/// Computes a model. A few sequences of tokens are kept side by side, each with a number from 0 on; a sequence goes on
-/// where it is, or where it was cut.
+/// An inference engine with a KV cache for a fixed number of token sequences, numbered from 0. A sequence continues
+/// from its end or from where it was truncated.
 pub(crate) trait Engine: Debug + Send {
-    /// The longest sequence, in tokens.
+    /// Context window: the longest sequence, in tokens.
     fn window_tokens(&self) -> usize;
 
-    /// How many sequences there are.
+    /// Number of sequences.
     fn sequences(&self) -> usize;
 
-    /// Tokens that it likes to read at once: enough to be quick, few enough that a cancel is soon heard.
+    /// Preferred number of tokens per `eval`: enough for throughput, few enough that cancellation is prompt.
     fn chunk_tokens(&self) -> usize;
 
-    /// How many tokens of `sequence` are computed and kept. Without room for all, an engine may forget sequences that
-    /// are not being read.
+    /// Number of tokens of `sequence` in the KV cache. An engine that runs out of cache space may evict any sequence
+    /// but the one being evaluated.
     fn cached_tokens(&self, sequence: usize) -> usize;
 
-    /// Forgets what `sequence` holds behind its first `length` tokens.
+    /// Truncates `sequence` to its first `length` tokens. An engine that cannot truncate there may drop more.
     fn truncate(&mut self, sequence: usize, length: usize);
 
-    /// Makes `into` hold the first `length` tokens of `from` and nothing else.
+    /// Replaces the content of `into` with the first `length` tokens of `from`.
     fn copy_prefix(&mut self, from: usize, into: usize, length: usize);
 
-    /// Reads `tokens`, at least one and all of the vocabulary, behind what `sequence` holds. With `scores`, it gets the
-    /// score of every token to come next.
-    fn eval(&mut self, sequence: usize, tokens: &[u32], scores: Option<&mut Vec<f32>>) -> Result<(), String>;
+    /// Appends `tokens` to `sequence` and evaluates them. There is at least one token, and all are in the vocabulary.
+    /// Fills `logits`, if given, with the logits of the next token.
+    fn eval(&mut self, sequence: usize, tokens: &[u32], logits: Option<&mut Vec<f32>>) -> Result<(), String>;
 }

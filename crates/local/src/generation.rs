@@ -1,5 +1,5 @@
-//! What a loaded model is asked and what it answers: the words of this crate's generation half.
-//! The forward pass is in `engine`, the prompt in `chat`; sockets and queues are the server's.
+//! Text generation with a loaded model: the request and response types, and how a chat request is planned and run.
+//! `engine` computes logits, `chat` renders the prompt, `server` owns sockets and queues.
 
 pub(crate) mod call_detector;
 pub(crate) mod grammar;
@@ -23,38 +23,38 @@ use prompt_cache::PromptCache;
 use run::{EarlyExit, GenerationRun};
 use sampler::Sampler;
 
-/// What computes a model.
+/// Inference engine of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// This crate.
+    /// The engine of this crate.
     #[default]
     Native,
-    /// llama.cpp, where it is part of the build.
+    /// llama.cpp, if built with the feature `llama-cpp`.
     LlamaCpp,
 }
 
 impl EngineKind {
-    /// Whether it is part of this build.
+    /// Whether this build contains the engine.
     #[must_use]
     pub fn is_built(self) -> bool {
         self == Self::Native || cfg!(feature = "llama-cpp")
     }
 }
 
-/// How a model file is loaded.
+/// Load options of a model file.
 #[derive(Debug, Clone, Default)]
 pub struct LoadOptions {
-    /// What computes it.
+    /// Inference engine.
     pub engine: EngineKind,
-    /// Threads that compute; 1 computes on the caller's thread.
+    /// Number of compute threads; 1 computes on the caller's thread.
     pub threads: usize,
-    /// The longest context; the file's own limit when `None` or larger than it.
+    /// Largest context window; the file's own limit when `None` or larger than it.
     pub window_tokens_max: Option<usize>,
-    /// How many conversations keep their computed prefix.
+    /// Number of conversations whose prefix stays in the KV cache.
     pub sequences: usize,
 }
 
-/// A model in memory, ready to answer one chat at a time.
+/// A model in memory; generates one response at a time.
 #[derive(Debug)]
 pub struct LoadedModel {
     name: String,
@@ -63,137 +63,137 @@ pub struct LoadedModel {
     template: Template,
     engine: Box<dyn Engine>,
     prompt_cache: PromptCache,
-    /// Made when the first answer needs one.
+    /// Created by the first request that needs a grammar.
     grammars: Option<GrammarFactory>,
 }
 
-/// One question to a model: the conversation and how to answer it.
+/// A chat request: the conversation and the generation parameters.
 #[derive(Debug, Clone)]
 pub struct Chat {
     /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,
     /// Tools the model may call.
     pub tools: Vec<ChatTool>,
-    /// Whether it may, must or must not call one.
+    /// Whether the model may, must or must not call a tool.
     pub tool_choice: ToolChoice,
-    /// The JSON schema that the answer has to satisfy.
+    /// JSON schema that the response must satisfy.
     pub schema: Option<serde_json::Value>,
-    /// The most tokens of an answer; what the window leaves when `None`.
+    /// Most tokens of the response; the rest of the context window when `None`.
     pub answer_tokens_max: Option<usize>,
-    /// 0 takes the likeliest token each time.
+    /// Sampling temperature; 0 is greedy decoding.
     pub temperature: f32,
-    /// Draw only from the likeliest tokens that together reach this share; 1 draws from all.
+    /// Nucleus sampling: samples only the likeliest tokens with this total probability; 1 samples all.
     pub top_p: f32,
-    /// The same seed draws the same tokens.
+    /// Seed of the sampler; the same seed samples the same tokens.
     pub seed: u64,
-    /// Texts that end the answer; they are not part of it.
+    /// Stop sequences; each ends the response and is not part of it.
     pub stop: Vec<String>,
 }
 
-/// One message of a conversation.
+/// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatMessage {
-    /// Who said it.
+    /// Author of the message.
     pub role: ChatRole,
-    /// What was said.
+    /// Text content.
     pub text: String,
-    /// The calls an assistant made with it.
+    /// Tool calls of an assistant message.
     pub tool_calls: Vec<ChatToolCall>,
-    /// Which call a tool's message answers.
+    /// Id of the call whose result a tool message holds.
     pub tool_call_id: Option<String>,
 }
 
-/// Who said a message.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatRole {
-    /// The instructions.
+    /// System instructions.
     System,
-    /// The person or program that asks.
+    /// The user or client.
     User,
     /// The model.
     Assistant,
-    /// The result of a call.
+    /// A tool result.
     Tool,
 }
 
-/// A call that a model made, whole and valid.
+/// A complete and valid tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatToolCall {
-    /// Unique within its answer.
+    /// Id, unique within its response.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// A JSON object that satisfies the tool's schema.
+    /// JSON object that satisfies the tool's schema.
     pub arguments: String,
 }
 
-/// A tool as the model sees it.
+/// A tool definition.
 #[derive(Debug, Clone)]
 pub struct ChatTool {
-    /// What it is called by.
+    /// Name that calls use.
     pub name: String,
-    /// What it does.
+    /// Description for the model.
     pub description: String,
-    /// The JSON schema of its arguments.
+    /// JSON schema of the arguments.
     pub parameters: serde_json::Value,
 }
 
-/// Whether a model calls a tool.
+/// Whether the model calls tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As the model likes.
+    /// The model decides.
     Auto,
-    /// It has to call one.
+    /// The model must call a tool.
     Required,
-    /// It has to call this one.
+    /// The model must call this tool.
     Named(String),
-    /// It must not.
+    /// The model must not call a tool.
     None,
 }
 
-/// What comes while a model answers.
+/// Streaming event of a generation.
 #[derive(Debug)]
 pub enum GenerationEvent<'a> {
-    /// The prompt is read so far.
+    /// Progress of the prompt evaluation.
     PromptProgress {
-        /// Tokens read, those kept from before included.
+        /// Tokens evaluated so far, including cached ones.
         tokens: usize,
         /// Tokens of the whole prompt.
         total_tokens: usize,
     },
-    /// The next text of the answer.
+    /// The next text of the response.
     Text(&'a str),
-    /// A call, whole and valid.
+    /// A complete and valid tool call.
     ToolCall(&'a ChatToolCall),
 }
 
-/// How an answer went.
+/// Result of a generation: token counts and finish reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GenerationSummary {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Those of them that did not have to be computed again.
+    /// Tokens of the prompt that came from the KV cache.
     pub cached_tokens: usize,
-    /// Tokens of the answer.
+    /// Tokens of the response.
     pub answer_tokens: usize,
-    /// Why it ended.
+    /// Why the response ended.
     pub finish_reason: FinishReason,
 }
 
-/// Why an answer ended.
+/// Why a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model was done, or said a stop text.
+    /// The model ended its turn or generated a stop sequence.
     Stop,
     /// The model called tools.
     ToolCalls,
-    /// The limit of tokens was reached.
+    /// The token limit was reached, or the response repeated itself.
     Length,
-    /// The callback said stop.
+    /// The callback cancelled the generation.
     Cancelled,
 }
 
-/// Why a model file could not be loaded.
+/// Failure to load a model file.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadFault {
     /// The file cannot be opened or read.
@@ -201,38 +201,36 @@ pub enum LoadFault {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         cause: std::io::Error,
     },
-    /// The engine is not part of this build.
-    #[error(
-        "llama.cpp is not part of this program; build it with `cargo build --release --features llama-cpp`"
-    )]
+    /// This build does not contain the engine.
+    #[error("engine llama-cpp is not in this build; build with `cargo build --release --features llama-cpp`")]
     EngineNotBuilt,
-    /// The file is no model that this engine runs; the reason names what is wrong.
+    /// The file is not a model that this engine supports.
     #[error("model file {path} cannot be used: {reason}")]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why the file was rejected.
         reason: String,
     },
 }
 
-/// Why a chat could not be answered.
+/// Failure to generate a response.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerationFault {
-    /// The prompt does not fit.
+    /// The prompt exceeds the context window.
     #[error(
         "the prompt has {prompt_tokens} tokens, and the model's window holds {window_tokens}; shorten the conversation"
     )]
     PromptTooLong {
         /// Tokens of the prompt.
         prompt_tokens: usize,
-        /// Tokens of the window.
+        /// Tokens of the context window.
         window_tokens: usize,
     },
-    /// The request asks for something that cannot be done; the reason names it.
+    /// The request is invalid or cannot be fulfilled.
     #[error("{0}")]
     Refused(String),
     /// The engine failed.
@@ -241,10 +239,10 @@ pub enum GenerationFault {
 }
 
 impl LoadedModel {
-    /// Reads the file at `path` into memory.
+    /// Loads the file at `path`.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no model that this engine runs.
+    /// When the file cannot be read, or is not a model that this engine supports.
     pub fn open(path: &Path, options: &LoadOptions) -> Result<Self, LoadFault> {
         if !options.engine.is_built() {
             return Err(LoadFault::EngineNotBuilt);
@@ -260,12 +258,12 @@ impl LoadedModel {
         let vocabulary = Vocabulary::read(&file)?;
         let template = Template::parse(file.text("tokenizer.chat_template"))?;
         let engine = load_engine(path, &file, &vocabulary, options)?;
-        let from_file = || {
+        let name_from_path = || {
             path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
         };
         let window = engine.window_tokens();
         Ok(Self {
-            name: file.text("general.name").map_or_else(from_file, str::to_owned),
+            name: file.text("general.name").map_or_else(name_from_path, str::to_owned),
             window_tokens: options.window_tokens_max.map_or(window, |max| max.clamp(1, window)),
             prompt_cache: PromptCache::new(&*engine),
             vocabulary,
@@ -281,27 +279,27 @@ impl LoadedModel {
         &self.name
     }
 
-    /// The longest context it takes, answer included.
+    /// Context window in tokens, including the response.
     #[must_use]
     pub fn window_tokens(&self) -> usize {
         self.window_tokens
     }
 
-    /// How many tokens `text` is.
+    /// Counts the tokens of a plain text.
     #[must_use]
     pub fn count_tokens(&self, text: &str) -> usize {
         self.vocabulary.encode_plain(text).len()
     }
 
-    /// Answers `chat`; `each` gets the pieces as they come and says whether to go on. It is asked for every
-    /// token: a token whose text is held back comes as an empty text.
+    /// Generates the response to `chat`. `on_event` gets each event and can cancel by returning `Break`. It is called at
+    /// least once per token: a token whose text is held back comes as an empty text.
     ///
     /// # Errors
-    /// When the prompt does not fit, the request cannot be met, or the engine fails.
+    /// When the prompt exceeds the context window, the request cannot be fulfilled, or the engine fails.
     pub fn generate(
         &mut self,
         chat: &Chat,
-        each: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
     ) -> Result<GenerationSummary, GenerationFault> {
         let plan = GenerationPlan::from_chat(chat)?;
         let mut text =
@@ -321,22 +319,23 @@ impl LoadedModel {
         }
         let conversation = self.prompt_cache.acquire(&mut *self.engine, &prompt);
         let cached_tokens = conversation.len();
-        let room = self.window_tokens - prompt.len();
+        let available = self.window_tokens - prompt.len();
         let mut run = GenerationRun {
             vocabulary: &self.vocabulary,
             conversation,
-            on_event: each,
+            on_event,
             sampler: Sampler::new(chat.temperature, chat.top_p, chat.seed),
             window_tokens: self.window_tokens,
-            tokens_left: chat.answer_tokens_max.map_or(room, |max| max.min(room)),
+            tokens_left: chat.answer_tokens_max.map_or(available, |max| max.min(available)),
             answer_tokens: 0,
             calls: Vec::new(),
             prompt_hash: fingerprint(&prompt),
             logits: Vec::new(),
         };
-        let ended = run.prefill(&prompt).and_then(|()| plan.execute(&mut run, chat, self.grammars.as_ref()));
-        let why = match ended {
-            Ok(why) => why,
+        let outcome =
+            run.prefill(&prompt).and_then(|()| plan.execute(&mut run, chat, self.grammars.as_ref()));
+        let finish_reason = match outcome {
+            Ok(finish_reason) => finish_reason,
             Err(EarlyExit::Cancelled) => FinishReason::Cancelled,
             Err(EarlyExit::Length) if run.calls.is_empty() => FinishReason::Length,
             Err(EarlyExit::Length) => FinishReason::ToolCalls,
@@ -346,12 +345,12 @@ impl LoadedModel {
             prompt_tokens: prompt.len(),
             cached_tokens,
             answer_tokens: run.answer_tokens,
-            finish_reason: why,
+            finish_reason,
         })
     }
 }
 
-/// The engine that `options` choose, with the weights in memory.
+/// Loads the engine that `options` select.
 fn load_engine(
     path: &Path,
     file: &Gguf<'_>,
@@ -361,30 +360,30 @@ fn load_engine(
     let sequences = options.sequences.clamp(1, 64);
     #[cfg(feature = "llama-cpp")]
     if options.engine == EngineKind::LlamaCpp {
-        let wanted = crate::engine::llama_cpp::Wanted {
-            vocabulary: vocabulary.len(),
+        let options = crate::engine::llama_cpp::LlamaCppOptions {
+            vocabulary_size: vocabulary.len(),
             threads: options.threads,
             sequences,
-            window_max: options.window_tokens_max,
+            window_tokens_max: options.window_tokens_max,
         };
-        return Ok(Box::new(crate::engine::llama_cpp::LlamaCpp::open(path, &wanted)?));
+        return Ok(Box::new(crate::engine::llama_cpp::LlamaCpp::open(path, &options)?));
     }
     #[cfg(not(feature = "llama-cpp"))]
     let _ = path;
     Ok(Box::new(NativeEngine::read(file, vocabulary.len(), options.threads, sequences)?))
 }
 
-/// How an answer is made.
+/// Kind of output to generate.
 enum GenerationPlan {
-    /// Text alone.
+    /// Text only.
     Text,
-    /// Text that may turn into calls of these tools.
+    /// Text, or calls of these tools.
     TextOrCalls(Vec<ChatTool>),
-    /// Calls of these tools, so many at most.
+    /// Calls of these tools, at most `calls_max`.
     Calls { tools: Vec<ChatTool>, calls_max: usize },
-    /// What this schema wants.
+    /// JSON that satisfies this schema.
     Schema(serde_json::Value),
-    /// What this schema wants, or a call of one of these tools.
+    /// JSON that satisfies this schema, or a call of one of these tools.
     SchemaOrCall(serde_json::Value, Vec<ChatTool>),
 }
 
@@ -394,7 +393,7 @@ impl GenerationPlan {
         Ok(match (&chat.tool_choice, &chat.schema) {
             (ToolChoice::Required, _) if tools.is_empty() => {
                 return Err(GenerationFault::Refused(
-                    "a call is required, but no tool is offered".to_owned(),
+                    "tool_choice requires a call, but the request has no tools".to_owned(),
                 ));
             }
             (ToolChoice::Required, _) => Self::Calls { tools, calls_max: 8 },
@@ -402,7 +401,7 @@ impl GenerationPlan {
                 let tools: Vec<_> = tools.into_iter().filter(|tool| tool.name == *name).collect();
                 if tools.is_empty() {
                     return Err(GenerationFault::Refused(format!(
-                        "tool {name} is to be called, but is not offered"
+                        "tool_choice names {name}, which is not one of the request's tools"
                     )));
                 }
                 Self::Calls { tools, calls_max: 1 }
@@ -426,14 +425,14 @@ impl GenerationPlan {
         chat: &Chat,
         grammars: Option<&GrammarFactory>,
     ) -> Result<FinishReason, EarlyExit> {
-        let refused = |why| EarlyExit::Fault(GenerationFault::Refused(why));
+        let refused = |reason| EarlyExit::Fault(GenerationFault::Refused(reason));
         let Some(grammars) = grammars.filter(|_| self.needs_grammar()) else {
-            return run.generate_text(&chat.stop, &[], &|| Err("no tool is offered".to_owned()));
+            return run.generate_text(&chat.stop, &[], &|| Err("the request has no tools".to_owned()));
         };
         match self {
-            Self::Text => run.generate_text(&chat.stop, &[], &|| Err("no tool is offered".to_owned())),
+            Self::Text => run.generate_text(&chat.stop, &[], &|| Err("the request has no tools".to_owned())),
             Self::TextOrCalls(tools) => run.generate_text(&chat.stop, tools, &|| grammars.calls(tools)),
-            Self::Calls { tools, calls_max: most } => run.generate_calls(&|| grammars.calls(tools), *most),
+            Self::Calls { tools, calls_max } => run.generate_calls(&|| grammars.calls(tools), *calls_max),
             Self::Schema(schema) => run.generate_constrained(&mut grammars.schema(schema).map_err(refused)?),
             Self::SchemaOrCall(schema, tools) => {
                 let mut matcher = grammars.schema_or_calls(schema, tools).map_err(refused)?;
@@ -443,7 +442,7 @@ impl GenerationPlan {
     }
 }
 
-/// A number that differs between prompts.
+/// FNV-1a hash of the prompt, one step per token.
 fn fingerprint(prompt: &[u32]) -> u64 {
     prompt
         .iter()

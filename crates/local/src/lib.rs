@@ -1,4 +1,4 @@
-//! Models that run on this machine: the engine that reads a GGUF file, embeddings, and the server that offers both.
+//! Local models: a GGUF inference engine, an embedding model, and the HTTP server that offers both with OpenAI's API.
 
 mod chat;
 pub mod embed;

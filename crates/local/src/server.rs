@@ -1,6 +1,5 @@
-//! The model server: a GGUF model and an embedding model behind OpenAI's protocol, on a Unix socket or on loopback.
-//! This file is its life, from the first connection to the stop; the words are in `request` and `reply`, the work is in
-//! `worker`, who is next is decided in `queue`.
+//! The model server: a GGUF model and an embedding model with OpenAI's HTTP API, on a Unix socket or loopback. This file
+//! owns options, startup and shutdown; `http` routes requests, `queue` schedules jobs, `worker` runs them on the models.
 
 mod accept;
 mod activity;
@@ -33,43 +32,43 @@ use backend::{Backend, BackendLoaders};
 use http::Shared;
 pub use listener::ModelListener;
 
-/// How many conversations keep their computed prefix.
+/// Number of conversations whose prefix stays in the KV cache.
 const CACHED_SEQUENCES: usize = 4;
 
-/// How long answers under way may take to be written when the server stops.
+/// How long open connections and worker threads may take to finish at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is served, and within which bounds.
+/// Options of the model server.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// The GGUF file that answers chats; without it, chats are refused.
+    /// GGUF file of the chat model; without it, chat requests are rejected.
     pub model: Option<PathBuf>,
-    /// What the model is called; the file's name without its ending when `None`.
+    /// Name of the chat model; the file name without its extension when `None`.
     pub model_name: Option<String>,
-    /// The ONNX file of all-MiniLM-L6-v2; without it, embeddings are refused.
+    /// ONNX file of all-MiniLM-L6-v2; without it, embedding requests are rejected.
     pub embedder: Option<PathBuf>,
-    /// What computes the model.
+    /// Inference engine of the chat model.
     pub engine: EngineKind,
-    /// Threads that compute.
+    /// Number of compute threads per model.
     pub threads: usize,
-    /// The longest context; the file's own limit when `None`.
+    /// Largest context window; the file's own limit when `None`.
     pub window_tokens_max: Option<usize>,
-    /// How many requests of a kind may wait; the next one is told to come back later.
+    /// Most queued requests per model; further ones are rejected with status 429.
     pub queue_max: usize,
-    /// The server ends when nobody asked for work this long; `None` stays.
+    /// Idle time after which the server stops; `None` disables it.
     pub idle_timeout: Option<Duration>,
-    /// Whether the threads that compute stand back behind everybody else's (nice 10).
+    /// Whether worker threads run at low priority (nice 10).
     pub lowers_priority: bool,
-    /// Looks at a file before it is loaded.
+    /// Checks a weights file before it is loaded.
     pub inspector: Option<Arc<dyn Inspector>>,
 }
 
-/// Whoever knows whether a file of weights may be used.
+/// Check whether a weights file may be used, for example against its recorded checksum.
 pub trait Inspector: std::fmt::Debug + Send + Sync {
-    /// Looks at the file.
+    /// Checks the file.
     ///
     /// # Errors
-    /// Why it may not be used, for the user.
+    /// Why the file may not be used, as text for the user.
     fn inspect(&self, file: &Path) -> Result<(), String>;
 }
 
@@ -90,32 +89,32 @@ impl Default for ServeOptions {
     }
 }
 
-/// Why there is no server.
+/// Failure to start the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeFault {
-    /// There is nothing to serve.
-    #[error("neither a model nor an embedding model was named; name at least one file")]
+    /// The options name no model.
+    #[error("no model to serve: name a chat model or an embedding model")]
     NothingToServe,
-    /// The system gave no thread.
-    #[error("no thread for the model: {0}")]
+    /// A worker thread could not be spawned.
+    #[error("cannot spawn the model's thread: {0}")]
     Thread(#[source] io::Error),
 }
 
-/// Serves until `stop`, or until nobody asked for work for the idle time. Models are loaded by the first request that needs
-/// them. After it returned, the socket is gone: a parent that wants more starts the server again.
+/// Serves until `stop` is cancelled or the idle timeout expires. The first request that needs a model loads it. When this
+/// returns, the socket file is removed; the parent process starts the server again when needed.
 ///
 /// # Errors
-/// When there is nothing to serve, or no thread for it.
+/// When the options name no model, or a worker thread cannot be spawned.
 pub async fn serve(
     listener: ModelListener,
     options: ServeOptions,
     stop: CancellationToken,
 ) -> Result<(), ServeFault> {
-    let engines = BackendLoaders {
+    let loaders = BackendLoaders {
         chat: options.model.clone().map(|path| chat_loader(path, &options)),
         embedder: options.embedder.clone().map(|path| embedder_loader(path, &options)),
     };
-    serve_backends(listener, options, engines, stop).await
+    serve_backends(listener, options, loaders, stop).await
 }
 
 fn chat_loader(path: PathBuf, options: &ServeOptions) -> backend::Loader<dyn Backend> {
@@ -149,22 +148,22 @@ fn inspect(inspector: Option<&dyn Inspector>, path: &Path) -> Result<(), String>
 async fn serve_backends(
     listener: ModelListener,
     options: ServeOptions,
-    engines: BackendLoaders,
+    loaders: BackendLoaders,
     stop: CancellationToken,
 ) -> Result<(), ServeFault> {
-    if engines.chat.is_none() && engines.embedder.is_none() {
+    if loaders.chat.is_none() && loaders.embedder.is_none() {
         return Err(ServeFault::NothingToServe);
     }
     let name = options.model_name.clone().or_else(|| options.model.as_deref().map(file_stem));
     let threads = TaskTracker::new();
-    let workers = worker::start(engines, &options, &threads).map_err(ServeFault::Thread)?;
+    let queues = worker::start(loaders, &options, &threads).map_err(ServeFault::Thread)?;
     let embedder_file = options.embedder.as_deref().map(file_stem);
-    let shared = Shared::new(name.unwrap_or_default(), embedder_file, workers, listener.is_tcp());
+    let shared = Shared::new(name.unwrap_or_default(), embedder_file, queues, listener.is_tcp());
     let shared = Arc::new(shared);
     let tasks = TaskTracker::new();
     tokio::select! {
-        () = stop.cancelled() => tracing::info!("the model server was told to stop"),
-        () = shared.activity.wait_idle(options.idle_timeout) => tracing::info!("the model server was idle and stops"),
+        () = stop.cancelled() => tracing::info!("model server stopping: shutdown requested"),
+        () = shared.activity.wait_idle(options.idle_timeout) => tracing::info!("model server stopping: idle timeout"),
         () = accept::accept_all(&listener, &shared, &tasks) => {}
     }
     drop(listener);
@@ -173,7 +172,7 @@ async fn serve_backends(
     threads.close();
     let all_ended = async { tokio::join!(tasks.wait(), threads.wait()) };
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, all_ended).await.is_err() {
-        tracing::warn!("the model server stops with work under way");
+        tracing::warn!("model server stopped before all requests finished: shutdown timeout");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How many tokens a text is for a model of this machine, without its weights: for whoever only counts.
+//! Token counting with a GGUF file's tokenizer, without loading its weights. The daemon uses it for token estimates.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,11 +8,11 @@ use crate::chat::tokenizer::BpeTokenizer;
 use crate::engine::gguf::Gguf;
 use crate::generation::LoadFault;
 
-/// The vocabulary is in the head of a file, and a head is not longer than one of these. Read, not mapped: whoever only
-/// counts must not fall when the file is cut.
+/// Prefix sizes to try, in order, until one holds the file's whole metadata. The file is read and not mapped, so that
+/// the process does not get SIGBUS when another process truncates it.
 const HEADER_BYTES: [u64; 3] = [2 << 20, 8 << 20, 64 << 20];
 
-/// The tokenizer of a model's file, and nothing else of it.
+/// Token counter that holds a GGUF file's tokenizer and nothing else of the file.
 #[derive(Debug)]
 pub struct GgufTokenCounter {
     tokenizer: BpeTokenizer,
@@ -22,32 +22,34 @@ impl GgufTokenCounter {
     /// Reads the tokenizer of the file at `path`.
     ///
     /// # Errors
-    /// When the file cannot be read, or has no tokenizer that is read here.
+    /// When the file cannot be read, or has no supported tokenizer.
     pub fn open(path: &Path) -> Result<Self, LoadFault> {
         Self::open_within(path, &HEADER_BYTES)
     }
 
-    /// Reads more of the file where less does not hold its facts.
-    fn open_within(path: &Path, head_bytes: &[u64]) -> Result<Self, LoadFault> {
+    /// Reads growing prefixes of the file until its metadata parses.
+    fn open_within(path: &Path, prefix_bytes: &[u64]) -> Result<Self, LoadFault> {
         let unusable = |reason| LoadFault::Unusable { path: path.to_path_buf(), reason };
         let unreadable = |cause| LoadFault::Unreadable { path: path.to_path_buf(), cause };
         let mut file = File::open(path).map_err(unreadable)?;
-        let (mut bytes, mut cut) = (Vec::new(), "it has no head".to_owned());
-        for bytes_max in head_bytes {
+        let (mut bytes, mut reason) = (Vec::new(), "it has no header".to_owned());
+        for bytes_max in prefix_bytes {
             let more = bytes_max.saturating_sub(bytes.len() as u64);
             let read = file.by_ref().take(more).read_to_end(&mut bytes).map_err(unreadable)?;
             match Gguf::read_metadata(&bytes) {
-                Ok(facts) => return Ok(Self { tokenizer: BpeTokenizer::read(&facts).map_err(unusable)? }),
-                Err(fault) => cut = fault,
+                Ok(metadata) => {
+                    return Ok(Self { tokenizer: BpeTokenizer::read(&metadata).map_err(unusable)? });
+                }
+                Err(fault) => reason = fault,
             }
             if read == 0 {
                 break;
             }
         }
-        Err(unusable(cut))
+        Err(unusable(reason))
     }
 
-    /// How many tokens a plain text is.
+    /// Counts the tokens of a plain text; control tokens in it count as plain text.
     #[must_use]
     pub fn count_tokens(&self, text: &str) -> usize {
         self.tokenizer.count_tokens(text)
@@ -62,7 +64,7 @@ mod tests {
     use crate::engine::mmap::map_file;
 
     #[test]
-    fn a_file_that_is_no_model_says_so() {
+    fn file_that_is_not_gguf_is_rejected() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), b"no model").unwrap();
         assert!(GgufTokenCounter::open(file.path()).unwrap_err().to_string().contains("not a GGUF file"));
@@ -70,16 +72,16 @@ mod tests {
     }
 
     #[test]
-    fn as_much_of_a_file_is_read_as_its_vocabulary_needs() {
+    fn prefix_grows_until_the_metadata_parses() {
         let file = fixture::write(&ModelFixture::default());
         let bytes = map_file(&file.path).unwrap();
         let vocabulary = Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap();
         let text = "hello hello, said the fox of 1984";
-        for head_bytes in [&[100, 1_000, 1 << 20][..], &[1 << 20], &[1 << 30]] {
-            let counter = GgufTokenCounter::open_within(&file.path, head_bytes).unwrap();
-            assert_eq!(counter.count_tokens(text), vocabulary.encode_plain(text).len(), "{head_bytes:?}");
+        for prefix_bytes in [&[100, 1_000, 1 << 20][..], &[1 << 20], &[1 << 30]] {
+            let counter = GgufTokenCounter::open_within(&file.path, prefix_bytes).unwrap();
+            assert_eq!(counter.count_tokens(text), vocabulary.encode_plain(text).len(), "{prefix_bytes:?}");
         }
         let fault = GgufTokenCounter::open_within(&file.path, &[100, 1_000]).unwrap_err();
-        assert!(fault.to_string().contains("is cut in its head"), "{fault}");
+        assert!(fault.to_string().contains("its header is truncated"), "{fault}");
     }
 }

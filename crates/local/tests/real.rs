@@ -1,7 +1,7 @@
-//! Tests against a real file: `NEXUS3_TEST_MODEL=FILE cargo test -p local --features real-model-tests`.
+//! Tests of the chat model with real weights: `NEXUS3_TEST_MODEL=FILE cargo test -p local --features real-model-tests`.
 #![cfg(feature = "real-model-tests")]
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::disallowed_methods, reason = "whoever runs these tests names the file in the environment")]
+#![expect(clippy::disallowed_methods, reason = "the test's environment names the weights file")]
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -42,9 +42,9 @@ fn chat(messages: Vec<ChatMessage>) -> Chat {
 
 fn generate(model: &mut LoadedModel, chat: &Chat) -> (GenerationSummary, String, Vec<ChatToolCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
-    let answered = model
-        .generate(chat, &mut |piece| {
-            match piece {
+    let summary = model
+        .generate(chat, &mut |event| {
+            match event {
                 GenerationEvent::Text(part) => text.push_str(part),
                 GenerationEvent::ToolCall(call) => calls.push(call.clone()),
                 GenerationEvent::PromptProgress { .. } => {}
@@ -52,7 +52,7 @@ fn generate(model: &mut LoadedModel, chat: &Chat) -> (GenerationSummary, String,
             ControlFlow::Continue(())
         })
         .unwrap();
-    (answered, text, calls)
+    (summary, text, calls)
 }
 
 fn tools() -> Vec<ChatTool> {
@@ -61,27 +61,27 @@ fn tools() -> Vec<ChatTool> {
         description: description.to_owned(),
         parameters,
     };
-    let one = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name], "additionalProperties": false});
+    let one_string = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name], "additionalProperties": false});
     vec![
-        tool("read_file", "Reads a file and gives its text.", one("path")),
-        tool("shell", "Runs a command.", one("command")),
-        tool("memory_search", "Finds what was said before.", one("query")),
+        tool("read_file", "Reads a file and gives its text.", one_string("path")),
+        tool("shell", "Runs a command.", one_string("command")),
+        tool("memory_search", "Finds what was said before.", one_string("query")),
     ]
 }
 
 #[test]
-fn it_knows_the_capital_of_france() {
-    let (answered, text, _) = generate(
+fn model_knows_the_capital_of_france() {
+    let (summary, text, _) = generate(
         &mut model(),
         &chat(vec![chat_message(ChatRole::User, "What is the capital of France? Answer in one sentence.")]),
     );
-    println!("{text:?} {answered:?}");
+    println!("{text:?} {summary:?}");
     assert!(text.contains("Paris"), "{text}");
-    assert_eq!(answered.finish_reason, FinishReason::Stop);
+    assert_eq!(summary.finish_reason, FinishReason::Stop);
 }
 
 #[test]
-fn the_second_turn_computes_only_what_is_new() {
+fn second_turn_reuses_the_cached_prefix() {
     let mut model = model();
     let mut messages = vec![chat_message(ChatRole::User, "Name a colour.")];
     let (first, text, _) = generate(&mut model, &chat(messages.clone()));
@@ -92,20 +92,19 @@ fn the_second_turn_computes_only_what_is_new() {
 }
 
 #[test]
-fn a_required_call_is_valid() {
+fn required_call_is_valid() {
     let mut model = model();
-    for question in
-        ["Read the file notes.txt", "List the files here", "What did we decide about the database?"]
+    for prompt in ["Read the file notes.txt", "List the files here", "What did we decide about the database?"]
     {
         let chat = Chat {
             tools: tools(),
             tool_choice: ToolChoice::Required,
             answer_tokens_max: Some(200),
-            ..chat(vec![chat_message(ChatRole::User, question)])
+            ..chat(vec![chat_message(ChatRole::User, prompt)])
         };
-        let (answered, text, calls) = generate(&mut model, &chat);
-        println!("{question}: {calls:?} {answered:?}");
-        assert_eq!((answered.finish_reason, text.as_str()), (FinishReason::ToolCalls, ""));
+        let (summary, text, calls) = generate(&mut model, &chat);
+        println!("{prompt}: {calls:?} {summary:?}");
+        assert_eq!((summary.finish_reason, text.as_str()), (FinishReason::ToolCalls, ""));
         for call in calls {
             let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
             assert!(arguments.as_object().unwrap().values().all(Value::is_string));
@@ -114,51 +113,51 @@ fn a_required_call_is_valid() {
 }
 
 #[test]
-fn free_choice_gives_text_or_valid_calls() {
+fn auto_tool_choice_yields_text_or_valid_calls() {
     let mut model = model();
-    for question in ["Say hello.", "Read the file notes.txt and tell me what it says."] {
+    for prompt in ["Say hello.", "Read the file notes.txt and tell me what it says."] {
         let chat = Chat {
             tools: tools(),
             answer_tokens_max: Some(120),
-            ..chat(vec![chat_message(ChatRole::User, question)])
+            ..chat(vec![chat_message(ChatRole::User, prompt)])
         };
-        let (answered, text, calls) = generate(&mut model, &chat);
-        println!("{question}: {text:?} {calls:?} {answered:?}");
+        let (summary, text, calls) = generate(&mut model, &chat);
+        println!("{prompt}: {text:?} {calls:?} {summary:?}");
         assert!(!text.is_empty() || !calls.is_empty());
     }
 }
 
 #[test]
-fn a_made_up_tool_that_the_model_is_talked_into_is_never_called() {
+fn unknown_tool_from_the_conversation_is_never_called() {
     let mut model = model();
-    let mut made = 0;
+    let mut call_count = 0;
     for fence in ["", "```json\n"] {
-        let begun = format!("{fence}{{\"name\": \"fly\", \"arguments\": {{\"to\": \"the moon\"}}}}");
-        let example = chat_message(ChatRole::Assistant, &begun);
-        let ask = |text: &str| chat_message(ChatRole::User, text);
+        let unknown_call = format!("{fence}{{\"name\": \"fly\", \"arguments\": {{\"to\": \"the moon\"}}}}");
+        let example = chat_message(ChatRole::Assistant, &unknown_call);
+        let user_message = |text: &str| chat_message(ChatRole::User, text);
         let chat = Chat {
             tools: tools(),
             answer_tokens_max: Some(200),
             ..chat(vec![
-                ask("Fly to the moon."),
+                user_message("Fly to the moon."),
                 example.clone(),
-                ask("Fly to the moon."),
+                user_message("Fly to the moon."),
                 example,
-                ask("Fly to the moon."),
+                user_message("Fly to the moon."),
             ])
         };
-        let (answered, text, calls) = generate(&mut model, &chat);
-        println!("{fence:?}: {text:?} {calls:?} {answered:?}");
+        let (summary, text, calls) = generate(&mut model, &chat);
+        println!("{fence:?}: {text:?} {calls:?} {summary:?}");
         assert!(!text.contains("\"arguments\""), "{text}");
         let offered = tools();
         assert!(calls.iter().all(|call| offered.iter().any(|tool| tool.name == call.name)), "{calls:?}");
-        made += calls.len();
+        call_count += calls.len();
     }
-    assert!(made > 0, "the model was not talked into it, so nothing was tried");
+    assert!(call_count > 0, "the model made no call, so nothing was tested");
 }
 
 #[test]
-fn an_answer_to_a_schema_is_valid() {
+fn schema_response_is_valid() {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}, "country": {"type": "string"}}, "required": ["city", "country"], "additionalProperties": false});
     let chat = Chat {
         schema: Some(schema),
@@ -170,19 +169,19 @@ fn an_answer_to_a_schema_is_valid() {
 }
 
 #[test]
-fn a_schema_that_is_too_large_is_refused_and_not_failed_of() {
+fn oversized_schema_is_refused() {
     let properties: serde_json::Map<String, Value> =
         (0..2_000).map(|number| (format!("field_{number}"), json!({"type": "string"}))).collect();
     let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
     let chat = Chat { schema: Some(schema), ..chat(vec![chat_message(ChatRole::User, "Answer in JSON.")]) };
-    let answered = model().generate(&chat, &mut |_| ControlFlow::Continue(()));
-    assert!(matches!(answered, Err(local::generation::GenerationFault::Refused(_))), "{answered:?}");
+    let summary = model().generate(&chat, &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(summary, Err(local::generation::GenerationFault::Refused(_))), "{summary:?}");
 }
 
 #[test]
-fn whoever_only_counts_counts_as_the_model_does() {
+fn token_counter_matches_the_model() {
     let counter = GgufTokenCounter::open(&file()).expect("the file has a tokenizer");
     assert_eq!((counter.count_tokens(""), counter.count_tokens("Hello, world!")), (0, 4));
-    // Digits are tokens of their own, and no space is put before the first word.
+    // Each digit is a token, and no space is added before the first word.
     assert_eq!(counter.count_tokens("1234"), 4);
 }

@@ -1,5 +1,5 @@
-//! A chat as the text that a model reads. Tools go through the template where it has a place for them;
-//! elsewhere the system message gets a short list of them, and calls and results become plain text.
+//! Prompt rendering: a chat as the text that the model reads. Tools go through the template if it supports them;
+//! otherwise the system message gets a short list of tools, and calls and results become plain text.
 
 use serde_json::{Value, json};
 
@@ -7,21 +7,22 @@ use super::template::{CALL_END_TAG, CALL_START_TAG, Template, TemplateMessage, p
 use super::vocabulary::Vocabulary;
 use crate::generation::{Chat, ChatMessage, ChatRole, ChatTool, ChatToolCall, ToolChoice};
 
-/// What the list of tools may take in the prompt, per tool and at least.
+/// Token budget of the tool list, per tool.
 const TOKENS_PER_TOOL: usize = 50;
+/// Fewest tools that the budget is computed for.
 const TOOLS_MIN: usize = 6;
 
-/// The prompt of `chat`, up to where the answer begins.
+/// Renders the prompt of `chat`, up to where the response begins.
 pub(crate) fn render(chat: &Chat, template: &Template, vocabulary: &Vocabulary) -> Result<String, String> {
     let tools: &[ChatTool] = if chat.tool_choice == ToolChoice::None { &[] } else { &chat.tools };
-    let inside = template.supports_tools();
+    let supports_tools = template.supports_tools();
     let mut messages: Vec<TemplateMessage> = chat
         .messages
         .iter()
-        .map(|message| template_message(message, inside, vocabulary))
+        .map(|message| template_message(message, supports_tools, vocabulary))
         .collect::<Result<_, _>>()?;
     let mut offered = Vec::new();
-    if inside {
+    if supports_tools {
         offered = tools.iter().map(|tool| tool_value(tool, vocabulary)).collect();
     } else if !tools.is_empty() {
         let list = vocabulary.escape_control_tokens(&tool_summary(tools, vocabulary));
@@ -37,7 +38,7 @@ pub(crate) fn render(chat: &Chat, template: &Template, vocabulary: &Vocabulary) 
 
 fn template_message(
     message: &ChatMessage,
-    inside: bool,
+    supports_tools: bool,
     vocabulary: &Vocabulary,
 ) -> Result<TemplateMessage, String> {
     let mut content = vocabulary.escape_control_tokens(&message.text);
@@ -48,7 +49,7 @@ fn template_message(
         ChatRole::Assistant => "assistant",
         ChatRole::Tool => "tool",
     };
-    if inside {
+    if supports_tools {
         for call in &message.tool_calls {
             let function = call_value(call, vocabulary)?;
             tool_calls.push(json!({"type": "function", "function": function}));
@@ -59,9 +60,9 @@ fn template_message(
     } else {
         for call in &message.tool_calls {
             let value = call_value(call, vocabulary)?;
-            let written = python_json(&value).map_err(|fault| fault.to_string())?;
-            let gap = if content.is_empty() { "" } else { "\n" };
-            content = format!("{content}{gap}{CALL_START_TAG}\n{written}\n{CALL_END_TAG}");
+            let json = python_json(&value).map_err(|fault| fault.to_string())?;
+            let separator = if content.is_empty() { "" } else { "\n" };
+            content = format!("{content}{separator}{CALL_START_TAG}\n{json}\n{CALL_END_TAG}");
         }
     }
     Ok(TemplateMessage { role, content, tool_calls })
@@ -78,8 +79,8 @@ fn tool_value(tool: &ChatTool, vocabulary: &Vocabulary) -> Value {
     escape_value(&json!({"type": "function", "function": function}), vocabulary)
 }
 
-/// A value whose texts hold no control tokens. Its JSON is not guarded as it stands: an escape in it may stand for what has
-/// to be, and its brackets begin the names of some models' control tokens.
+/// Escapes control tokens in all strings of a value. Escaping its serialized JSON instead would be wrong: a `\u` escape
+/// may hide a control token, and brackets of the JSON begin the control tokens of some models.
 fn escape_value(value: &Value, vocabulary: &Vocabulary) -> Value {
     match value {
         Value::String(text) => Value::String(vocabulary.escape_control_tokens(text)),
@@ -96,9 +97,9 @@ fn escape_value(value: &Value, vocabulary: &Vocabulary) -> Value {
     }
 }
 
-/// The tools in few words: as much of their descriptions as the allowance holds.
+/// Lists the tools with as much of their descriptions as the token budget allows.
 fn tool_summary(tools: &[ChatTool], vocabulary: &Vocabulary) -> String {
-    let allowance = TOKENS_PER_TOOL * tools.len().max(TOOLS_MIN);
+    let budget = TOKENS_PER_TOOL * tools.len().max(TOOLS_MIN);
     let mut list = String::new();
     for detail in [
         Detail { description_characters_max: 160, includes_optional: true },
@@ -106,7 +107,7 @@ fn tool_summary(tools: &[ChatTool], vocabulary: &Vocabulary) -> String {
         Detail { description_characters_max: 40, includes_optional: false },
     ] {
         list = format_tool_list(tools, detail);
-        if vocabulary.encode_plain(&list).len() <= allowance {
+        if vocabulary.encode_plain(&list).len() <= budget {
             return list;
         }
     }
@@ -118,12 +119,12 @@ fn tool_summary(tools: &[ChatTool], vocabulary: &Vocabulary) -> String {
 const HOW_TO_CALL: &str =
     "\nTo use one, answer only:\n<tool_call>\n{\"name\": \"tool\", \"arguments\": {}}\n</tool_call>";
 
-/// How much is said of each tool.
+/// Level of detail of the tool list.
 #[derive(Clone, Copy)]
 struct Detail {
-    /// Characters of the description.
+    /// Longest description.
     description_characters_max: usize,
-    /// Whether parameters that may be left out are named.
+    /// Whether optional parameters are listed.
     includes_optional: bool,
 }
 
@@ -131,8 +132,8 @@ fn format_tool_list(tools: &[ChatTool], detail: Detail) -> String {
     let lines: Vec<String> = tools
         .iter()
         .map(|tool| {
-            let said = first_sentence(&tool.description, detail.description_characters_max);
-            format!("- {}({}): {said}", tool.name, parameters(&tool.parameters, detail))
+            let description = first_sentence(&tool.description, detail.description_characters_max);
+            format!("- {}({}): {description}", tool.name, parameters(&tool.parameters, detail))
         })
         .collect();
     format!("You have these tools:\n{}{HOW_TO_CALL}", lines.join("\n"))
@@ -144,19 +145,19 @@ fn parameters(schema: &Value, detail: Detail) -> String {
         .map(|list| list.iter().filter_map(Value::as_str).collect())
         .unwrap_or_default();
     let Some(properties) = schema["properties"].as_object() else { return String::new() };
-    let named = properties.iter().filter_map(|(name, schema)| {
-        let needed = required.contains(&name.as_str());
+    let listed = properties.iter().filter_map(|(name, schema)| {
+        let is_required = required.contains(&name.as_str());
         let kind = schema["type"].as_str().unwrap_or("any");
-        (needed || detail.includes_optional)
-            .then(|| format!("{name}{}: {kind}", if needed { "" } else { "?" }))
+        (is_required || detail.includes_optional)
+            .then(|| format!("{name}{}: {kind}", if is_required { "" } else { "?" }))
     });
-    named.collect::<Vec<_>>().join(", ")
+    listed.collect::<Vec<_>>().join(", ")
 }
 
-fn first_sentence(text: &str, characters: usize) -> String {
+fn first_sentence(text: &str, characters_max: usize) -> String {
     let line = text.lines().next().unwrap_or_default();
     let sentence = line.split_inclusive(". ").next().unwrap_or_default().trim_end();
-    sentence.chars().take(characters).collect()
+    sentence.chars().take(characters_max).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The chat template: the file's own, or ChatML where it has none. Templates come with the file, from
-//! strangers: they run with bounded fuel and see nothing but the conversation.
+//! Chat templates: the model file's own, or ChatML if it has none. A template is untrusted input: it runs with bounded
+//! fuel and sees nothing but the conversation.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, Serde, Value};
@@ -11,13 +11,13 @@ use crate::engine::gguf::ModelFileError;
 
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-/// What a template may spend; Qwen's takes a few hundred per message.
+/// minijinja fuel per rendering; Qwen's template takes a few hundred per message.
 const FUEL: u64 = 20_000_000;
 const TEMPLATE_BYTES_MAX: usize = 256 * 1024;
 
-/// How a model's tool section marks a call.
+/// Tag before a tool call in the model's text.
 pub(crate) const CALL_START_TAG: &str = "<tool_call>";
-/// And its end.
+/// Tag after a tool call.
 pub(crate) const CALL_END_TAG: &str = "</tool_call>";
 
 /// A parsed chat template.
@@ -27,7 +27,7 @@ pub(crate) struct Template {
     supports_tools: bool,
 }
 
-/// One message as templates know it.
+/// A message as templates expect it.
 #[derive(Debug, Serialize)]
 pub(crate) struct TemplateMessage {
     pub(crate) role: &'static str,
@@ -37,12 +37,12 @@ pub(crate) struct TemplateMessage {
 }
 
 impl Template {
-    /// Parses `source`, or takes ChatML when the file has none.
+    /// Parses `source`, or ChatML if the file has no template.
     pub(crate) fn parse(source: Option<&str>) -> Result<Self, ModelFileError> {
         let source = source.unwrap_or(CHATML);
         if source.len() > TEMPLATE_BYTES_MAX {
             return Err(format!(
-                "its chat template has {} bytes; {TEMPLATE_BYTES_MAX} are read",
+                "its chat template has {} bytes; at most {TEMPLATE_BYTES_MAX} are supported",
                 source.len()
             ));
         }
@@ -56,38 +56,38 @@ impl Template {
         });
         environment
             .add_template_owned("chat", source.to_owned())
-            .map_err(|fault| format!("its chat template is not understood: {fault}"))?;
-        // Only the way of calling that the grammar and the reader here know is offered by the template.
-        let offers_tools = source.contains(CALL_START_TAG) && source.contains("tools");
-        Ok(Self { environment, supports_tools: offers_tools })
+            .map_err(|fault| format!("its chat template cannot be parsed: {fault}"))?;
+        // Only templates with the call syntax that the grammar and the call detector implement.
+        let supports_tools = source.contains(CALL_START_TAG) && source.contains("tools");
+        Ok(Self { environment, supports_tools })
     }
 
-    /// Whether the template has a section for tools.
+    /// Whether the template renders tools in the supported call syntax.
     pub(crate) fn supports_tools(&self) -> bool {
         self.supports_tools
     }
 
-    /// The prompt for `messages`, up to where the answer begins.
+    /// Renders `messages`, up to where the response begins.
     pub(crate) fn render(
         &self,
         messages: &[TemplateMessage],
         tools: &[serde_json::Value],
-        (begin, end): (&str, &str),
+        (bos, eos): (&str, &str),
     ) -> Result<String, String> {
         let tools = if tools.is_empty() { Value::UNDEFINED } else { Value::from(Serde(tools)) };
         let context = context! {
             messages => Value::from(Serde(messages)),
             tools => tools,
             add_generation_prompt => true,
-            bos_token => begin,
-            eos_token => end,
+            bos_token => bos,
+            eos_token => eos,
         };
         let template = self.environment.get_template("chat").map_err(|fault| fault.to_string())?;
-        template.render(context).map_err(|fault| format!("the chat template fails: {fault}"))
+        template.render(context).map_err(|fault| format!("the chat template failed: {fault}"))
     }
 }
 
-/// JSON as Python writes it, which is what models were trained on.
+/// Serializes JSON as Python's `json.dumps` does, which is what models were trained on.
 pub(crate) fn python_json(value: &impl Serialize) -> Result<String, Error> {
     let mut out = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, PythonJsonFormatter);

@@ -1,6 +1,6 @@
-//! Text to tokens by byte-level BPE: a text is cut into words as the model was trained, and the bytes of a word are put
-//! together in the order of the file's merges. The daemon counts with it too, so it is small, and so is what it takes on
-//! the way. Tests hold it against `tokenizers`.
+//! Byte-level BPE tokenizer: splits a text into words with the model's pre-tokenizer, then merges the bytes of each word
+//! by the file's merge table. The daemon uses it for token counts, so its tables and working memory are small. Tests
+//! compare it with the crate `tokenizers`.
 
 mod merges;
 
@@ -18,7 +18,7 @@ const GPT2_PATTERN: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{
 const QWEN_PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const LLAMA_PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Makes tokens of plain text.
+/// Byte-level BPE encoder for plain text.
 #[derive(Debug)]
 pub(crate) struct BpeTokenizer {
     rule: PreTokenizerRule,
@@ -26,21 +26,21 @@ pub(crate) struct BpeTokenizer {
     merge_table: MergeTable,
 }
 
-/// How the words of a kind of model are made.
+/// Pre-tokenizer settings of a model family.
 #[derive(Debug, Clone, Copy)]
 struct PreTokenizerRule {
-    /// What a word is.
+    /// Regular expression of a word.
     pattern: &'static str,
-    /// Letters and their accents become one before all else.
+    /// Whether the text is normalized to Unicode NFC first.
     normalizes_nfc: bool,
-    /// Each digit is a word, whatever the rest says.
+    /// Whether each digit is a word of its own.
     splits_digits: bool,
-    /// A word that is a token stays whole, also where no merge leads to it.
+    /// Whether a word that is a token becomes that token even if no merge produces it.
     ignores_merges: bool,
 }
 
 impl PreTokenizerRule {
-    /// By the name that files have for it.
+    /// Returns the settings for a value of `tokenizer.ggml.pre`, if supported.
     fn from_name(pre: &str) -> Option<Self> {
         let plain = Self {
             pattern: GPT2_PATTERN,
@@ -59,12 +59,12 @@ impl PreTokenizerRule {
 }
 
 impl BpeTokenizer {
-    /// Reads the words of `file`.
+    /// Reads the tokenizer of `file`.
     pub(crate) fn read(file: &Gguf<'_>) -> Result<Self, ModelFileError> {
         match file.text("tokenizer.ggml.model") {
             Some("gpt2") => {}
             Some(other) => {
-                return Err(format!("its tokenizer is {other}; byte-level BPE (gpt2) is read here"));
+                return Err(format!("its tokenizer is {other}; supported is byte-level BPE (gpt2)"));
             }
             None => return Err("it holds no tokenizer".to_owned()),
         }
@@ -72,8 +72,9 @@ impl BpeTokenizer {
         let pairs = file.text_array("tokenizer.ggml.merges").ok_or("its tokenizer holds no merges")?;
         let pre = file.text("tokenizer.ggml.pre").unwrap_or("gpt-2");
         let rule = PreTokenizerRule::from_name(pre)
-            .ok_or_else(|| format!("its words are cut by the rule {pre}, which is not known here"))?;
-        let cut = Regex::new(rule.pattern).map_err(|fault| format!("its words cannot be cut: {fault}"))?;
+            .ok_or_else(|| format!("its pre-tokenizer {pre} is not supported"))?;
+        let word_regex = Regex::new(rule.pattern)
+            .map_err(|fault| format!("its pre-tokenizer {pre} cannot be compiled: {fault}"))?;
         let mut merges = MergeTable::read(names, pairs)?;
         if rule.ignores_merges {
             let kinds: &[i64] = match file.metadata_value("tokenizer.ggml.token_type") {
@@ -84,21 +85,21 @@ impl BpeTokenizer {
                 |token: usize| !matches!(kinds.get(token), Some(&(CONTROL_TYPE | USER_DEFINED_TYPE)));
             merges.add_whole_words((0..).zip(names).filter(|(token, _)| is_plain(*token as usize)));
         }
-        Ok(Self { rule, word_regex: cut, merge_table: merges })
+        Ok(Self { rule, word_regex, merge_table: merges })
     }
 
-    /// The tokens of a text.
+    /// Encodes a plain text.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
-        let (mut tokens, mut bench) = (Vec::with_capacity(text.len() / 4), MergeScratch::default());
-        self.for_each_word(text, |word| self.merge_table.encode_word_into(word, &mut bench, &mut tokens));
+        let (mut tokens, mut scratch) = (Vec::with_capacity(text.len() / 4), MergeScratch::default());
+        self.for_each_word(text, |word| self.merge_table.encode_word_into(word, &mut scratch, &mut tokens));
         tokens
     }
 
-    /// How many tokens a text is.
+    /// Counts the tokens of a text without collecting them.
     pub(crate) fn count_tokens(&self, text: &str) -> usize {
-        let (mut count, mut tokens, mut bench) = (0, Vec::new(), MergeScratch::default());
+        let (mut count, mut tokens, mut scratch) = (0, Vec::new(), MergeScratch::default());
         self.for_each_word(text, |word| {
-            self.merge_table.encode_word_into(word, &mut bench, &mut tokens);
+            self.merge_table.encode_word_into(word, &mut scratch, &mut tokens);
             count += tokens.len();
             tokens.clear();
         });
@@ -120,7 +121,7 @@ impl BpeTokenizer {
 
     fn split_words(&self, text: &str, each: &mut impl FnMut(&[u8])) {
         let mut from = 0;
-        // Where the rule gives up, which it does behind a million blanks, the rest is one word.
+        // After about a million blanks the regex reaches its backtracking limit; the remaining text is then one word.
         for word in self.word_regex.find_iter(text).map_while(Result::ok) {
             if from < word.start() {
                 each(&text.as_bytes()[from..word.start()]);
@@ -145,7 +146,7 @@ fn normalize_nfc(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The byte that a character of a byte-level vocabulary stands for.
+/// Returns the byte that a character of a byte-level vocabulary stands for.
 pub(super) fn byte_for_character(character: char) -> Option<u8> {
     let code = u32::from(character);
     match code {

@@ -1,4 +1,5 @@
-//! all-MiniLM-L6-v2 from its ONNX file. Texts of like length share a batch; the caller gets them back in its own order.
+//! The embedding model all-MiniLM-L6-v2, loaded from its ONNX file. Texts of similar length share a batch; results keep
+//! the caller's order.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,14 +14,14 @@ use super::{EmbedFault, Embedder, TextLength, onnx_check, pooling};
 const NAME: &str = "all-MiniLM-L6-v2";
 const DIMENSIONS: usize = 384;
 
-/// The published files have 23 and 90 MB; what is much larger is something else.
+/// Largest accepted file; the published ones have 23 and 90 MB.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 const BATCH_TEXTS_MAX: usize = 32;
-/// Texts times the longest of them. The work space grows with it; twice this size gained no speed.
+/// Largest batch: texts times the longest one's tokens. Memory grows with it; twice this size was no faster.
 const BATCH_TOKENS_MAX: usize = 2048;
 
-/// The model, its vocabulary and its threads.
+/// The model all-MiniLM-L6-v2 with its tokenizer and its thread pool.
 pub struct MiniLm {
     model: Model,
     tokenizer: WordPieceTokenizer,
@@ -28,17 +29,17 @@ pub struct MiniLm {
     nodes: Nodes,
 }
 
-/// Where the graph takes its input and gives its output.
+/// Input and output nodes of the ONNX graph.
 struct Nodes {
     input_ids: NodeId,
     attention_mask: NodeId,
-    /// Not every export asks for it.
+    /// Absent from some exports.
     token_type_ids: Option<NodeId>,
     output: NodeId,
 }
 
 impl MiniLm {
-    /// Reads the ONNX file at `path`; it computes on `threads` threads of its own.
+    /// Loads the ONNX file at `path`; the model computes on `threads` threads of its own.
     ///
     /// # Errors
     /// When the file cannot be read, or is not this model.
@@ -48,35 +49,37 @@ impl MiniLm {
         onnx_check::check(&file).map_err(unusable)?;
         let model = Model::load(file).map_err(|fault| unusable(fault.to_string()))?;
         let nodes = Nodes::find(&model).map_err(unusable)?;
-        let pieces = WordPieceTokenizer::new().map_err(unusable)?;
+        let tokenizer = WordPieceTokenizer::new().map_err(unusable)?;
         let threads = Arc::new(ThreadPool::with_num_threads(threads.max(1)));
-        let mut opened = Self { model, tokenizer: pieces, threads, nodes };
-        // One short text now: a file with other shapes is refused here and not at the first use.
-        opened.embed(&["try"]).map_err(|fault| unusable(fault.to_string()))?;
-        Ok(opened)
+        let mut embedder = Self { model, tokenizer, threads, nodes };
+        // Embeds one short text, so that a file with other shapes is rejected here and not at the first use.
+        embedder.embed(&["try"]).map_err(|fault| unusable(fault.to_string()))?;
+        Ok(embedder)
     }
 
     fn run_batch(&self, batch: &[&TokenSequence]) -> Result<Vec<Vec<f32>>, EmbedFault> {
         let tokens = batch.iter().map(|sequence| sequence.token_ids.len()).max().unwrap_or_default();
         let shape = [batch.len(), tokens];
-        let mut pieces = NdTensor::<i32, 2>::zeros(shape);
-        let mut mask = NdTensor::<i32, 2>::zeros(shape);
+        let mut input_ids = NdTensor::<i32, 2>::zeros(shape);
+        let mut attention_mask = NdTensor::<i32, 2>::zeros(shape);
         for (row, sequence) in batch.iter().enumerate() {
-            for (column, piece) in sequence.token_ids.iter().enumerate() {
-                pieces[[row, column]] = *piece;
-                mask[[row, column]] = 1;
+            for (column, token) in sequence.token_ids.iter().enumerate() {
+                input_ids[[row, column]] = *token;
+                attention_mask[[row, column]] = 1;
             }
         }
-        let mut inputs =
-            vec![(self.nodes.input_ids, pieces.into()), (self.nodes.attention_mask, mask.into())];
-        if let Some(segments) = self.nodes.token_type_ids {
-            inputs.push((segments, NdTensor::<i32, 2>::zeros(shape).into()));
+        let mut inputs = vec![
+            (self.nodes.input_ids, input_ids.into()),
+            (self.nodes.attention_mask, attention_mask.into()),
+        ];
+        if let Some(token_type_ids) = self.nodes.token_type_ids {
+            inputs.push((token_type_ids, NdTensor::<i32, 2>::zeros(shape).into()));
         }
         let mut options = RunOptions::default();
         options.thread_pool = Some(Arc::clone(&self.threads));
         let outputs = self.model.run(inputs, &[self.nodes.output], Some(options));
         let outputs = outputs.map_err(|fault| EmbedFault::Failed(fault.to_string()))?;
-        let output = outputs.first().ok_or_else(|| EmbedFault::Failed("it gave no output".to_owned()))?;
+        let output = outputs.first().ok_or_else(|| EmbedFault::Failed("no output".to_owned()))?;
         pool_output(output, batch, tokens)
     }
 }
@@ -91,7 +94,7 @@ impl Embedder for MiniLm {
     }
 
     fn length(&self, text: &str) -> TextLength {
-        // A text that cannot be split into pieces fails when it is embedded; here it has no length.
+        // A text that cannot be tokenized fails in `embed`; here it counts as empty.
         self.tokenizer
             .encode(text)
             .map_or(TextLength { tokens: 0, is_truncated: false }, |sequence| sequence.length())
@@ -100,15 +103,15 @@ impl Embedder for MiniLm {
     fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedFault> {
         let sequences = texts.iter().map(|text| self.tokenizer.encode(text)).collect::<Result<Vec<_>, _>>();
         let sequences = sequences.map_err(EmbedFault::Failed)?;
-        let mut points = vec![Vec::new(); texts.len()];
+        let mut embeddings = vec![Vec::new(); texts.len()];
         let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.token_ids.len()).collect();
         for batch in batches(&lengths) {
-            let read: Vec<&TokenSequence> = batch.iter().map(|place| &sequences[*place]).collect();
-            for (place, point) in batch.iter().zip(self.run_batch(&read)?) {
-                points[*place] = point;
+            let batch_sequences: Vec<&TokenSequence> = batch.iter().map(|index| &sequences[*index]).collect();
+            for (index, embedding) in batch.iter().zip(self.run_batch(&batch_sequences)?) {
+                embeddings[*index] = embedding;
             }
         }
-        Ok(points)
+        Ok(embeddings)
     }
 }
 
@@ -135,27 +138,26 @@ fn read_file(path: &Path) -> Result<Vec<u8>, EmbedFault> {
     let unreadable = |cause| EmbedFault::Unreadable { path: path.to_path_buf(), cause };
     let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
     if bytes > FILE_BYTES_MAX {
-        let reason =
-            format!("it has {bytes} bytes, and {FILE_BYTES_MAX} is the most an embedding model may have");
+        let reason = format!("it has {bytes} bytes, more than an embedding model's {FILE_BYTES_MAX}");
         return Err(EmbedFault::Unusable { path: path.to_path_buf(), reason });
     }
     std::fs::read(path).map_err(unreadable)
 }
 
-/// Places of texts that are computed together: like lengths side by side, so that little is padding.
+/// Groups the indices of texts into batches of similar length, so that there is little padding.
 fn batches(lengths: &[usize]) -> Vec<Vec<usize>> {
-    let mut places: Vec<usize> = (0..lengths.len()).collect();
-    places.sort_by_key(|place| lengths[*place]);
+    let mut indices: Vec<usize> = (0..lengths.len()).collect();
+    indices.sort_by_key(|index| lengths[*index]);
     let mut batches: Vec<Vec<usize>> = Vec::new();
-    for place in places {
+    for index in indices {
         match batches.last_mut() {
             Some(batch)
                 if batch.len() < BATCH_TEXTS_MAX
-                    && (batch.len() + 1) * lengths[place] <= BATCH_TOKENS_MAX =>
+                    && (batch.len() + 1) * lengths[index] <= BATCH_TOKENS_MAX =>
             {
-                batch.push(place);
+                batch.push(index);
             }
-            _ => batches.push(vec![place]),
+            _ => batches.push(vec![index]),
         }
     }
     batches
@@ -166,14 +168,14 @@ fn pool_output(output: &Value, batch: &[&TokenSequence], tokens: usize) -> Resul
         output.try_into().map_err(|fault: rten::TryFromValueError| EmbedFault::Failed(fault.to_string()))?;
     let shape = [batch.len(), tokens, DIMENSIONS];
     if rows.shape() != shape {
-        let fault = format!("its output has the shape {:?} instead of {shape:?}", rows.shape());
+        let fault = format!("its output has the shape {:?}, expected {shape:?}", rows.shape());
         return Err(EmbedFault::Failed(fault));
     }
-    let point = |(row, sequence): (usize, &&TokenSequence)| {
+    let pool = |(row, sequence): (usize, &&TokenSequence)| {
         let rows = rows.slice(row).to_vec();
         pooling::pool(&rows, sequence.token_ids.len(), DIMENSIONS)
     };
-    Ok(batch.iter().enumerate().map(point).collect())
+    Ok(batch.iter().enumerate().map(pool).collect())
 }
 
 #[cfg(test)]
@@ -181,12 +183,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_like_length_share_a_batch() {
+    fn texts_of_similar_length_share_a_batch() {
         assert_eq!(batches(&[9, 3, 8, 3]), [vec![1, 3, 2, 0]]);
     }
 
     #[test]
-    fn a_batch_has_a_limit_of_texts_and_one_of_tokens() {
+    fn batches_are_limited_by_texts_and_tokens() {
         let short = batches(&[5; BATCH_TEXTS_MAX + 1]);
         assert_eq!(short.iter().map(Vec::len).collect::<Vec<_>>(), [BATCH_TEXTS_MAX, 1]);
         let long = batches(&[256; 9]);
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_model_is_refused_with_its_path() {
+    fn invalid_file_is_rejected_with_its_path() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.onnx");
         let missing = MiniLm::open(&path, 1).unwrap_err();

@@ -1,35 +1,35 @@
-//! A look at an ONNX file before it is read: every length lies inside what holds it. The reader of `rten` runs forever on some
-//! files that do not keep to this, and asks for as much memory as they say. What lies deeper is the checksum's matter.
+//! Structural check of an ONNX file before `rten` parses it: every length must lie inside its enclosing message. On some
+//! malformed files `rten` loops forever or allocates whatever size they claim. Deeper damage is left to the checksum.
 
-/// The longest number of the format.
+/// Longest protobuf varint.
 const VARINT_BYTES_MAX: u32 = 10;
 
-/// Numbers of the fields that hold further messages.
+// Protobuf field numbers of the submessages to check.
 const GRAPH: u64 = 7;
 const NODE: u64 = 1;
 const INITIALIZER: u64 = 5;
 
-/// Which message is looked at.
+/// Kind of protobuf message.
 #[derive(Clone, Copy)]
 enum Message {
     Model,
     Graph,
-    /// A node or weights: nothing below is looked at.
+    /// A node or an initializer, whose submessages are not checked.
     Leaf,
 }
 
-/// Says what is wrong with the file, if anything is.
+/// Checks the structure of an ONNX file.
 pub(super) fn check(file: &[u8]) -> Result<(), String> {
     match check_message(file, Message::Model) {
         Some(true) => Ok(()),
-        Some(false) => Err("it holds no graph, so it is no ONNX file".to_owned()),
-        None => Err("it is damaged, cut short, or no ONNX file".to_owned()),
+        Some(false) => Err("it holds no graph, so it is not an ONNX file".to_owned()),
+        None => Err("it is damaged, truncated or not an ONNX file; download it again".to_owned()),
     }
 }
 
-/// Whether a message below was found; none when the message is malformed.
+/// Returns whether the message has a submessage of interest; `None` when it is malformed.
 fn check_message(mut rest: &[u8], message: Message) -> Option<bool> {
-    let mut has_below = false;
+    let mut has_submessage = false;
     while !rest.is_empty() {
         let key = varint(&mut rest)?;
         match key & 7 {
@@ -37,17 +37,17 @@ fn check_message(mut rest: &[u8], message: Message) -> Option<bool> {
             1 => drop(rest.split_off(..8)?),
             2 => {
                 let length = usize::try_from(varint(&mut rest)?).ok()?;
-                let inside = rest.split_off(..length)?;
-                if let Some(below) = message.submessage(key >> 3) {
-                    check_message(inside, below)?;
-                    has_below = true;
+                let content = rest.split_off(..length)?;
+                if let Some(submessage) = message.submessage(key >> 3) {
+                    check_message(content, submessage)?;
+                    has_submessage = true;
                 }
             }
             5 => drop(rest.split_off(..4)?),
             _ => return None,
         }
     }
-    Some(has_below)
+    Some(has_submessage)
 }
 
 impl Message {
@@ -62,13 +62,13 @@ impl Message {
 
 fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
-    for place in 0..VARINT_BYTES_MAX {
+    for index in 0..VARINT_BYTES_MAX {
         let byte = *rest.split_off_first()?;
-        // The tenth byte has room for one bit.
-        if place + 1 == VARINT_BYTES_MAX && byte > 1 {
+        // The tenth byte holds the last bit of 64.
+        if index + 1 == VARINT_BYTES_MAX && byte > 1 {
             return None;
         }
-        value |= u64::from(byte & 0x7f) << (7 * place);
+        value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
             return Some(value);
         }
@@ -86,7 +86,7 @@ mod tests {
         field
     }
 
-    /// A version, a graph with a node, a weight and a name, and a fixed number of each width.
+    /// A file with a version, a graph (node, initializer, name) and a fixed-width field of each size.
     fn file() -> Vec<u8> {
         let node = field(1, &field(4, b"Add"));
         let weights = field(5, &[0x08, 0x80, 0x03]);
@@ -96,19 +96,19 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_file_passes() {
+    fn valid_file_passes() {
         assert_eq!(check(&file()), Ok(()));
     }
 
     #[test]
-    fn a_file_that_is_cut_short_is_found_out_unless_only_whole_fields_are_missing() {
+    fn truncation_is_detected_except_at_field_boundaries() {
         let file = file();
-        let sound = (0..file.len()).filter(|length| check(&file[..*length]).is_ok()).collect::<Vec<_>>();
-        assert_eq!(sound, [file.len() - 14, file.len() - 5]);
+        let valid = (0..file.len()).filter(|length| check(&file[..*length]).is_ok()).collect::<Vec<_>>();
+        assert_eq!(valid, [file.len() - 14, file.len() - 5]);
     }
 
     #[test]
-    fn numbers_that_are_too_long_are_found_out() {
+    fn overlong_varints_are_rejected() {
         assert!(check(&[0xff; 64]).is_err());
         assert!(check(&[0x80; 10]).is_err());
         let longest = [&[0x08][..], &[0xff; 9], &[0x01], &file()].concat();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_reach_out_of_their_message_are_found_out() {
+    fn length_beyond_the_enclosing_message_is_rejected() {
         let mut file = file();
         let inside_node = 2 + 2 + 2 + 1;
         file[inside_node] += 1;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_graph_is_no_model() {
+    fn file_without_a_graph_is_rejected() {
         assert!(check(b"").is_err() && check(&[0x08, 0x07]).is_err() && check(b"not a model").is_err());
     }
 }

@@ -1,19 +1,19 @@
-//! Attention of tokens to the tokens before them, over the pages of a cache. Heads that share keys are
-//! computed together, so that each key is read once.
+//! Causal attention over the pages of a KV cache. Query heads that share keys (grouped-query attention) are computed
+//! together, so that each key is read once.
 
 use super::kv_cache::{KvCache, PAGE_TOKENS};
 use super::math::{dot, exponential, f16_to_f32_into};
 use super::network::Shape;
 
-/// The largest size of a head.
+/// Largest supported head size.
 pub(crate) const HEAD_SIZE_MAX: usize = 256;
 
-/// With fewer tokens at once it does not pay to widen the whole cache first.
+/// Fewest tokens per chunk for which widening the layer's whole cache to f32 pays off.
 const WIDE_TOKENS_MIN: usize = 4;
-/// Nor with a longer conversation: the widened copy would not stay near the processor.
+/// Longest sequence for which it pays off: a larger f32 copy does not stay in the processor's cache.
 const WIDE_POSITIONS_MAX: usize = 8_192;
 
-/// One layer's keys and values as plain numbers, when many tokens read them.
+/// One layer's keys and values converted to f32, for chunks in which many tokens read them.
 #[derive(Debug, Default)]
 pub(crate) struct WidenedKeyValues {
     numbers: Vec<f32>,
@@ -21,7 +21,8 @@ pub(crate) struct WidenedKeyValues {
 }
 
 impl WidenedKeyValues {
-    /// Fills itself for `tokens` tokens that attend to `positions`, or stays empty when that does not pay.
+    /// Converts the layer's cache for `tokens` tokens that attend to `positions`; stays empty when that does not pay
+    /// off.
     pub(crate) fn prepare(
         &mut self,
         cache: &KvCache,
@@ -39,16 +40,16 @@ impl WidenedKeyValues {
         self.numbers.resize(self.positions * shape.head_size * shape.kv_heads * 2, 0.0);
         let pages = self.positions / PAGE_TOKENS;
         for (at, numbers) in self.numbers.chunks_exact_mut(page_numbers).enumerate() {
-            let (head, rest) = (at / (2 * pages), at % (2 * pages));
-            let halves = match rest < pages {
-                true => cache.keys(layer, head, rest),
-                false => cache.values(layer, head, rest - pages),
+            let (head, page) = (at / (2 * pages), at % (2 * pages));
+            let halves = match page < pages {
+                true => cache.keys(layer, head, page),
+                false => cache.values(layer, head, page - pages),
             };
             pulp::Arch::new().dispatch(Widen { halves, numbers });
         }
     }
 
-    /// The keys of `page`, and with `Half::Values` the values; none when nothing was prepared.
+    /// Returns the f32 keys or values of `page`; `None` when `prepare` left the copy empty.
     fn page(&self, shape: &Shape, head: usize, half: KeyOrValue, page: usize) -> Option<&[f32]> {
         let at = (head * 2 + half as usize) * self.positions + page * PAGE_TOKENS;
         (self.positions > 0)
@@ -76,28 +77,28 @@ impl pulp::NullaryFnOnce for Widen<'_> {
     }
 }
 
-/// One token's queries against the keys of one head.
+/// Attention of one token for one key head.
 pub(crate) struct Attention<'a> {
     pub(crate) cache: &'a KvCache,
     pub(crate) widened: &'a WidenedKeyValues,
     pub(crate) shape: &'a Shape,
     pub(crate) layer: usize,
     pub(crate) key_head: usize,
-    /// The token sees the positions up to and with its own.
+    /// The token's position; it attends to all positions up to and including it.
     pub(crate) position: usize,
-    /// The queries of all heads that share these keys.
+    /// Queries of all heads that share these keys.
     pub(crate) queries: &'a [f32],
     pub(crate) out: &'a mut [f32],
 }
 
 impl Attention<'_> {
-    /// Computes `out`.
+    /// Computes `out` with the widest vector instructions available.
     pub(crate) fn run(self) {
         pulp::Arch::new().dispatch(self);
     }
 
     #[inline(always)]
-    fn page<'b>(&'b self, half: KeyOrValue, page: usize, room: &'b mut [f32]) -> &'b [f32] {
+    fn page<'b>(&'b self, half: KeyOrValue, page: usize, scratch: &'b mut [f32]) -> &'b [f32] {
         if let Some(numbers) = self.widened.page(self.shape, self.key_head, half, page) {
             return numbers;
         }
@@ -105,8 +106,8 @@ impl Attention<'_> {
             KeyOrValue::Keys => self.cache.keys(self.layer, self.key_head, page),
             KeyOrValue::Values => self.cache.values(self.layer, self.key_head, page),
         };
-        f16_to_f32_into(halves, room);
-        room
+        f16_to_f32_into(halves, scratch);
+        scratch
     }
 }
 
@@ -118,11 +119,11 @@ impl pulp::NullaryFnOnce for Attention<'_> {
         let head = self.shape.head_size;
         let seen = self.position + 1;
         let mut scores = vec![0f32; self.queries.len() / head * seen];
-        let mut room = vec![0f32; PAGE_TOKENS * head];
+        let mut scratch = vec![0f32; PAGE_TOKENS * head];
         let scale = 1.0 / (head as f32).sqrt();
         for page in 0..seen.div_ceil(PAGE_TOKENS) {
             let range = page * PAGE_TOKENS..seen.min((page + 1) * PAGE_TOKENS);
-            let keys = self.page(KeyOrValue::Keys, page, &mut room);
+            let keys = self.page(KeyOrValue::Keys, page, &mut scratch);
             for (query, scores) in self.queries.chunks_exact(head).zip(scores.chunks_exact_mut(seen)) {
                 for (score, key) in scores[range.clone()].iter_mut().zip(keys.chunks_exact(head)) {
                     *score = dot(query, key) * scale;
@@ -134,7 +135,7 @@ impl pulp::NullaryFnOnce for Attention<'_> {
         out.fill(0.0);
         for page in 0..seen.div_ceil(PAGE_TOKENS) {
             let range = page * PAGE_TOKENS..seen.min((page + 1) * PAGE_TOKENS);
-            let values = self.page(KeyOrValue::Values, page, &mut room);
+            let values = self.page(KeyOrValue::Values, page, &mut scratch);
             for (out, scores) in out.chunks_exact_mut(head).zip(scores.chunks_exact(seen)) {
                 add_weighted_rows(out, values, &scores[range.clone()]);
             }
@@ -142,28 +143,28 @@ impl pulp::NullaryFnOnce for Attention<'_> {
     }
 }
 
-/// Adds each row of `values` times its share to `out`; four rows at a time, so that `out` is touched less.
+/// Adds each row of `values` times its weight to `out`; four rows at a time, so that `out` is loaded and stored less.
 #[inline(always)]
-fn add_weighted_rows(out: &mut [f32], values: &[f32], shares: &[f32]) {
+fn add_weighted_rows(out: &mut [f32], values: &[f32], weights: &[f32]) {
     let head = out.len();
-    let (fours, rest) = shares.as_chunks::<4>();
-    for (shares, rows) in fours.iter().zip(values.chunks_exact(4 * head)) {
+    let (fours, remainder) = weights.as_chunks::<4>();
+    for (weights, rows) in fours.iter().zip(values.chunks_exact(4 * head)) {
         let (first, others) = rows.split_at(head);
         let (second, others) = others.split_at(head);
         let (third, fourth) = others.split_at(head);
         let rows = first.iter().zip(second).zip(third.iter().zip(fourth));
         for (sum, ((a, b), (c, d))) in out.iter_mut().zip(rows) {
-            *sum += (shares[0] * a + shares[1] * b) + (shares[2] * c + shares[3] * d);
+            *sum += (weights[0] * a + weights[1] * b) + (weights[2] * c + weights[3] * d);
         }
     }
-    for (share, row) in rest.iter().zip(values[fours.len() * 4 * head..].chunks_exact(head)) {
+    for (weight, row) in remainder.iter().zip(values[fours.len() * 4 * head..].chunks_exact(head)) {
         for (sum, value) in out.iter_mut().zip(row) {
-            *sum += share * value;
+            *sum += weight * value;
         }
     }
 }
 
-/// Turns scores into shares that sum to one.
+/// Turns attention scores into weights that sum to one.
 #[inline(always)]
 fn softmax(scores: &mut [f32]) {
     let largest = scores.iter().fold(f32::NEG_INFINITY, |largest, score| largest.max(*score));

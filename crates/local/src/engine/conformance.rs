@@ -1,5 +1,5 @@
-//! Tests: what every engine has to hold, whoever computes. Our own engine runs them on a made-up file and on real weights,
-//! llama.cpp on real weights when it is part of the build; then both are held against each other.
+//! Tests: the conformance suite of the `Engine` trait. The native engine runs it on a fixture file and on real weights;
+//! llama.cpp, when built in, runs it on real weights, and both engines' logits are compared.
 
 use super::Engine;
 use super::fixture::{self, ModelFixture};
@@ -10,30 +10,30 @@ use crate::generation::sampler::Sampler;
 
 const SEQUENCES: usize = 3;
 
-/// The scores after `tokens`, read behind what `sequence` holds.
-fn scores(engine: &mut dyn Engine, sequence: usize, tokens: &[u32]) -> Vec<f32> {
-    let mut scores = Vec::new();
-    engine.eval(sequence, tokens, Some(&mut scores)).unwrap();
-    scores
+/// Appends `tokens` to `sequence` and returns the logits of the next token.
+fn logits(engine: &mut dyn Engine, sequence: usize, tokens: &[u32]) -> Vec<f32> {
+    let mut logits = Vec::new();
+    engine.eval(sequence, tokens, Some(&mut logits)).unwrap();
+    logits
 }
 
-/// The likeliest tokens, each read before the next, from `scores` on.
+/// Greedy decoding of `count` tokens, starting with the logits `next`.
 fn greedy(engine: &mut dyn Engine, sequence: usize, mut next: Vec<f32>, count: usize) -> Vec<u32> {
     let mut sampler = Sampler::new(0.0, 1.0, 0);
-    let mut drawn = Vec::new();
-    while drawn.len() < count {
+    let mut sampled = Vec::new();
+    while sampled.len() < count {
         let token = sampler.sample(&next).unwrap();
-        drawn.push(token);
-        next = scores(engine, sequence, &[token]);
+        sampled.push(token);
+        next = logits(engine, sequence, &[token]);
     }
-    drawn
+    sampled
 }
 
-/// How alike two lists of scores are: 1 is the same direction.
+/// Cosine similarity of two logit vectors after subtracting their means.
 fn centred_cosine(left: &[f32], right: &[f32]) -> f32 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-    let middle = |list: &[f32]| list.iter().sum::<f32>() / list.len() as f32;
-    let centred = |list: &[f32]| list.iter().map(|score| score - middle(list)).collect::<Vec<_>>();
+    let mean = |list: &[f32]| list.iter().sum::<f32>() / list.len() as f32;
+    let centred = |list: &[f32]| list.iter().map(|logit| logit - mean(list)).collect::<Vec<_>>();
     let (left, right) = (centred(left), centred(right));
     dot(&left, &right) / (dot(&left, &left) * dot(&right, &right)).sqrt()
 }
@@ -41,36 +41,36 @@ fn centred_cosine(left: &[f32], right: &[f32]) -> f32 {
 fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
     assert_eq!(engine.sequences(), SEQUENCES);
     assert!(engine.window_tokens() > prompt.len() + other.len() && engine.chunk_tokens() > 0);
-    let (first, rest) = prompt.split_at(prompt.len() / 2);
+    let (first, second) = prompt.split_at(prompt.len() / 2);
 
-    let whole = scores(engine, 0, prompt);
+    let whole = logits(engine, 0, prompt);
     assert_eq!(engine.cached_tokens(0), prompt.len());
     let expected = greedy(engine, 0, whole.clone(), 8);
     assert_eq!(engine.cached_tokens(0), prompt.len() + 8);
 
-    // In two parts, of which the first wants no scores.
+    // Evaluated in two parts, the first without logits.
     engine.eval(1, first, None).unwrap();
-    let parts = scores(engine, 1, rest);
-    assert!(centred_cosine(&whole, &parts) > 0.999, "cut: {}", centred_cosine(&whole, &parts));
+    let parts = logits(engine, 1, second);
+    assert!(centred_cosine(&whole, &parts) > 0.999, "two parts: {}", centred_cosine(&whole, &parts));
 
-    // Cut back behind something else, and gone on.
+    // Continued with other tokens, truncated, and continued with the original ones.
     engine.truncate(1, first.len());
     engine.eval(1, other, None).unwrap();
     assert_eq!(engine.cached_tokens(1), first.len() + other.len());
     engine.truncate(1, first.len());
     assert_eq!(engine.cached_tokens(1), first.len());
-    let again = scores(engine, 1, rest);
-    assert_eq!(greedy(engine, 1, again, 8), expected, "after a cut");
+    let again = logits(engine, 1, second);
+    assert_eq!(greedy(engine, 1, again, 8), expected, "after truncation");
 
-    // Where a sequence lies may change the last digits, and with them a token that was nearly another. So only the scores
-    // are compared here. A copy of a beginning goes on by itself, and what it was taken from is left alone.
+    // A copied prefix continues independently and leaves its source unchanged. Only logits are compared: the slot of a
+    // sequence may change the last digits, and with them a nearly tied greedy token.
     engine.copy_prefix(0, 2, first.len());
     assert_eq!((engine.cached_tokens(2), engine.cached_tokens(0)), (first.len(), prompt.len() + 8));
-    let copied = scores(engine, 2, rest);
-    assert!(centred_cosine(&whole, &copied) > 0.999, "a copy: {}", centred_cosine(&whole, &copied));
+    let copied = logits(engine, 2, second);
+    assert!(centred_cosine(&whole, &copied) > 0.999, "copy: {}", centred_cosine(&whole, &copied));
     engine.truncate(0, prompt.len() - 1);
-    let repeated = scores(engine, 0, &prompt[prompt.len() - 1..]);
-    assert!(centred_cosine(&whole, &repeated) > 0.999, "copied from: {}", centred_cosine(&whole, &repeated));
+    let repeated = logits(engine, 0, &prompt[prompt.len() - 1..]);
+    assert!(centred_cosine(&whole, &repeated) > 0.999, "source: {}", centred_cosine(&whole, &repeated));
 
     engine.truncate(0, 0);
     engine.copy_prefix(0, 1, 0);
@@ -78,7 +78,7 @@ fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
 }
 
 #[test]
-fn our_own_engine_conforms() {
+fn native_engine_conforms() {
     let file = fixture::write(&ModelFixture::default());
     let bytes = map_file(&file.path).unwrap();
     let gguf = Gguf::read(&bytes).unwrap();
@@ -96,7 +96,7 @@ mod real {
 
     struct RealModel {
         path: std::path::PathBuf,
-        vocabulary: usize,
+        vocabulary_size: usize,
         prompt: Vec<u32>,
         other: Vec<u32>,
     }
@@ -107,16 +107,16 @@ mod real {
         let vocabulary = Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap();
         let tokens = vocabulary.encode_plain(TEXT);
         let (prompt, other) = (tokens[..200].to_vec(), tokens[500..600].to_vec());
-        RealModel { path, vocabulary: vocabulary.len(), prompt, other }
+        RealModel { path, vocabulary_size: vocabulary.len(), prompt, other }
     }
 
     fn native_engine(real: &RealModel) -> NativeEngine {
         let bytes = map_file(&real.path).unwrap();
-        NativeEngine::read(&Gguf::read(&bytes).unwrap(), real.vocabulary, 1, SEQUENCES).unwrap()
+        NativeEngine::read(&Gguf::read(&bytes).unwrap(), real.vocabulary_size, 1, SEQUENCES).unwrap()
     }
 
     #[test]
-    fn our_own_engine_conforms_with_real_weights() {
+    fn native_engine_conforms_with_real_weights() {
         let real = real_model();
         assert_conforms(&mut native_engine(&real), &real.prompt, &real.other);
     }
@@ -124,58 +124,59 @@ mod real {
     #[cfg(feature = "llama-cpp")]
     mod llama_cpp {
         use super::*;
-        use crate::engine::llama_cpp::{LlamaCpp, Wanted};
+        use crate::engine::llama_cpp::{LlamaCpp, LlamaCppOptions};
 
-        fn theirs(real: &RealModel, window: usize) -> LlamaCpp {
-            let wanted = Wanted {
-                vocabulary: real.vocabulary,
+        fn llama_cpp_engine(real: &RealModel, window_tokens: usize) -> LlamaCpp {
+            let options = LlamaCppOptions {
+                vocabulary_size: real.vocabulary_size,
                 threads: 1,
                 sequences: SEQUENCES,
-                window_max: Some(window),
+                window_tokens_max: Some(window_tokens),
             };
-            LlamaCpp::open(&real.path, &wanted).unwrap()
+            LlamaCpp::open(&real.path, &options).unwrap()
         }
 
         #[test]
         fn llama_cpp_conforms_with_real_weights() {
-            let real = real();
-            assert_conforms(&mut theirs(&real, 2_048), &real.prompt, &real.other);
+            let real = real_model();
+            assert_conforms(&mut llama_cpp_engine(&real, 2_048), &real.prompt, &real.other);
         }
 
         #[test]
-        fn both_engines_give_about_the_same_scores() {
-            let real = real();
-            let (mut own, mut theirs) = (native_engine(&real), theirs(&real, 1_024));
+        fn both_engines_compute_similar_logits() {
+            let real = real_model();
+            let (mut native, mut llama_cpp) = (native_engine(&real), llama_cpp_engine(&real, 1_024));
             for end in [1, 20, 100, 200] {
-                let (ours, other) = (
-                    scores(&mut native_engine, 0, &real.prompt[..end]),
-                    scores(&mut theirs, 0, &real.prompt[..end]),
+                let similarity = centred_cosine(
+                    &logits(&mut native, 0, &real.prompt[..end]),
+                    &logits(&mut llama_cpp, 0, &real.prompt[..end]),
                 );
-                println!("{end} tokens: likeness {}", likeness(&ours, &other));
-                assert!(likeness(&ours, &other) > 0.99, "{end}: {}", likeness(&ours, &other));
-                native_engine.truncate(0, 0);
-                theirs.truncate(0, 0);
+                println!("{end} tokens: similarity {similarity}");
+                assert!(similarity > 0.99, "{end}: {similarity}");
+                native.truncate(0, 0);
+                llama_cpp.truncate(0, 0);
             }
         }
 
         #[test]
-        fn without_room_for_all_the_sequence_that_is_read_wins() {
-            let real = real();
-            let mut engine = theirs(&real, 256);
+        fn full_cache_evicts_other_sequences() {
+            let real = real_model();
+            let mut engine = llama_cpp_engine(&real, 256);
             engine.eval(0, &real.prompt[..150], None).unwrap();
             engine.eval(1, &real.prompt[..200], None).unwrap();
-            assert_eq!((engine.kept(0), engine.kept(1)), (0, 200));
+            assert_eq!((engine.cached_tokens(0), engine.cached_tokens(1)), (0, 200));
         }
 
         #[test]
-        fn a_file_that_is_no_model_is_refused() {
-            let real = real();
+        fn invalid_model_file_is_rejected() {
+            let real = real_model();
             let file = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(file.path(), b"GGUF is not all of it").unwrap();
-            let wanted = Wanted { vocabulary: 1, threads: 1, sequences: 1, window_max: None };
-            assert!(LlamaCpp::open(file.path(), &wanted).unwrap_err().contains("llama.cpp"));
-            let refused = LlamaCpp::open(&real.path, &wanted).unwrap_err();
-            assert!(refused.contains("tokens in it"), "{refused}");
+            let options =
+                LlamaCppOptions { vocabulary_size: 1, threads: 1, sequences: 1, window_tokens_max: None };
+            assert!(LlamaCpp::open(file.path(), &options).unwrap_err().contains("llama.cpp"));
+            let fault = LlamaCpp::open(&real.path, &options).unwrap_err();
+            assert!(fault.contains("tokens in it"), "{fault}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Turns a file's tensors into our two block formats. Four-bit formats keep their quants exactly; every
-//! other one goes through plain numbers to eight bits, which loses next to nothing.
+//! Converts a file's tensors into the engine's two block formats. Four-bit formats keep their quants exactly; every
+//! other format is dequantised and requantised to eight bits, which loses next to no precision.
 
 use super::format::{Format, scale_and_minimum};
 use super::gguf::{ModelFileError, Tensor};
@@ -7,13 +7,16 @@ use super::kernel::quantise_block;
 use super::math::{f16_to_f32, f32_to_f16};
 use super::matrix::{BLOCK_NUMBERS, Blocks, Matrix};
 
-/// Numbers converted at a time, so that a large tensor never exists twice.
+/// Numbers dequantised at a time, so that a large tensor is never in memory twice.
 const NUMBERS_AT_ONCE: usize = 1 << 20;
 
-/// The tensor as a matrix to multiply with.
+/// Converts a tensor to a weight matrix.
 pub(crate) fn matrix(name: &str, tensor: Tensor<'_>) -> Result<Matrix, ModelFileError> {
     if !tensor.columns.is_multiple_of(BLOCK_NUMBERS) {
-        return Err(format!("tensor {name} has {} columns, no multiple of {BLOCK_NUMBERS}", tensor.columns));
+        return Err(format!(
+            "tensor {name} has {} columns, not a multiple of {BLOCK_NUMBERS}",
+            tensor.columns
+        ));
     }
     let blocks = match tensor.format {
         Format::Q4_0 => from_q4_0(tensor.bytes),
@@ -25,7 +28,7 @@ pub(crate) fn matrix(name: &str, tensor: Tensor<'_>) -> Result<Matrix, ModelFile
     Ok(Matrix { rows: tensor.rows, columns: tensor.columns, blocks })
 }
 
-/// The tensor as plain numbers: norms and biases.
+/// Converts a tensor to f32 numbers, as norms and biases are used.
 pub(crate) fn vector(name: &str, tensor: Tensor<'_>) -> Result<Vec<f32>, ModelFileError> {
     let numbers = tensor.format.dequantise(tensor.bytes);
     if numbers.iter().any(|number| !number.is_finite()) {
@@ -96,7 +99,8 @@ fn from_q4_k(bytes: &[u8]) -> Blocks {
     Blocks::FourBit { quants, scales, minima }
 }
 
-/// Two parts share 32 bytes there, low halves first; here a part has 16 bytes of its own.
+/// Repacks one part of a Q4_K block. In the file two parts share 32 bytes, the first in the low nibbles; in
+/// [`Blocks::FourBit`] each part has 16 bytes of its own.
 fn pack_part(quants: &[u8], part: usize) -> [u8; 16] {
     let shared = &quants[part / 2 * 32..part / 2 * 32 + 32];
     let shift = part % 2 * 4;

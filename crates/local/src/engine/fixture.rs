@@ -1,4 +1,5 @@
-//! Tests: small made-up model files, written with candle's writer, so that two readers agree on the format.
+//! Test fixtures: small GGUF files with random weights, written by candle, so that two implementations agree on the
+//! format.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use candle_core::{Device, Tensor};
 
 use super::format::Format;
 
-/// How a made-up model differs from the plain one.
+/// Parameters of a fixture model file.
 #[derive(Clone)]
 pub(crate) struct ModelFixture {
     pub(crate) architecture: &'static str,
@@ -39,20 +40,20 @@ pub(crate) const KV_HEADS: usize = 2;
 pub(crate) const LAYERS: usize = 2;
 pub(crate) const WINDOW_TOKENS: usize = 512;
 
-/// A file that goes away with its folder.
+/// A fixture file in a temporary directory; dropping it deletes both.
 pub(crate) struct FixtureFile {
     pub(crate) path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-/// The file of a real model.
+/// Returns the path in `NEXUS3_TEST_MODEL`.
 #[cfg(feature = "real-model-tests")]
-#[expect(clippy::disallowed_methods, reason = "whoever runs these tests names the file in the environment")]
+#[expect(clippy::disallowed_methods, reason = "the test's environment names the weights file")]
 pub(crate) fn real_model_path() -> PathBuf {
-    std::env::var_os("NEXUS3_TEST_MODEL").expect("NEXUS3_TEST_MODEL names a GGUF file").into()
+    std::env::var_os("NEXUS3_TEST_MODEL").expect("set NEXUS3_TEST_MODEL to a GGUF file").into()
 }
 
-/// What candle calls `format`.
+/// Maps `format` to candle's type.
 pub(crate) fn candle_dtype(format: Format) -> GgmlDType {
     match format {
         Format::F32 => GgmlDType::F32,
@@ -71,7 +72,7 @@ pub(crate) fn candle_dtype(format: Format) -> GgmlDType {
     }
 }
 
-/// Numbers around 0, the same for the same seed.
+/// Returns `count` pseudo-random numbers in ±`size`, the same for the same seed.
 pub(crate) fn random_numbers(seed: u64, count: usize, size: f32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -83,7 +84,7 @@ pub(crate) fn random_numbers(seed: u64, count: usize, size: f32) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// The names of the made-up vocabulary: every byte, some words, the control tokens.
+/// Token names of the fixture vocabulary: every byte, some merged words, the control tokens.
 pub(crate) fn token_names() -> Vec<String> {
     let character = |byte: u32| match byte {
         0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => byte,
@@ -101,15 +102,15 @@ fn text(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-fn metadata(made: &ModelFixture) -> Vec<(String, Value)> {
-    let key = |name: &str| format!("{}.{name}", made.architecture);
+fn metadata(fixture: &ModelFixture) -> Vec<(String, Value)> {
+    let key = |name: &str| format!("{}.{name}", fixture.architecture);
     let number = |value: usize| Value::U32(u32::try_from(value).unwrap());
     let names = token_names();
     let kinds = names.iter().map(|name| Value::I32(if name.starts_with("<|") { 3 } else { 1 })).collect();
     let merges = ["h e", "l l", "he ll", "hell o", "Ġ hello"].map(text).to_vec();
-    let mut facts = vec![
-        ("general.architecture".to_owned(), text(made.architecture)),
-        ("general.name".to_owned(), text("Made Up")),
+    let mut metadata_entries = vec![
+        ("general.architecture".to_owned(), text(fixture.architecture)),
+        ("general.name".to_owned(), text("Fixture")),
         (key("block_count"), number(LAYERS)),
         (key("embedding_length"), number(HIDDEN)),
         (key("feed_forward_length"), number(FEED_FORWARD_SIZE)),
@@ -119,23 +120,23 @@ fn metadata(made: &ModelFixture) -> Vec<(String, Value)> {
         (key("rope.freq_base"), Value::F32(10_000.0)),
         (key("attention.layer_norm_rms_epsilon"), Value::F32(1e-5)),
         ("tokenizer.ggml.model".to_owned(), text("gpt2")),
-        ("tokenizer.ggml.pre".to_owned(), text(made.pre_tokenizer)),
+        ("tokenizer.ggml.pre".to_owned(), text(fixture.pre_tokenizer)),
         ("tokenizer.ggml.tokens".to_owned(), Value::Array(names.iter().map(|name| text(name)).collect())),
         ("tokenizer.ggml.token_type".to_owned(), Value::Array(kinds)),
         ("tokenizer.ggml.merges".to_owned(), Value::Array(merges)),
         ("tokenizer.ggml.eos_token_id".to_owned(), number(names.len() - 1)),
     ];
-    if let Some(template) = made.template {
-        facts.push(("tokenizer.chat_template".to_owned(), text(template)));
+    if let Some(template) = fixture.template {
+        metadata_entries.push(("tokenizer.chat_template".to_owned(), text(template)));
     }
-    for (name, value) in &made.metadata_overrides {
-        facts.retain(|(key, _)| key != name);
-        facts.extend(value.clone().map(|value| ((*name).to_owned(), value)));
+    for (name, value) in &fixture.metadata_overrides {
+        metadata_entries.retain(|(key, _)| key != name);
+        metadata_entries.extend(value.clone().map(|value| ((*name).to_owned(), value)));
     }
-    facts
+    metadata_entries
 }
 
-fn tensor_shapes(made: &ModelFixture) -> Vec<(String, usize, usize)> {
+fn tensor_shapes(fixture: &ModelFixture) -> Vec<(String, usize, usize)> {
     let (keys, vocabulary) = (KV_HEADS * HIDDEN / HEADS, token_names().len());
     let mut shapes = vec![
         ("token_embd.weight".to_owned(), vocabulary, HIDDEN),
@@ -155,7 +156,7 @@ fn tensor_shapes(made: &ModelFixture) -> Vec<(String, usize, usize)> {
         ] {
             shapes.push((format!("blk.{layer}.{name}"), rows, columns));
         }
-        if made.architecture == "qwen2" {
+        if fixture.architecture == "qwen2" {
             shapes.push((format!("blk.{layer}.attn_q.bias"), 1, HIDDEN));
             shapes.push((format!("blk.{layer}.attn_k.bias"), 1, keys));
             shapes.push((format!("blk.{layer}.attn_v.bias"), 1, keys));
@@ -164,29 +165,30 @@ fn tensor_shapes(made: &ModelFixture) -> Vec<(String, usize, usize)> {
     shapes
 }
 
-/// Writes the model that `made` describes.
-pub(crate) fn write(made: &ModelFixture) -> FixtureFile {
+/// Writes the model file that `fixture` describes.
+pub(crate) fn write(fixture: &ModelFixture) -> FixtureFile {
     let mut tensors = Vec::new();
-    for (seed, (name, rows, columns)) in (1u64..).zip(tensor_shapes(made)) {
-        if made.omitted_tensor == Some(name.as_str()) {
+    for (seed, (name, rows, columns)) in (1u64..).zip(tensor_shapes(fixture)) {
+        if fixture.omitted_tensor == Some(name.as_str()) {
             continue;
         }
         let mut numbers = random_numbers(seed, rows * columns, 0.15);
         if name.ends_with("norm.weight") {
             numbers.iter_mut().for_each(|number| *number += 1.0);
         }
-        let format = if rows == 1 { Format::F32 } else { made.format };
+        let format = if rows == 1 { Format::F32 } else { fixture.format };
         let shape: Vec<usize> = if rows == 1 { vec![columns] } else { vec![rows, columns] };
         let tensor = Tensor::from_vec(numbers, shape, &Device::Cpu).unwrap();
         tensors.push((name, QTensor::quantize(&tensor, candle_dtype(format)).unwrap()));
     }
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("made.gguf");
+    let path = folder.path().join("fixture.gguf");
     let mut file = std::fs::File::create(&path).unwrap();
-    let facts = metadata(made);
-    let facts: Vec<(&str, &Value)> = facts.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    let metadata_entries = metadata(fixture);
+    let metadata_entries: Vec<(&str, &Value)> =
+        metadata_entries.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let tensors: Vec<(&str, &QTensor)> =
         tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
-    gguf_file::write(&mut file, &facts, &tensors).unwrap();
+    gguf_file::write(&mut file, &metadata_entries, &tensors).unwrap();
     FixtureFile { path, _folder: folder }
 }

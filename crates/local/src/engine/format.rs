@@ -1,5 +1,5 @@
-//! The number formats of tensors in a GGUF file: how long a block is, and its numbers as plain ones, exactly as the
-//! format means them. What we compute with in their place is `convert`'s.
+//! Tensor number formats of GGUF: block sizes, and exact dequantisation to f32. `convert` turns them into the formats
+//! that the kernels compute with.
 
 mod k_quants;
 mod legacy_quants;
@@ -9,7 +9,7 @@ use half::{bf16, f16};
 
 pub(crate) use k_quants::scale_and_minimum;
 
-/// How a tensor's numbers are written down; called as the file format calls it.
+/// Number format of a tensor, named as in ggml.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     F32,
@@ -28,7 +28,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that files name by `number`.
+    /// Returns the format with the ggml type `number`, if supported.
     pub(crate) fn from_ggml_type(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::F32,
@@ -48,7 +48,7 @@ impl Format {
         })
     }
 
-    /// How many numbers a block holds.
+    /// Numbers per block.
     pub(crate) fn block_numbers(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => 1,
@@ -57,7 +57,7 @@ impl Format {
         }
     }
 
-    /// How many bytes a block takes.
+    /// Bytes per block.
     pub(crate) fn block_bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -75,11 +75,11 @@ impl Format {
         }
     }
 
-    /// The numbers of the whole blocks in `bytes`.
+    /// Dequantises `bytes` to f32; a partial block at the end is ignored.
     pub(crate) fn dequantise(self, bytes: &[u8]) -> Vec<f32> {
         match self {
             Self::F32 => read_each(bytes, f32::from_le_bytes),
-            // All at once: one by one, half looks for the machine's instruction at each.
+            // As a slice: for single numbers, `half` checks for the processor's instruction each time.
             Self::F16 => read_each(bytes, f16::from_le_bytes).to_f32_vec(),
             Self::BF16 => read_each(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
             Self::Q4_0 => dequantise_blocks(bytes, legacy_quants::q4_0),
@@ -112,7 +112,7 @@ fn dequantise_blocks<const BYTES: usize, const NUMBERS: usize>(
     numbers
 }
 
-/// The half-precision number at `at`.
+/// Reads the half-precision number at byte `at`.
 fn read_half(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }

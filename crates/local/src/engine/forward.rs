@@ -1,4 +1,4 @@
-//! The forward pass: tokens in, the last one's scores out; their keys and values stay in the cache.
+//! Forward pass of the transformer: embeds a chunk of tokens, extends the KV cache, computes the last token's logits.
 
 use super::attention::{Attention, WidenedKeyValues};
 use super::kv_cache::KvCache;
@@ -6,10 +6,10 @@ use super::math::{dot, exponential, f32_to_f16};
 use super::matrix::Inputs;
 use super::network::{Layer, Linear, Network, RopeLayout, Shape};
 
-/// Tokens computed at once: enough to reuse each weight, few enough that a cancel is soon heard.
+/// Tokens per pass: enough to reuse each weight, few enough that cancellation is prompt.
 pub(crate) const CHUNK_TOKENS: usize = 64;
 
-/// Room for the numbers of a pass, kept between passes.
+/// Activation buffers of a pass, reused between passes.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     residual: Vec<f32>,
@@ -25,7 +25,7 @@ pub(crate) struct Scratch {
 }
 
 impl Network {
-    /// Reads at most [`CHUNK`] `tokens`, all of the vocabulary, behind what `cache` holds.
+    /// Evaluates at most [`CHUNK_TOKENS`] tokens, all in the vocabulary, and appends their keys and values to `cache`.
     pub(crate) fn forward(&self, cache: &mut KvCache, tokens: &[u32], scratch: &mut Scratch) {
         let hidden = self.shape.hidden;
         let first = cache.extend(tokens.len());
@@ -39,7 +39,7 @@ impl Network {
         }
     }
 
-    /// The score of every token to come next, after the last one read.
+    /// Computes the logits of the token after the last one evaluated.
     pub(crate) fn logits(&self, scratch: &mut Scratch, out: &mut Vec<f32>) {
         let hidden = self.shape.hidden;
         let last = scratch.residual.len() - hidden;
@@ -63,11 +63,11 @@ impl Network {
         let cache = &*cache;
         let tokens = scratch.residual.len() / shape.hidden;
         scratch.widened.prepare(cache, shape, at, tokens, first + tokens);
-        let share = shape.heads / shape.kv_heads * shape.head_size;
+        let group = shape.heads / shape.kv_heads * shape.head_size;
         let (queries, widened) = (&scratch.queries, &scratch.widened);
-        self.pool.for_each_chunk(&mut scratch.attended, share, |item, out| {
+        self.pool.for_each_chunk(&mut scratch.attended, group, |item, out| {
             let (token, key_head) = (item / shape.kv_heads, item % shape.kv_heads);
-            let queries = &queries[item * share..(item + 1) * share];
+            let queries = &queries[item * group..(item + 1) * group];
             Attention { cache, widened, shape, layer: at, key_head, position: first + token, queries, out }
                 .run();
         });
@@ -134,14 +134,14 @@ fn rms_norm(rows: &[f32], weights: &[f32], epsilon: f32, out: &mut [f32]) {
     }
 }
 
-/// Turns every head of every token by its position.
+/// Applies the rotary position embedding (RoPE) to every head of every token.
 fn apply_rope(shape: &Shape, rows: &mut [f32], heads: usize, first: usize) {
     let head = shape.head_size;
     let half = head / 2;
     for (token, row) in rows.chunks_exact_mut(heads * head).enumerate() {
         let position = (first + token) as f32;
         let angles: Vec<(f32, f32)> =
-            shape.rope_frequencies.iter().map(|speed| (position * speed).sin_cos()).collect();
+            shape.rope_frequencies.iter().map(|frequency| (position * frequency).sin_cos()).collect();
         for numbers in row.chunks_exact_mut(head) {
             for (pair, (sine, cosine)) in angles.iter().enumerate() {
                 let (left, right) = match shape.rope_layout {

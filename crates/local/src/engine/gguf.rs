@@ -1,21 +1,21 @@
-//! Reads the head of a GGUF file: its facts and where each tensor lies. Every length is checked against
-//! the bytes that are there before anything is allocated. What tensors hold is `format`'s.
+//! GGUF parser: the metadata of a file and where each tensor's bytes are. Every length is checked against the file
+//! before anything is allocated. `format` decodes the tensors.
 
 use std::collections::HashMap;
 
 use super::format::Format;
 
-/// What is wrong with a file, in words.
+/// Why a model file is rejected, as text for the user.
 pub(crate) type ModelFileError = String;
 
-/// The head of a GGUF file over the file's own bytes.
+/// A parsed GGUF header that borrows the file's bytes.
 #[derive(Debug)]
 pub(crate) struct Gguf<'a> {
     metadata: HashMap<&'a str, MetadataValue<'a>>,
     tensors: HashMap<&'a str, Tensor<'a>>,
 }
 
-/// One value of the file's metadata.
+/// A metadata value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum MetadataValue<'a> {
     Integer(i64),
@@ -24,11 +24,11 @@ pub(crate) enum MetadataValue<'a> {
     Text(&'a str),
     TextArray(Vec<&'a str>),
     IntegerArray(Vec<i64>),
-    /// An array that nothing here needs.
+    /// An array of floats or booleans, which this crate does not use.
     Skipped,
 }
 
-/// A tensor where it lies: `rows` rows of `columns` numbers.
+/// A tensor in the file's bytes: `rows` × `columns` numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tensor<'a> {
     pub(crate) format: Format,
@@ -43,31 +43,32 @@ const ARRAY_MAX: u64 = 4_000_000;
 const DIMENSIONS_MAX: u32 = 4;
 
 impl<'a> Gguf<'a> {
-    /// Reads the head of `bytes`.
+    /// Parses the header of `bytes`, a whole file.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, ModelFileError> {
-        let (facts, tensor_count, mut reader) = read_header(bytes)?;
-        let places = (0..tensor_count).map(|_| reader.tensor_descriptor()).collect::<Result<Vec<_>, _>>()?;
-        let alignment = match facts.get("general.alignment") {
+        let (metadata, tensor_count, mut reader) = read_header(bytes)?;
+        let descriptors =
+            (0..tensor_count).map(|_| reader.tensor_descriptor()).collect::<Result<Vec<_>, _>>()?;
+        let alignment = match metadata.get("general.alignment") {
             None => 32,
             Some(MetadataValue::Integer(value)) => usize::try_from(*value)
                 .ok()
                 .filter(|value| value.is_power_of_two() && (4..=65_536).contains(value))
-                .ok_or_else(|| format!("its alignment {value} is no power of two between 4 and 65536"))?,
+                .ok_or_else(|| format!("its alignment {value} is not a power of two from 4 to 65536"))?,
             Some(_) => return Err("its alignment is not a number".to_owned()),
         };
         let start = reader.offset.next_multiple_of(alignment);
-        let mut tensors = HashMap::with_capacity(places.len());
-        for place in places {
-            let (name, tensor) = place.resolve(bytes, start)?;
+        let mut tensors = HashMap::with_capacity(descriptors.len());
+        for descriptor in descriptors {
+            let (name, tensor) = descriptor.resolve(bytes, start)?;
             tensors.insert(name, tensor);
         }
-        Ok(Self { metadata: facts, tensors })
+        Ok(Self { metadata, tensors })
     }
 
-    /// Reads the facts alone: `bytes` may end behind them.
+    /// Parses the metadata alone; `bytes` may end after it.
     pub(crate) fn read_metadata(bytes: &'a [u8]) -> Result<Self, ModelFileError> {
-        let (facts, ..) = read_header(bytes)?;
-        Ok(Self { metadata: facts, tensors: HashMap::new() })
+        let (metadata, ..) = read_header(bytes)?;
+        Ok(Self { metadata, tensors: HashMap::new() })
     }
 
     pub(crate) fn metadata_value(&self, key: &str) -> Option<&MetadataValue<'a>> {
@@ -106,7 +107,7 @@ impl<'a> Gguf<'a> {
         self.tensors.contains_key(name)
     }
 
-    /// The tensor `name`, which must be `rows` × `columns`.
+    /// Returns the tensor `name`, which must be `rows` × `columns`.
     pub(crate) fn tensor(
         &self,
         name: &str,
@@ -116,7 +117,7 @@ impl<'a> Gguf<'a> {
         let tensor = self.tensors.get(name).ok_or_else(|| format!("tensor {name} is missing"))?;
         if (tensor.rows, tensor.columns) != (rows, columns) {
             return Err(format!(
-                "tensor {name} is {} by {} and should be {rows} by {columns}",
+                "tensor {name} is {} by {}, expected {rows} by {columns}",
                 tensor.rows, tensor.columns
             ));
         }
@@ -124,7 +125,7 @@ impl<'a> Gguf<'a> {
     }
 }
 
-/// The facts, how many tensors there are, and the place where theirs begin.
+/// Parses the header up to the tensor descriptors: the metadata, the tensor count, and a reader at the first descriptor.
 fn read_header(bytes: &[u8]) -> Result<(HashMap<&str, MetadataValue<'_>>, u64, Reader<'_>), ModelFileError> {
     let mut reader = Reader { bytes, offset: 0 };
     if reader.take(4)? != b"GGUF" {
@@ -132,25 +133,25 @@ fn read_header(bytes: &[u8]) -> Result<(HashMap<&str, MetadataValue<'_>>, u64, R
     }
     let version = reader.u32()?;
     if !(2..=3).contains(&version) {
-        return Err(format!("it is GGUF version {version}; versions 2 and 3 are read"));
+        return Err(format!("GGUF version {version} is not supported; use version 2 or 3"));
     }
     let tensor_count = reader.count(TENSORS_MAX, "tensors")?;
-    let fact_count = reader.count(METADATA_ENTRIES_MAX, "metadata entries")?;
-    let facts = read_metadata_entries(&mut reader, fact_count)?;
-    Ok((facts, tensor_count, reader))
+    let entry_count = reader.count(METADATA_ENTRIES_MAX, "metadata entries")?;
+    let metadata = read_metadata_entries(&mut reader, entry_count)?;
+    Ok((metadata, tensor_count, reader))
 }
 
 fn read_metadata_entries<'a>(
     reader: &mut Reader<'a>,
     count: u64,
 ) -> Result<HashMap<&'a str, MetadataValue<'a>>, ModelFileError> {
-    let mut facts = HashMap::new();
+    let mut metadata = HashMap::new();
     for _ in 0..count {
         let key = reader.text()?;
         let kind = reader.u32()?;
-        facts.insert(key, reader.value(kind)?);
+        metadata.insert(key, reader.value(kind)?);
     }
-    Ok(facts)
+    Ok(metadata)
 }
 
 struct TensorDescriptor<'a> {
@@ -163,33 +164,33 @@ struct TensorDescriptor<'a> {
 impl<'a> TensorDescriptor<'a> {
     fn resolve(&self, bytes: &'a [u8], start: usize) -> Result<(&'a str, Tensor<'a>), ModelFileError> {
         let name = self.name;
-        let format = Format::from_ggml_type(self.format).ok_or_else(|| {
-            format!("tensor {name} has the number format {}, which is not known here", self.format)
-        })?;
-        let absurd = || format!("tensor {name} has an absurd size");
+        let format = Format::from_ggml_type(self.format)
+            .ok_or_else(|| format!("tensor {name} has the unsupported ggml type {}", self.format))?;
+        let invalid_size = || format!("tensor {name} has an invalid size");
         let columns = self.dimensions.first().copied().unwrap_or(1);
         let rows = self
             .dimensions
             .iter()
             .skip(1)
             .try_fold(1u64, |product, dimension| product.checked_mul(*dimension))
-            .ok_or_else(absurd)?;
-        let columns = usize::try_from(columns).map_err(|_| absurd())?;
-        let rows = usize::try_from(rows).map_err(|_| absurd())?;
-        let count = rows.checked_mul(columns).ok_or_else(absurd)?;
+            .ok_or_else(invalid_size)?;
+        let columns = usize::try_from(columns).map_err(|_| invalid_size())?;
+        let rows = usize::try_from(rows).map_err(|_| invalid_size())?;
+        let count = rows.checked_mul(columns).ok_or_else(invalid_size)?;
         if count == 0 || !columns.is_multiple_of(format.block_numbers()) {
-            return Err(absurd());
+            return Err(invalid_size());
         }
-        let length = (count / format.block_numbers()).checked_mul(format.block_bytes()).ok_or_else(absurd)?;
-        let offset = usize::try_from(self.offset).map_err(|_| absurd())?;
-        let from = start.checked_add(offset).ok_or_else(absurd)?;
-        let to = from.checked_add(length).ok_or_else(absurd)?;
+        let length =
+            (count / format.block_numbers()).checked_mul(format.block_bytes()).ok_or_else(invalid_size)?;
+        let offset = usize::try_from(self.offset).map_err(|_| invalid_size())?;
+        let from = start.checked_add(offset).ok_or_else(invalid_size)?;
+        let to = from.checked_add(length).ok_or_else(invalid_size)?;
         if !from.is_multiple_of(4) {
             return Err(format!("tensor {name} is not aligned"));
         }
-        let bytes = bytes
-            .get(from..to)
-            .ok_or_else(|| format!("tensor {name} ends beyond the file: the file is cut; pull it again"))?;
+        let bytes = bytes.get(from..to).ok_or_else(|| {
+            format!("tensor {name} ends beyond the file: it is truncated; download it again")
+        })?;
         Ok((name, Tensor { format, rows, columns, bytes }))
     }
 }
@@ -203,7 +204,7 @@ impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], ModelFileError> {
         let end = self.offset.checked_add(count);
         let taken = end.and_then(|end| self.bytes.get(self.offset..end));
-        let taken = taken.ok_or_else(|| "the file is cut in its head; pull it again".to_owned())?;
+        let taken = taken.ok_or_else(|| "its header is truncated; download it again".to_owned())?;
         self.offset += count;
         Ok(taken)
     }
@@ -225,15 +226,15 @@ impl<'a> Reader<'a> {
     fn count(&mut self, max: u64, what: &str) -> Result<u64, ModelFileError> {
         let count = self.u64()?;
         if count > max {
-            return Err(format!("it claims {count} {what}; at most {max} are read"));
+            return Err(format!("it claims {count} {what}; at most {max} are supported"));
         }
         Ok(count)
     }
 
     fn text(&mut self) -> Result<&'a str, ModelFileError> {
-        let length = usize::try_from(self.u64()?).map_err(|_| "a text has an absurd length".to_owned())?;
+        let length = usize::try_from(self.u64()?).map_err(|_| "a string has an invalid length".to_owned())?;
         let bytes = self.take(length)?;
-        std::str::from_utf8(bytes).map_err(|_| "a text in its head is not UTF-8".to_owned())
+        std::str::from_utf8(bytes).map_err(|_| "a string in its header is not UTF-8".to_owned())
     }
 
     fn tensor_descriptor(&mut self) -> Result<TensorDescriptor<'a>, ModelFileError> {
@@ -241,7 +242,7 @@ impl<'a> Reader<'a> {
         let dimension_count = self.u32()?;
         if dimension_count > DIMENSIONS_MAX {
             return Err(format!(
-                "tensor {name} has {dimension_count} dimensions; at most {DIMENSIONS_MAX} are read"
+                "tensor {name} has {dimension_count} dimensions; at most {DIMENSIONS_MAX} are supported"
             ));
         }
         let dimensions = (0..dimension_count).map(|_| self.u64()).collect::<Result<Vec<_>, _>>()?;
@@ -275,18 +276,18 @@ impl<'a> Reader<'a> {
 
     fn value_array(&mut self) -> Result<MetadataValue<'a>, ModelFileError> {
         let kind = self.u32()?;
-        let count = self.count(ARRAY_MAX, "entries in one list")?;
+        let count = self.count(ARRAY_MAX, "array elements")?;
         match kind {
             8 => Ok(MetadataValue::TextArray((0..count).map(|_| self.text()).collect::<Result<_, _>>()?)),
-            9 => Err("a list of lists in its head is not read".to_owned()),
+            9 => Err("nested arrays in its metadata are not supported".to_owned()),
             0..=5 | 10 | 11 => {
-                let mut wholes = Vec::new();
+                let mut integers = Vec::new();
                 for _ in 0..count {
-                    if let MetadataValue::Integer(whole) = self.scalar(kind)? {
-                        wholes.push(whole);
+                    if let MetadataValue::Integer(integer) = self.scalar(kind)? {
+                        integers.push(integer);
                     }
                 }
-                Ok(MetadataValue::IntegerArray(wholes))
+                Ok(MetadataValue::IntegerArray(integers))
             }
             _ => {
                 for _ in 0..count {

@@ -1,19 +1,19 @@
-//! The multiplications that take nearly all the time, with AVX2 where the machine has it and in plain Rust
-//! elsewhere. Safe code: `pulp` proves the instruction set once and hands out its instructions.
+//! Matrix multiplication kernels, which take nearly all the time: AVX2 where the processor has it, scalar Rust
+//! elsewhere. The code is safe: `pulp` checks the instruction set once and exposes its instructions as methods.
 #![expect(clippy::cast_possible_truncation, reason = "quantised numbers lie within ±127 by construction")]
-#![expect(clippy::needless_range_loop, reason = "lanes are counted so that the compiler sees whole vectors")]
+#![expect(clippy::needless_range_loop, reason = "indexed lanes let the compiler vectorize")]
 
 use super::math::{dot, f16_to_f32_into};
 use super::matrix::{BLOCK_NUMBERS, BlocksView, Inputs};
 
-/// Rows of a matrix times every input; `out` is row by row, one number per input.
+/// Product of some matrix rows with every input; `out` is row-major, one number per input.
 pub(crate) struct Product<'a> {
     pub(crate) blocks: BlocksView<'a>,
     pub(crate) inputs: &'a Inputs,
     pub(crate) out: &'a mut [f32],
 }
 
-/// Multiplies.
+/// Computes the product with the fastest kernel available.
 pub(crate) fn multiply(mut product: Product<'_>) {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
@@ -23,7 +23,7 @@ pub(crate) fn multiply(mut product: Product<'_>) {
     multiply_scalar(&mut product);
 }
 
-/// Quantises each block of `numbers` to eight bits into `inputs`, whose lists have the right length.
+/// Quantises each block of `numbers` to eight bits into `inputs`, whose buffers have the right length.
 pub(crate) fn quantise(numbers: &[f32], inputs: &mut Inputs) {
     pulp::Arch::new().dispatch(Quantise { numbers, inputs });
 }
@@ -52,7 +52,7 @@ impl pulp::NullaryFnOnce for Quantise<'_> {
     }
 }
 
-/// Fills `quants`; gives the scale and the sum of the quantised numbers.
+/// Quantises a block to eight bits; returns the scale and the sum of the quantised numbers.
 #[inline(always)]
 pub(crate) fn quantise_block(block: &[f32; BLOCK_NUMBERS], quants: &mut [i8; BLOCK_NUMBERS]) -> (f32, f32) {
     let mut lanes = [0f32; 8];
@@ -66,7 +66,7 @@ pub(crate) fn quantise_block(block: &[f32; BLOCK_NUMBERS], quants: &mut [i8; BLO
     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     let mut sum = 0i32;
     for (quant, number) in quants.iter_mut().zip(block) {
-        // Rounds to the nearest by the sum with 1.5 · 2²³, whose lowest bits are then the whole number.
+        // Rounds to nearest: after adding 1.5 · 2²³, the lowest mantissa bits are the integer.
         let rounded = ((number * inverse) + 12_582_912.0).to_bits() as i32 - 0x4b40_0000;
         *quant = rounded as i8;
         sum += rounded;

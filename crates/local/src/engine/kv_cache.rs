@@ -1,12 +1,12 @@
-//! The keys and values that a sequence of tokens has computed, in pages of half-precision numbers that come as
-//! it grows and go when it is cut.
+//! KV cache of one token sequence, in pages of half-precision numbers that are allocated as the sequence grows and freed
+//! when it is truncated.
 
 use super::network::Shape;
 
-/// Tokens of one page.
+/// Tokens per page.
 pub(crate) const PAGE_TOKENS: usize = 64;
 
-/// What is computed of one sequence.
+/// Keys and values of one sequence, for all layers.
 #[derive(Debug)]
 pub(crate) struct KvCache {
     length: usize,
@@ -17,7 +17,7 @@ pub(crate) struct KvCache {
 }
 
 impl KvCache {
-    /// An empty cache for a model of this shape.
+    /// Creates an empty cache for a model of this shape.
     pub(crate) fn new(shape: &Shape) -> Self {
         let page_numbers = shape.layers * shape.kv_heads * PAGE_TOKENS * shape.head_size * 2;
         Self {
@@ -29,18 +29,18 @@ impl KvCache {
         }
     }
 
-    /// How many tokens' keys and values are here.
+    /// Number of cached tokens.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// Forgets everything behind the first `length` tokens.
+    /// Drops all but the first `length` tokens.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
         self.pages.truncate(self.length.div_ceil(PAGE_TOKENS));
     }
 
-    /// Makes room for so many `tokens`, whose keys and values are written next; gives the first one's position.
+    /// Adds zeroed slots for `tokens` tokens and returns the first one's position; the caller writes them next.
     pub(crate) fn extend(&mut self, tokens: usize) -> usize {
         let first = self.length;
         self.length += tokens;
@@ -50,7 +50,7 @@ impl KvCache {
         first
     }
 
-    /// Becomes the first `length` tokens of `other`.
+    /// Replaces the content with a copy of the first `length` tokens of `other`.
     pub(crate) fn copy_prefix(&mut self, other: &Self, length: usize) {
         let length = length.min(other.length);
         self.truncate(0);
@@ -58,19 +58,19 @@ impl KvCache {
         self.pages.extend_from_slice(&other.pages[..length.div_ceil(PAGE_TOKENS)]);
     }
 
-    /// The keys of page `page`: one row per position.
+    /// Returns the keys of page `page`: one row per position.
     pub(crate) fn keys(&self, layer: usize, head: usize, page: usize) -> &[u16] {
         let start = (layer * self.kv_heads + head) * 2 * PAGE_TOKENS * self.head_size;
         &self.pages[page][start..start + PAGE_TOKENS * self.head_size]
     }
 
-    /// The values of page `page`.
+    /// Returns the values of page `page`.
     pub(crate) fn values(&self, layer: usize, head: usize, page: usize) -> &[u16] {
         let start = ((layer * self.kv_heads + head) * 2 + 1) * PAGE_TOKENS * self.head_size;
         &self.pages[page][start..start + PAGE_TOKENS * self.head_size]
     }
 
-    /// Where the key and the value of `position` are written.
+    /// Returns the slots of the key and the value of `position`.
     pub(crate) fn slots_mut(
         &mut self,
         layer: usize,

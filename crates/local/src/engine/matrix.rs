@@ -1,12 +1,12 @@
-//! A weight matrix in one of two block formats, and the numbers it is multiplied with. Blocks of 32 share
-//! a scale. The multiplication itself is `kernel`'s; how files become matrices is `convert`'s.
+//! Quantised weight matrices, their inputs and the thread pool that multiplies them. Blocks of 32 numbers share a scale.
+//! `kernel` multiplies; `convert` creates matrices from a file.
 
 use rayon::prelude::*;
 
 use super::kernel::{self, Product};
 use super::math::f16_to_f32;
 
-/// How many numbers share a scale.
+/// Numbers per block, which share a scale.
 pub(crate) const BLOCK_NUMBERS: usize = 32;
 
 /// A matrix of `rows` × `columns` quantised numbers.
@@ -17,17 +17,17 @@ pub(crate) struct Matrix {
     pub(crate) blocks: Blocks,
 }
 
-/// The numbers of a matrix, row by row; scales and minima are half-precision bits.
+/// The numbers of a matrix in row-major order; scales and minima are half-precision bits.
 #[derive(Debug, Clone)]
 pub(crate) enum Blocks {
-    /// number = scale · quant + minimum; element `i` is the low half of byte `i`, element `i + 16` the high one.
+    /// number = scale · quant + minimum; number `i` is the low nibble of byte `i`, number `i + 16` the high nibble.
     FourBit { quants: Vec<[u8; 16]>, scales: Vec<u16>, minima: Vec<u16> },
     /// number = scale · quant.
     EightBit { quants: Vec<[i8; 32]>, scales: Vec<u16> },
 }
 
 impl Matrix {
-    /// Row `row` as plain numbers.
+    /// Dequantises row `row` to f32.
     pub(crate) fn dequantise_row(&self, row: usize, into: &mut [f32]) {
         let blocks = self.columns / BLOCK_NUMBERS;
         let range = row * blocks..(row + 1) * blocks;
@@ -52,15 +52,15 @@ impl Matrix {
         }
     }
 
-    /// Multiplies with each of the inputs; `out` gets, for each input in turn, one number per row.
-    pub(crate) fn multiply(&self, inputs: &Inputs, out: &mut [f32], crew: &ComputePool) {
+    /// Multiplies the matrix with each input; `out` gets, input by input, one number per row.
+    pub(crate) fn multiply(&self, inputs: &Inputs, out: &mut [f32], pool: &ComputePool) {
         let tokens = inputs.tokens;
         if tokens == 1 {
-            self.multiply_rows(inputs, out, crew);
+            self.multiply_rows(inputs, out, pool);
             return;
         }
         let mut transposed = vec![0f32; self.rows * tokens];
-        self.multiply_rows(inputs, &mut transposed, crew);
+        self.multiply_rows(inputs, &mut transposed, pool);
         for (row, numbers) in transposed.chunks_exact(tokens).enumerate() {
             for (token, number) in numbers.iter().enumerate() {
                 out[token * self.rows + row] = *number;
@@ -68,11 +68,11 @@ impl Matrix {
         }
     }
 
-    fn multiply_rows(&self, inputs: &Inputs, out: &mut [f32], crew: &ComputePool) {
+    fn multiply_rows(&self, inputs: &Inputs, out: &mut [f32], pool: &ComputePool) {
         let tokens = inputs.tokens;
-        let share_rows = crew.rows_per_thread(self.rows);
-        crew.for_each_chunk(out, share_rows * tokens, |share, out| {
-            let first = share * share_rows;
+        let chunk_rows = pool.rows_per_thread(self.rows);
+        pool.for_each_chunk(out, chunk_rows * tokens, |chunk, out| {
+            let first = chunk * chunk_rows;
             kernel::multiply(Product { blocks: self.row_blocks(first, out.len() / tokens), inputs, out });
         });
     }
@@ -93,28 +93,27 @@ impl Matrix {
     }
 }
 
-/// Some rows of a matrix.
+/// A range of rows of a matrix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BlocksView<'a> {
     FourBit { quants: &'a [[u8; 16]], scales: &'a [u16], minima: &'a [u16] },
     EightBit { quants: &'a [[i8; 32]], scales: &'a [u16] },
 }
 
-/// What a matrix is multiplied with: one vector per token, in blocks of 8-bit numbers.
+/// Activations to multiply a matrix with: one vector per token, quantised in blocks of 8-bit numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Inputs {
     pub(crate) tokens: usize,
-    /// Blocks of one token.
+    /// Blocks per token.
     pub(crate) blocks: usize,
     pub(crate) quants: Vec<[i8; 32]>,
     pub(crate) scales: Vec<f32>,
-    /// The sum of each block's numbers, for matrices whose blocks have a minimum; each token's sums are
-    /// filled up with zeros to whole vectors.
+    /// Sum of each block's numbers, for matrices whose blocks have a minimum; zero-padded per token to whole vectors.
     pub(crate) sums: Vec<[f32; 8]>,
 }
 
 impl Inputs {
-    /// Takes the vectors in `numbers`, each `columns` long.
+    /// Quantises the vectors in `numbers`, each `columns` long.
     pub(crate) fn fill(&mut self, numbers: &[f32], columns: usize) {
         self.tokens = numbers.len() / columns;
         self.blocks = columns / BLOCK_NUMBERS;
@@ -126,13 +125,13 @@ impl Inputs {
         kernel::quantise(numbers, self);
     }
 
-    /// Vectors that the sums of one token take.
+    /// Number of 8-lane vectors that hold one token's sums.
     pub(crate) fn padded_vectors(&self) -> usize {
         self.blocks.div_ceil(8)
     }
 }
 
-/// The threads that compute together; none of their own when there is only one.
+/// Thread pool for matrix work; with one thread it computes on the caller's thread.
 #[derive(Debug)]
 pub(crate) struct ComputePool {
     pool: Option<rayon::ThreadPool>,
@@ -140,7 +139,7 @@ pub(crate) struct ComputePool {
 }
 
 impl ComputePool {
-    /// A crew of `threads`.
+    /// Creates a pool of `threads` threads.
     pub(crate) fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
         let threads = threads.clamp(1, 256);
         let pool = match threads {
@@ -155,12 +154,12 @@ impl ComputePool {
         Ok(Self { pool, threads })
     }
 
-    /// How many of `rows` one thread takes; a multiple of four, so that no thread works for a handful.
+    /// Number of rows per thread; a multiple of four, which is the kernel's tile.
     fn rows_per_thread(&self, rows: usize) -> usize {
         rows.div_ceil(self.threads).next_multiple_of(4).max(1)
     }
 
-    /// Cuts `out` into shares of `size` and lets the crew work on each.
+    /// Splits `out` into chunks of `size` and runs `work` on each, in parallel.
     pub(crate) fn for_each_chunk(
         &self,
         out: &mut [f32],
@@ -168,9 +167,9 @@ impl ComputePool {
         work: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         match &self.pool {
-            None => out.chunks_mut(size).enumerate().for_each(|(share, out)| work(share, out)),
+            None => out.chunks_mut(size).enumerate().for_each(|(chunk, out)| work(chunk, out)),
             Some(pool) => pool.install(|| {
-                out.par_chunks_mut(size).enumerate().for_each(|(share, out)| work(share, out));
+                out.par_chunks_mut(size).enumerate().for_each(|(chunk, out)| work(chunk, out));
             }),
         }
     }

@@ -1,5 +1,5 @@
-//! The one place that maps a model file into memory. What the bytes mean is `gguf`'s.
-#![expect(unsafe_code, reason = "a file mapping is unsafe by nature: the file is not ours alone")]
+//! Memory-mapping of model files, the only unsafe code of this crate. `gguf` parses the bytes.
+#![expect(unsafe_code, reason = "mapping a file is unsafe: another process may change it")]
 
 use std::fs::File;
 use std::io;
@@ -7,14 +7,14 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-/// Maps the file at `path` for reading.
+/// Maps the file at `path` read-only.
 pub(crate) fn map_file(path: &Path) -> io::Result<Mmap> {
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    // SAFETY: the mapping is read-only and private, and lives only while a model is loaded: every
-    // tensor is copied out before it is used. Pulled files are replaced by rename, never written in
-    // place; a stranger who cuts the file in that second kills this child process, not the daemon.
+    // SAFETY: the mapping is read-only and private, and lives only while a model is being loaded: every tensor is copied
+    // out before it is used. Downloads replace files by rename and never write in place; if another process truncates
+    // the file during the load, SIGBUS ends this child process, not the daemon.
     unsafe { Mmap::map(&file) }
 }

@@ -1,4 +1,4 @@
-//! Our own engine: the forward pass and the pages of keys and values, behind the words that all engines have.
+//! The native engine: this crate's forward pass and KV caches behind the [`Engine`] trait.
 
 use super::Engine;
 use super::forward::{CHUNK_TOKENS, Scratch};
@@ -6,7 +6,7 @@ use super::gguf::{Gguf, ModelFileError};
 use super::kv_cache::KvCache;
 use super::network::Network;
 
-/// A model that is computed by this crate alone.
+/// An engine implemented in this crate, without C++ dependencies.
 #[derive(Debug)]
 pub(crate) struct NativeEngine {
     network: Network,
@@ -15,14 +15,14 @@ pub(crate) struct NativeEngine {
 }
 
 impl NativeEngine {
-    /// Reads the weights of `file`, for `threads` threads and `sequences` sequences.
+    /// Loads the weights of `file`, for `threads` threads and `sequences` sequences.
     pub(crate) fn read(
         file: &Gguf<'_>,
-        vocabulary: usize,
+        vocabulary_size: usize,
         threads: usize,
         sequences: usize,
     ) -> Result<Self, ModelFileError> {
-        let network = Network::read(file, vocabulary, threads)?;
+        let network = Network::read(file, vocabulary_size, threads)?;
         let caches = (0..sequences.max(1)).map(|_| KvCache::new(&network.shape)).collect();
         Ok(Self { network, caches, scratch: Scratch::default() })
     }
@@ -56,12 +56,12 @@ impl Engine for NativeEngine {
         }
     }
 
-    fn eval(&mut self, sequence: usize, tokens: &[u32], scores: Option<&mut Vec<f32>>) -> Result<(), String> {
+    fn eval(&mut self, sequence: usize, tokens: &[u32], logits: Option<&mut Vec<f32>>) -> Result<(), String> {
         for chunk in tokens.chunks(CHUNK_TOKENS) {
             self.network.forward(&mut self.caches[sequence], chunk, &mut self.scratch);
         }
-        if let Some(scores) = scores {
-            self.network.logits(&mut self.scratch, scores);
+        if let Some(logits) = logits {
+            self.network.logits(&mut self.scratch, logits);
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! The weights of a model and its shape, read from a file and checked before anything is computed.
+//! A model's weights and hyperparameters, loaded from a GGUF file and validated before any computation.
 
 use super::attention::HEAD_SIZE_MAX;
 use super::convert;
 use super::gguf::{Gguf, MetadataValue, ModelFileError};
 use super::matrix::{BLOCK_NUMBERS, ComputePool, Matrix};
 
-/// The numbers that describe a model.
+/// Hyperparameters of a model.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) layers: usize,
@@ -18,27 +18,27 @@ pub(crate) struct Shape {
     pub(crate) window_tokens: usize,
     pub(crate) epsilon: f32,
     pub(crate) rope_layout: RopeLayout,
-    /// How far each pair of a head turns per position.
+    /// Rotation angle of each pair of a head, per position.
     pub(crate) rope_frequencies: Vec<f32>,
 }
 
-/// Which numbers of a head turn together.
+/// Which numbers of a head RoPE rotates as a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RopeLayout {
-    /// Each with its neighbour.
+    /// Numbers `2i` and `2i + 1`.
     Interleaved,
-    /// Each of the first half with its fellow of the second.
+    /// Numbers `i` and `i + head_size / 2`.
     SplitHalves,
 }
 
-/// A matrix and what is added after it.
+/// A linear layer: a matrix and an optional bias.
 #[derive(Debug)]
 pub(crate) struct Linear {
     pub(crate) matrix: Matrix,
     pub(crate) bias: Option<Vec<f32>>,
 }
 
-/// One layer.
+/// Weights of one transformer layer.
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) attention_norm: Vec<f32>,
@@ -52,14 +52,14 @@ pub(crate) struct Layer {
     pub(crate) down: Matrix,
 }
 
-/// A whole model.
+/// Weights of a whole model.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) shape: Shape,
     pub(crate) embedding: Matrix,
     pub(crate) layers: Vec<Layer>,
     pub(crate) output_norm: Vec<f32>,
-    /// The output matrix, when it is not the embedding.
+    /// The output matrix; `None` when it is tied to the embedding.
     pub(crate) output: Option<Matrix>,
     pub(crate) pool: ComputePool,
 }
@@ -68,22 +68,26 @@ const LAYERS_MAX: usize = 512;
 const WINDOW_TOKENS_MAX: usize = 1 << 20;
 
 impl Network {
-    /// Reads the weights of `file`, for `threads` threads.
-    pub(crate) fn read(file: &Gguf<'_>, vocabulary: usize, threads: usize) -> Result<Self, ModelFileError> {
-        let shape = Shape::read(file, vocabulary)?;
+    /// Loads the weights of `file`, for `threads` threads.
+    pub(crate) fn read(
+        file: &Gguf<'_>,
+        vocabulary_size: usize,
+        threads: usize,
+    ) -> Result<Self, ModelFileError> {
+        let shape = Shape::read(file, vocabulary_size)?;
         let hidden = shape.hidden;
         let layers = (0..shape.layers).map(|at| Layer::read(file, &shape, at)).collect::<Result<_, _>>()?;
-        let head = match file.has_tensor("output.weight") {
-            true => Some(read_matrix(file, "output.weight", vocabulary, hidden)?),
+        let output = match file.has_tensor("output.weight") {
+            true => Some(read_matrix(file, "output.weight", vocabulary_size, hidden)?),
             false => None,
         };
         Ok(Self {
-            embedding: read_matrix(file, "token_embd.weight", vocabulary, hidden)?,
+            embedding: read_matrix(file, "token_embd.weight", vocabulary_size, hidden)?,
             layers,
             output_norm: read_vector(file, "output_norm.weight", hidden)?,
-            output: head,
+            output,
             pool: ComputePool::new(threads)
-                .map_err(|fault| format!("its threads cannot be started: {fault}"))?,
+                .map_err(|fault| format!("its {threads} threads cannot be started: {fault}"))?,
             shape,
         })
     }
@@ -127,73 +131,79 @@ fn read_vector(file: &Gguf<'_>, name: &str, length: usize) -> Result<Vec<f32>, M
 }
 
 impl Shape {
-    fn read(file: &Gguf<'_>, vocabulary: usize) -> Result<Self, ModelFileError> {
+    fn read(file: &Gguf<'_>, vocabulary_size: usize) -> Result<Self, ModelFileError> {
         let architecture = file.text("general.architecture").ok_or("it names no architecture")?;
-        let turning = match architecture {
+        let rope_layout = match architecture {
             "llama" => RopeLayout::Interleaved,
             "qwen2" => RopeLayout::SplitHalves,
-            other => return Err(format!("its architecture is {other}; llama and qwen2 are run here")),
+            other => return Err(format!("its architecture is {other}; supported are llama and qwen2")),
         };
-        let key = |part: &str| format!("{architecture}.{part}");
-        let whole = |part: &str, max: usize| {
-            let value = file.integer(&key(part)).ok_or_else(|| format!("{} is missing", key(part)))?;
+        let key = |name: &str| format!("{architecture}.{name}");
+        let integer = |name: &str, max: usize| {
+            let value = file.integer(&key(name)).ok_or_else(|| format!("{} is missing", key(name)))?;
             match (1..=max).contains(&value) {
                 true => Ok(value),
-                false => Err(format!("{} is {value}; 1 to {max} is possible", key(part))),
+                false => Err(format!("{} is {value}; it must be 1 to {max}", key(name))),
             }
         };
-        let hidden = whole("embedding_length", 1 << 16)?;
-        let heads = whole("attention.head_count", 1 << 10)?;
-        let key_heads = whole("attention.head_count_kv", 1 << 10).or_else(|wrong| {
-            let absent = file.metadata_value(&key("attention.head_count_kv")).is_none();
-            absent.then_some(heads).ok_or(wrong)
+        let hidden = integer("embedding_length", 1 << 16)?;
+        let heads = integer("attention.head_count", 1 << 10)?;
+        let kv_heads = integer("attention.head_count_kv", 1 << 10).or_else(|fault| {
+            let is_absent = file.metadata_value(&key("attention.head_count_kv")).is_none();
+            is_absent.then_some(heads).ok_or(fault)
         })?;
-        let head = file.integer(&key("attention.key_length")).unwrap_or(hidden / heads);
-        if !heads.is_multiple_of(key_heads) || !hidden.is_multiple_of(BLOCK_NUMBERS) {
+        let head_size = file.integer(&key("attention.key_length")).unwrap_or(hidden / heads);
+        if !heads.is_multiple_of(kv_heads) || !hidden.is_multiple_of(BLOCK_NUMBERS) {
             return Err(format!(
-                "{heads} heads over {key_heads} and a width of {hidden} do not fit together"
+                "{heads} heads, {kv_heads} key-value heads and an embedding length of {hidden} do not fit together"
             ));
         }
-        if !(2..=HEAD_SIZE_MAX).contains(&head) || !head.is_multiple_of(2) {
-            return Err(format!("a head of {head} numbers is not run here"));
+        if !(2..=HEAD_SIZE_MAX).contains(&head_size) || !head_size.is_multiple_of(2) {
+            return Err(format!("its head size is {head_size}; it must be even and 2 to {HEAD_SIZE_MAX}"));
         }
         Ok(Self {
-            layers: whole("block_count", LAYERS_MAX)?,
+            layers: integer("block_count", LAYERS_MAX)?,
             hidden,
             heads,
-            kv_heads: key_heads,
-            head_size: head,
-            feed_forward_size: whole("feed_forward_length", 1 << 18)?,
-            vocabulary_size: vocabulary,
-            window_tokens: whole("context_length", WINDOW_TOKENS_MAX)?,
+            kv_heads,
+            head_size,
+            feed_forward_size: integer("feed_forward_length", 1 << 18)?,
+            vocabulary_size,
+            window_tokens: integer("context_length", WINDOW_TOKENS_MAX)?,
             epsilon: to_f32(file.float(&key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5)),
-            rope_layout: turning,
-            rope_frequencies: rope_frequencies(file, architecture, head)?,
+            rope_layout,
+            rope_frequencies: rope_frequencies(file, architecture, head_size)?,
         })
     }
 }
 
-fn rope_frequencies(file: &Gguf<'_>, architecture: &str, head: usize) -> Result<Vec<f32>, ModelFileError> {
+fn rope_frequencies(
+    file: &Gguf<'_>,
+    architecture: &str,
+    head_size: usize,
+) -> Result<Vec<f32>, ModelFileError> {
     let base = file.float(&format!("{architecture}.rope.freq_base")).unwrap_or(10_000.0);
-    let turned = file.integer(&format!("{architecture}.rope.dimension_count")).unwrap_or(head);
-    if turned != head || !(1.0..=1e12).contains(&base) {
-        return Err(format!("its rotation ({turned} of {head} numbers, base {base}) is not run here"));
+    let dimensions = file.integer(&format!("{architecture}.rope.dimension_count")).unwrap_or(head_size);
+    if dimensions != head_size || !(1.0..=1e12).contains(&base) {
+        return Err(format!(
+            "its RoPE ({dimensions} of {head_size} dimensions, base {base}) is not supported"
+        ));
     }
     if let Some(MetadataValue::Text(kind)) = file.metadata_value(&format!("{architecture}.rope.scaling.type"))
         && *kind != "none"
     {
-        return Err(format!("its rotation is scaled by the scheme {kind}, which is not run here"));
+        return Err(format!("its RoPE scaling {kind} is not supported"));
     }
-    let pairs = head / 2;
-    let slower = match file.has_tensor("rope_freqs.weight") {
+    let pairs = head_size / 2;
+    let divisors = match file.has_tensor("rope_freqs.weight") {
         true => read_vector(file, "rope_freqs.weight", pairs)?,
         false => vec![1.0; pairs],
     };
-    let speed = |pair: usize| base.powf(-2.0 * pair as f64 / head as f64);
-    Ok(slower.iter().enumerate().map(|(pair, slower)| to_f32(speed(pair)) / slower).collect())
+    let frequency = |pair: usize| base.powf(-2.0 * pair as f64 / head_size as f64);
+    Ok(divisors.iter().enumerate().map(|(pair, divisor)| to_f32(frequency(pair)) / divisor).collect())
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "single precision is what the model computes in")]
+#[expect(clippy::cast_possible_truncation, reason = "the model computes in single precision")]
 fn to_f32(value: f64) -> f32 {
     value as f32
 }

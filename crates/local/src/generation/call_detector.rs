@@ -1,37 +1,37 @@
-//! Where a free answer turns into a call without its marker: models write `{"name": "tool", …}` bare or in a code
-//! fence, first thing or on a line of its own, and now and then with a tool that nobody offered. Only what may
-//! still become a call is held back; everything else is said at once.
+//! Detects tool calls without the `<tool_call>` tag: models write `{"name": "tool", …}` bare or in a code fence, at the
+//! start of a response or of a line, and sometimes with an unknown tool. Only text that may still become a call is held
+//! back; all other text is emitted at once.
 
 use super::ChatTool;
 
-/// The longest name of a tool that is waited for.
+/// Longest tool name; a longer one is not a call.
 const NAME_BYTES_MAX: usize = 128;
-/// The longest word behind a fence.
+/// Longest info string of a code fence.
 const INFO_STRING_BYTES_MAX: usize = 16;
 const FENCE: &str = "```";
-/// What models call the arguments of a call.
+/// Keys that models use for a call's arguments.
 const ARGUMENT_KEYS: [&str; 4] = ["\"arguments\"", "\"parameters\"", "\"args\"", "\"input\""];
 
-/// Watches the text of an answer, line by line.
+/// Line-based detector of untagged tool calls in generated text.
 #[derive(Debug)]
 pub(crate) struct CallDetector<'a> {
     tools: &'a [ChatTool],
-    /// What may begin a call.
+    /// Held-back text that may begin a call.
     pending: String,
     is_inside_line: bool,
     is_inside_code: bool,
 }
 
-/// What came of some text.
+/// Output of the detector.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DetectorOutput {
-    /// This text is certain.
+    /// Text that is not part of a call.
     Text(String),
-    /// This text is certain, and what follows it, so many bytes, begins a call.
+    /// Text before a call, and the number of bytes after it that begin the call.
     Call(String, usize),
 }
 
-/// From what is certain to what is out of the question.
+/// Whether a text begins a call; ordered from best to worst match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CallMatch {
     Certain,
@@ -40,29 +40,29 @@ enum CallMatch {
 }
 
 impl<'a> CallDetector<'a> {
-    /// Watches for calls; without `tools` there are none.
+    /// Creates a detector; without `tools` it passes all text through.
     pub(crate) fn new(tools: &'a [ChatTool]) -> Self {
         Self { tools, pending: String::new(), is_inside_line: false, is_inside_code: false }
     }
 
-    /// Takes the next text.
+    /// Processes the next text.
     pub(crate) fn push(&mut self, text: &str) -> DetectorOutput {
         self.pending.push_str(text);
-        let mut said = String::new();
+        let mut text = String::new();
         if self.tools.is_empty() {
             return DetectorOutput::Text(self.drain_pending());
         }
         loop {
             if self.is_inside_line {
                 let Some(at) = self.pending.find('\n') else {
-                    return DetectorOutput::Text(said + &self.drain_pending());
+                    return DetectorOutput::Text(text + &self.drain_pending());
                 };
-                said.extend(self.pending.drain(..=at));
+                text.extend(self.pending.drain(..=at));
                 self.is_inside_line = false;
             }
             match self.match_pending() {
-                CallMatch::Certain => return DetectorOutput::Call(said, self.drain_pending().len()),
-                CallMatch::Possible => return DetectorOutput::Text(said),
+                CallMatch::Certain => return DetectorOutput::Call(text, self.drain_pending().len()),
+                CallMatch::Possible => return DetectorOutput::Text(text),
                 CallMatch::Impossible => self.is_inside_line = true,
             }
             if self.pending.trim_start_matches(' ').starts_with(FENCE) {
@@ -71,7 +71,7 @@ impl<'a> CallDetector<'a> {
         }
     }
 
-    /// What is held back, at the end.
+    /// Returns and clears the held-back text.
     pub(crate) fn drain_pending(&mut self) -> String {
         std::mem::take(&mut self.pending)
     }
@@ -80,7 +80,7 @@ impl<'a> CallDetector<'a> {
         if !self.is_inside_code {
             return match_call_start(&self.pending, self.tools).err().unwrap_or(CallMatch::Certain);
         }
-        // Code stays what it is; only its end is looked for.
+        // Inside a code block only the closing fence matters.
         match strip_literal(self.pending.trim_start_matches(' '), FENCE) {
             Err(CallMatch::Possible) => CallMatch::Possible,
             _ => CallMatch::Impossible,
@@ -88,7 +88,7 @@ impl<'a> CallDetector<'a> {
     }
 }
 
-/// Whether `text` begins a call: a known tool's name is enough, any other one needs arguments behind it.
+/// Checks whether `text` begins a call. A known tool's name suffices; an unknown name must be followed by arguments.
 fn match_call_start(text: &str, tools: &[ChatTool]) -> Result<(), CallMatch> {
     let text = text.trim_start();
     let text = match strip_literal(text, FENCE) {
@@ -98,7 +98,7 @@ fn match_call_start(text: &str, tools: &[ChatTool]) -> Result<(), CallMatch> {
     };
     let text = text.strip_prefix('[').unwrap_or(text).trim_start();
     let text = strip_literal(text, "{")?;
-    // Some double the braces, as templates of programs do.
+    // Some models double the braces, as in escaped format strings.
     let text = text.strip_prefix('{').unwrap_or(text);
     let text = strip_literal(text.trim_start(), "\"name\"")?;
     let text = strip_literal(text.trim_start(), ":")?;
@@ -119,7 +119,7 @@ fn match_call_start(text: &str, tools: &[ChatTool]) -> Result<(), CallMatch> {
     }
 }
 
-/// What follows the word behind a fence.
+/// Strips the info string of a code fence.
 fn skip_info_string(text: &str) -> Result<&str, CallMatch> {
     let is_info = |character: char| character.is_ascii_alphanumeric() || "_-+".contains(character);
     let rest = text.trim_start_matches(is_info);
@@ -131,7 +131,7 @@ fn skip_info_string(text: &str) -> Result<&str, CallMatch> {
     }
 }
 
-/// What follows `literal` at the beginning of `text`.
+/// Strips `literal` from the start of `text`; `Possible` if the text ends within the literal.
 fn strip_literal<'a>(text: &'a str, literal: &str) -> Result<&'a str, CallMatch> {
     match text.strip_prefix(literal) {
         Some(rest) => Ok(rest),

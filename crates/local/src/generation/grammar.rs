@@ -1,5 +1,5 @@
-//! Grammars that an answer has to follow: a JSON schema, or a call of one of the offered tools. Which tokens
-//! they allow is llguidance's work; this file says what it gets.
+//! Grammars for constrained decoding: a JSON schema, or a call of one of the request's tools. This file builds the
+//! schemas; llguidance computes which tokens they allow.
 
 use std::sync::Arc;
 
@@ -11,73 +11,73 @@ use serde_json::{Value, json};
 use super::ChatTool;
 use crate::chat::vocabulary::Vocabulary;
 
-/// Makes grammars over a model's vocabulary.
+/// Compiles grammars over a model's vocabulary.
 pub(crate) struct GrammarFactory {
     factory: ParserFactory,
 }
 
 impl std::fmt::Debug for GrammarFactory {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Grammars").finish_non_exhaustive()
+        formatter.debug_struct("GrammarFactory").finish_non_exhaustive()
     }
 }
 
-/// Bytes of a schema that is still turned into a grammar.
+/// Largest schema that is compiled.
 const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 
 impl GrammarFactory {
-    /// Prepares the vocabulary: some milliseconds, once per model.
+    /// Builds the token trie of the vocabulary, once per model; takes some milliseconds.
     pub(crate) fn new(vocabulary: &Vocabulary) -> Result<Self, String> {
-        let mut words: Vec<Vec<u8>> = (0..vocabulary.len())
+        let mut token_bytes: Vec<Vec<u8>> = (0..vocabulary.len())
             .zip(0u32..)
             .map(|(_, token)| vocabulary.token_bytes(token).to_vec())
             .collect();
         for (name, token) in vocabulary.control_tokens() {
-            words[*token as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
+            token_bytes[*token as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
         }
-        let size = u32::try_from(words.len()).map_err(|fault| fault.to_string())?;
-        let end = *vocabulary.end_tokens().first().ok_or("the vocabulary has no end")?;
-        let trie = TokTrie::from(&TokRxInfo::new(size, end), &words);
+        let size = u32::try_from(token_bytes.len()).map_err(|fault| fault.to_string())?;
+        let end = *vocabulary.end_tokens().first().ok_or("the vocabulary has no end token")?;
+        let trie = TokTrie::from(&TokRxInfo::new(size, end), &token_bytes);
         let mut factory = ParserFactory::new_simple(&(Arc::new(ApproximateTokEnv::new(trie)) as _))
             .map_err(|fault| fault.to_string())?;
         factory.quiet();
         Ok(Self { factory })
     }
 
-    /// A grammar for `schema`.
+    /// Compiles a grammar for `schema`.
     pub(crate) fn schema(&self, schema: &Value) -> Result<Matcher, String> {
         self.matcher(schema.clone(), Strictness::AllKeywords)
-            .map_err(|why| format!("the answer's schema cannot be held to: {why}"))
+            .map_err(|reason| format!("the response schema is not supported: {reason}"))
     }
 
-    /// A grammar for a call of one of `tools`.
+    /// Compiles a grammar for a call of one of `tools`.
     pub(crate) fn calls(&self, tools: &[ChatTool]) -> Result<Matcher, String> {
         let any = json!({"anyOf": call_schemas(tools)});
-        // A keyword that no grammar can hold must not make a tool useless: the tool checks its own input.
+        // An unsupported keyword must not make a tool unusable: the tool validates its own input.
         self.matcher(any.clone(), Strictness::AllKeywords)
             .or_else(|_| self.matcher(any, Strictness::KnownKeywords))
-            .map_err(|why| format!("the offered tools' schemas cannot be held to: {why}"))
+            .map_err(|reason| format!("the tools' schemas are not supported: {reason}"))
     }
 
-    /// A grammar for either.
+    /// Compiles a grammar for `schema` or a call of one of `tools`.
     pub(crate) fn schema_or_calls(&self, schema: &Value, tools: &[ChatTool]) -> Result<Matcher, String> {
         let mut all = call_schemas(tools);
         let mut schema = schema.clone();
         rebase_references(&mut schema, &format!("#/anyOf/{}", all.len()));
         all.push(schema);
         self.matcher(json!({"anyOf": all}), Strictness::KnownKeywords)
-            .map_err(|why| format!("the answer's schema cannot be held to: {why}"))
+            .map_err(|reason| format!("the response schema is not supported: {reason}"))
     }
 
     fn matcher(&self, mut schema: Value, strictness: Strictness) -> Result<Matcher, String> {
         if !schema.is_object() {
-            return Err("a schema is an object".to_owned());
+            return Err("a schema must be an object".to_owned());
         }
         let size = schema.to_string().len();
         if size > SCHEMA_BYTES_MAX {
-            return Err(format!("it has {size} bytes, and {SCHEMA_BYTES_MAX} are the most"));
+            return Err(format!("it has {size} bytes; at most {SCHEMA_BYTES_MAX} are allowed"));
         }
-        // One way to write it: a small model would lose itself in blanks.
+        // Fixed whitespace: with flexible whitespace a small model may generate blanks without end.
         schema["x-guidance"] = json!({
             "whitespace_flexible": false,
             "item_separator": ", ",
@@ -119,18 +119,18 @@ fn call_schemas(tools: &[ChatTool]) -> Vec<Value> {
     tools.iter().enumerate().map(call).collect()
 }
 
-/// References inside a schema that moved to `place` point to where their target is now.
-fn rebase_references(schema: &mut Value, place: &str) {
+/// Rewrites the `$ref`s of a schema that was moved to the JSON pointer `base`.
+fn rebase_references(schema: &mut Value, base: &str) {
     match schema {
         Value::Object(map) => {
             if let Some(Value::String(reference)) = map.get_mut("$ref")
                 && let Some(rest) = reference.strip_prefix('#')
             {
-                *reference = format!("{place}{rest}");
+                *reference = format!("{base}{rest}");
             }
-            map.values_mut().for_each(|value| rebase_references(value, place));
+            map.values_mut().for_each(|value| rebase_references(value, base));
         }
-        Value::Array(list) => list.iter_mut().for_each(|value| rebase_references(value, place)),
+        Value::Array(list) => list.iter_mut().for_each(|value| rebase_references(value, base)),
         _ => {}
     }
 }

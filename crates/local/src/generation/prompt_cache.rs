@@ -1,8 +1,9 @@
-//! The conversations that are kept, each a sequence of the engine; the one unused for longest makes room.
+//! Prompt-prefix cache: which tokens each sequence of the engine holds, so that a prompt reuses the longest cached
+//! prefix. The least recently used sequence is evicted.
 
 use crate::engine::Engine;
 
-/// Which tokens each sequence of the engine holds.
+/// Prompt-prefix cache over the sequences of one engine.
 #[derive(Debug)]
 pub(crate) struct PromptCache {
     sequences: Vec<CachedSequence>,
@@ -15,7 +16,7 @@ struct CachedSequence {
     last_used: u64,
 }
 
-/// One conversation and the engine that computes it.
+/// A cached sequence in use, with its engine.
 pub(crate) struct Conversation<'a> {
     engine: &'a mut dyn Engine,
     sequence: usize,
@@ -23,24 +24,24 @@ pub(crate) struct Conversation<'a> {
 }
 
 impl PromptCache {
-    /// A shelf for the sequences of `engine`.
+    /// Creates an empty cache for the sequences of `engine`.
     pub(crate) fn new(engine: &dyn Engine) -> Self {
         Self { sequences: vec![CachedSequence::default(); engine.sequences()], clock: 0 }
     }
 
-    /// A conversation that holds what `prompt` shares with a kept one. The prompt's last token is never taken as
-    /// shared: its output is what the answer begins with.
+    /// Returns a sequence that holds the longest cached prefix of `prompt`. The prompt's last token is never taken from
+    /// the cache: evaluating it yields the logits of the response's first token.
     pub(crate) fn acquire<'a>(&'a mut self, engine: &'a mut dyn Engine, prompt: &[u32]) -> Conversation<'a> {
         self.clock += 1;
-        for (sequence, kept) in self.sequences.iter_mut().enumerate() {
-            kept.tokens.truncate(engine.cached_tokens(sequence));
+        for (sequence, cached) in self.sequences.iter_mut().enumerate() {
+            cached.tokens.truncate(engine.cached_tokens(sequence));
         }
         let usable = &prompt[..prompt.len().saturating_sub(1)];
         let shared = |at: &usize| shared_prefix_tokens(&self.sequences[*at].tokens, usable);
         let nearest = (0..self.sequences.len()).max_by_key(shared).unwrap_or(0);
         let length = shared(&nearest);
         let oldest = (0..self.sequences.len()).min_by_key(|at| self.sequences[*at].last_used).unwrap_or(0);
-        // A conversation that would lose most of itself is another one that begins alike: it is copied.
+        // A sequence that would lose more than half of its tokens belongs to another conversation: its prefix is copied.
         let sequence = match length * 2 >= self.sequences[nearest].tokens.len() && length > 0 {
             true => nearest,
             false => oldest,
@@ -50,8 +51,8 @@ impl PromptCache {
         } else {
             engine.copy_prefix(nearest, sequence, length);
         }
-        let CachedSequence { tokens, last_used: used } = &mut self.sequences[sequence];
-        *used = self.clock;
+        let CachedSequence { tokens, last_used } = &mut self.sequences[sequence];
+        *last_used = self.clock;
         tokens.clear();
         tokens.extend_from_slice(&usable[..length.min(engine.cached_tokens(sequence))]);
         Conversation { engine, sequence, tokens }
@@ -59,32 +60,32 @@ impl PromptCache {
 }
 
 impl Conversation<'_> {
-    /// How many tokens it has.
+    /// Number of tokens in the sequence.
     pub(crate) fn len(&self) -> usize {
         self.tokens.len()
     }
 
-    /// How many tokens are read at once.
+    /// Number of tokens to evaluate at a time.
     pub(crate) fn chunk_tokens(&self) -> usize {
         self.engine.chunk_tokens().max(1)
     }
 
-    /// Forgets everything behind the first `length` tokens.
+    /// Truncates the sequence to its first `length` tokens.
     pub(crate) fn truncate(&mut self, length: usize) -> Result<(), String> {
         self.engine.truncate(self.sequence, length);
         self.tokens.truncate(length);
-        // An engine that cannot cut has thrown more away.
+        // An engine that cannot truncate there has dropped more tokens, which are evaluated again.
         let lost = self.tokens.split_off(self.engine.cached_tokens(self.sequence).min(self.tokens.len()));
         if lost.is_empty() { Ok(()) } else { self.eval(&lost, None) }
     }
 
-    /// Reads `tokens`; with `scores`, it gets the score of every token to come next.
-    pub(crate) fn eval(&mut self, tokens: &[u32], scores: Option<&mut Vec<f32>>) -> Result<(), String> {
-        let read = self.engine.eval(self.sequence, tokens, scores);
+    /// Appends and evaluates `tokens`; fills `logits`, if given, with the logits of the next token.
+    pub(crate) fn eval(&mut self, tokens: &[u32], logits: Option<&mut Vec<f32>>) -> Result<(), String> {
+        let result = self.engine.eval(self.sequence, tokens, logits);
         self.tokens.extend_from_slice(tokens);
-        // What an engine could not read is not there either.
+        // After a failure the engine holds fewer tokens.
         self.tokens.truncate(self.engine.cached_tokens(self.sequence));
-        read
+        result
     }
 }
 

@@ -1,5 +1,5 @@
-//! One answer from its first token to its last: free text, text that may turn into calls, or text that
-//! follows a grammar. The plan of an answer is `generation`'s.
+//! Decoding loop of one response: free text, text that may turn into tool calls, or text constrained by a grammar.
+//! `generation` decides which.
 
 use std::ops::ControlFlow;
 
@@ -14,18 +14,18 @@ use super::{ChatTool, ChatToolCall, FinishReason, GenerationEvent, GenerationFau
 use crate::chat::template::{CALL_END_TAG, CALL_START_TAG, python_json};
 use crate::chat::vocabulary::Vocabulary;
 
-/// Calls of one answer: a small model would go on for ever.
+/// Most calls of one response; a small model may not stop by itself.
 const RESPONSE_CALLS_MAX: usize = 8;
-/// With so few tokens left a grammar is brought to its end instead of being followed at leisure.
+/// Number of remaining tokens at which constrained decoding starts to close open JSON.
 const CLOSING_TOKENS: usize = 40;
-/// An answer that has repeated itself this often goes nowhere.
+/// Repetitions after which a response counts as a loop.
 const REPETITIONS_MIN: usize = 6;
-/// What goes in circles under a grammar, where nothing long repeats itself for a reason.
+/// Loop detection under a grammar, where long repetitions are never intended.
 const CONSTRAINED_REPETITION: RepetitionRule = RepetitionRule { period_max: 16, tokens_min: 48 };
-/// And in free text, where there are tables and rulers.
+/// Loop detection in free text, which may contain tables and rulers.
 const FREE_REPETITION: RepetitionRule = RepetitionRule { period_max: 64, tokens_min: 256 };
 
-/// Why an answer stops before its end.
+/// Why a generation stops early.
 #[derive(Debug)]
 pub(crate) enum EarlyExit {
     Cancelled,
@@ -33,88 +33,88 @@ pub(crate) enum EarlyExit {
     Fault(GenerationFault),
 }
 
-/// What one answer needs.
+/// State of one generation.
 pub(crate) struct GenerationRun<'a> {
     pub(crate) vocabulary: &'a Vocabulary,
     pub(crate) conversation: Conversation<'a>,
     pub(crate) on_event: &'a mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
     pub(crate) sampler: Sampler,
     pub(crate) window_tokens: usize,
-    /// Answer tokens that may still come.
+    /// Remaining token budget of the response.
     pub(crate) tokens_left: usize,
     pub(crate) answer_tokens: usize,
     pub(crate) calls: Vec<ChatToolCall>,
-    /// Makes the ids of calls differ between answers.
+    /// Part of the call ids, so that they differ between responses.
     pub(crate) prompt_hash: u64,
     pub(crate) logits: Vec<f32>,
 }
 
 impl GenerationRun<'_> {
-    /// Reads what the conversation does not hold of `prompt`, in chunks.
+    /// Evaluates the uncached part of `prompt`, in chunks.
     pub(crate) fn prefill(&mut self, prompt: &[u32]) -> Result<(), EarlyExit> {
-        let mut rest = &prompt[self.conversation.len()..];
-        while !rest.is_empty() {
-            let (chunk, behind) = rest.split_at(rest.len().min(self.conversation.chunk_tokens()));
-            let scores = behind.is_empty().then_some(&mut self.logits);
-            self.conversation.eval(chunk, scores).map_err(engine_failure)?;
+        let mut remaining = &prompt[self.conversation.len()..];
+        while !remaining.is_empty() {
+            let (chunk, after) = remaining.split_at(remaining.len().min(self.conversation.chunk_tokens()));
+            let logits = after.is_empty().then_some(&mut self.logits);
+            self.conversation.eval(chunk, logits).map_err(engine_failure)?;
             self.emit(GenerationEvent::PromptProgress {
                 tokens: self.conversation.len(),
                 total_tokens: prompt.len(),
             })?;
-            rest = behind;
+            remaining = after;
         }
         Ok(())
     }
 
-    /// Text until the model is done or says one of `stops`; with `tools` it may turn into calls, made by
-    /// what `grammar` makes.
+    /// Generates text until the model ends its turn or generates one of `stops`. With `tools` the text may turn into
+    /// calls, which are then constrained by a matcher from `grammar`.
     pub(crate) fn generate_text(
         &mut self,
         stops: &[String],
         tools: &[ChatTool],
         grammar: &dyn Fn() -> Result<Matcher, String>,
     ) -> Result<FinishReason, EarlyExit> {
-        let marker: &[&str] = if tools.is_empty() { &[] } else { &[CALL_START_TAG] };
-        let mut outflow = TextDecoder::new(marker.iter().copied().chain(stops.iter().map(String::as_str)));
-        let mut opening = CallDetector::new(tools);
-        let mut said = GeneratedText {
+        let tag: &[&str] = if tools.is_empty() { &[] } else { &[CALL_START_TAG] };
+        let mut decoder = TextDecoder::new(tag.iter().copied().chain(stops.iter().map(String::as_str)));
+        let mut detector = CallDetector::new(tools);
+        let mut generated = GeneratedText {
             start_position: self.conversation.len(),
             bytes: Vec::new(),
             token_ends: Vec::new(),
         };
         let mut tokens = Vec::new();
         loop {
-            let picked = if FREE_REPETITION.detects(&tokens) {
+            let sampled = if FREE_REPETITION.detects(&tokens) {
                 Err(EarlyExit::Length)
             } else {
                 self.sample_token(None)
             };
-            let Ok(Some(token)) = picked else {
-                self.emit_text(&(opening.drain_pending() + &outflow.flush()))?;
-                return picked.map(|_| FinishReason::Stop);
+            let Ok(Some(token)) = sampled else {
+                self.emit_text(&(detector.drain_pending() + &decoder.flush()))?;
+                return sampled.map(|_| FinishReason::Stop);
             };
             tokens.push(token);
-            said.push(self.vocabulary.token_bytes(token));
-            let (text, met) = match outflow.push(self.vocabulary.token_bytes(token)) {
+            generated.push(self.vocabulary.token_bytes(token));
+            let (text, matched) = match decoder.push(self.vocabulary.token_bytes(token)) {
                 DecoderOutput::Text(text) => (text, None),
-                DecoderOutput::Matched(text, watched) => (text, Some(watched)),
+                DecoderOutput::Matched(text, pattern) => (text, Some(pattern)),
             };
-            let opened = opening.push(&text);
-            match (opened, met) {
-                (DetectorOutput::Call(text, back), _) => {
+            match (detector.push(&text), matched) {
+                (DetectorOutput::Call(text, call_bytes), _) => {
                     self.emit_text(&text)?;
-                    let behind =
-                        outflow.flush().len() + met.map_or(0, |watched| outflow.pattern_bytes(watched));
-                    return self.switch_to_calls(&said, behind + back, grammar);
+                    let after_call =
+                        decoder.flush().len() + matched.map_or(0, |pattern| decoder.pattern_bytes(pattern));
+                    return self.switch_to_calls(&generated, after_call + call_bytes, grammar);
                 }
                 (DetectorOutput::Text(text), Some(0)) if !tools.is_empty() => {
                     self.emit_text(&text)?;
-                    // A fence that was opened for the call goes with it.
-                    let back = outflow.flush().len() + CALL_START_TAG.len() + opening.drain_pending().len();
-                    return self.switch_to_calls(&said, back, grammar);
+                    // A code fence before the tag is held back by the detector and removed with it.
+                    let discarded =
+                        decoder.flush().len() + CALL_START_TAG.len() + detector.drain_pending().len();
+                    return self.switch_to_calls(&generated, discarded, grammar);
                 }
                 (DetectorOutput::Text(text), Some(_)) => {
-                    self.emit_text(&(text + &opening.drain_pending()))?;
+                    self.emit_text(&(text + &detector.drain_pending()))?;
                     return Ok(FinishReason::Stop);
                 }
                 (DetectorOutput::Text(text), None) => self.emit_text(&text)?,
@@ -123,92 +123,96 @@ impl GenerationRun<'_> {
         }
     }
 
-    /// Goes `back` bytes of what was said and makes calls from there.
+    /// Discards the last `discarded_bytes` of the generated text and generates tool calls from there.
     fn switch_to_calls(
         &mut self,
-        said: &GeneratedText,
-        back: usize,
+        generated: &GeneratedText,
+        discarded_bytes: usize,
         grammar: &dyn Fn() -> Result<Matcher, String>,
     ) -> Result<FinishReason, EarlyExit> {
-        let at = said.bytes.len().saturating_sub(back);
-        let whole = said.token_ends.iter().take_while(|end| **end <= at).count();
-        let kept = if whole == 0 { 0 } else { said.token_ends[whole - 1] };
-        self.conversation.truncate(said.start_position + whole).map_err(engine_failure)?;
-        let between = String::from_utf8_lossy(&said.bytes[kept..at]).into_owned();
-        self.eval_tokens(&self.vocabulary.encode_plain(&between))?;
+        let end = generated.bytes.len().saturating_sub(discarded_bytes);
+        let whole_tokens = generated.token_ends.iter().take_while(|token_end| **token_end <= end).count();
+        let whole_bytes = if whole_tokens == 0 { 0 } else { generated.token_ends[whole_tokens - 1] };
+        self.conversation.truncate(generated.start_position + whole_tokens).map_err(engine_failure)?;
+        // The last remaining token may reach into the discarded bytes; its remaining part is encoded anew.
+        let remainder = String::from_utf8_lossy(&generated.bytes[whole_bytes..end]).into_owned();
+        self.eval_tokens(&self.vocabulary.encode_plain(&remainder))?;
         self.eval_tokens(&self.vocabulary.encode_rendered(&format!("{CALL_START_TAG}\n")))?;
         self.generate_calls(grammar, RESPONSE_CALLS_MAX)
     }
 
-    /// Makes calls, at most `most`; the prompt ends where the first one begins.
+    /// Generates at most `calls_max` tool calls; the evaluated text ends with the first call's start tag.
     pub(crate) fn generate_calls(
         &mut self,
         grammar: &dyn Fn() -> Result<Matcher, String>,
-        most: usize,
+        calls_max: usize,
     ) -> Result<FinishReason, EarlyExit> {
         loop {
-            let mut matcher = grammar().map_err(|why| EarlyExit::Fault(GenerationFault::Refused(why)))?;
-            let written = self.decode_constrained(&mut matcher, Emission::Buffered)?;
-            let Some(call) = self.parse_call(&written) else {
-                return Err(engine_failure("its call is cut".to_owned()));
+            let mut matcher =
+                grammar().map_err(|reason| EarlyExit::Fault(GenerationFault::Refused(reason)))?;
+            let text = self.decode_constrained(&mut matcher, Emission::Buffered)?;
+            let Some(call) = self.parse_call(&text) else {
+                return Err(engine_failure("its tool call is truncated".to_owned()));
             };
-            let again =
-                self.calls.iter().any(|made| made.name == call.name && made.arguments == call.arguments);
-            if !again {
+            let is_duplicate = self
+                .calls
+                .iter()
+                .any(|earlier| earlier.name == call.name && earlier.arguments == call.arguments);
+            if !is_duplicate {
                 self.emit(GenerationEvent::ToolCall(&call))?;
                 self.calls.push(call);
             }
-            if again || self.calls.len() >= most || !self.wants_another_call()? {
+            if is_duplicate || self.calls.len() >= calls_max || !self.wants_another_call()? {
                 return Ok(FinishReason::ToolCalls);
             }
         }
     }
 
-    /// Whether the model, after a call, begins another one.
+    /// Ends the current call and checks whether the model starts another one.
     fn wants_another_call(&mut self) -> Result<bool, EarlyExit> {
         self.eval_tokens(&self.vocabulary.encode_rendered(&format!("\n{CALL_END_TAG}")))?;
         let mut text = Vec::new();
         loop {
             let Some(token) = self.sample_token(None)? else { return Ok(false) };
             text.extend_from_slice(self.vocabulary.token_bytes(token));
-            let begun = text.trim_ascii_start();
-            let whole = begun.len() >= CALL_START_TAG.len();
-            if whole && begun.trim_ascii_end() == CALL_START_TAG.as_bytes() {
+            let tag = text.trim_ascii_start();
+            let is_complete = tag.len() >= CALL_START_TAG.len();
+            if is_complete && tag.trim_ascii_end() == CALL_START_TAG.as_bytes() {
                 self.eval_token(token)?;
                 return Ok(true);
             }
-            if whole || !CALL_START_TAG.as_bytes().starts_with(begun) || text.len() > 64 {
+            if is_complete || !CALL_START_TAG.as_bytes().starts_with(tag) || text.len() > 64 {
                 return Ok(false);
             }
             self.eval_token(token)?;
         }
     }
 
-    /// An answer that `matcher` holds, said as it comes.
+    /// Generates and streams a response constrained by `matcher`.
     pub(crate) fn generate_constrained(&mut self, matcher: &mut Matcher) -> Result<FinishReason, EarlyExit> {
         self.decode_constrained(matcher, Emission::Streamed).map(|_| FinishReason::Stop)
     }
 
-    /// An answer that is either a call of one of `tools` or what the schema wants.
+    /// Generates a response constrained by `matcher`: either a call of one of `tools` or JSON of the response schema.
     pub(crate) fn generate_constrained_or_call(
         &mut self,
         matcher: &mut Matcher,
         tools: &[ChatTool],
     ) -> Result<FinishReason, EarlyExit> {
-        let written = self.decode_constrained(matcher, Emission::Buffered)?;
+        let text = self.decode_constrained(matcher, Emission::Buffered)?;
         if let Some(call) =
-            self.parse_call(&written).filter(|call| tools.iter().any(|tool| tool.name == call.name))
+            self.parse_call(&text).filter(|call| tools.iter().any(|tool| tool.name == call.name))
         {
             self.emit(GenerationEvent::ToolCall(&call))?;
             self.calls.push(call);
             return Ok(FinishReason::ToolCalls);
         }
-        self.emit_text(&written)?;
+        self.emit_text(&text)?;
         Ok(FinishReason::Stop)
     }
 
-    fn parse_call(&self, written: &str) -> Option<ChatToolCall> {
-        let value: Value = serde_json::from_str(written).ok()?;
+    fn parse_call(&self, text: &str) -> Option<ChatToolCall> {
+        let value: Value = serde_json::from_str(text).ok()?;
         let object = value.as_object().filter(|object| object.len() == 2)?;
         let name = object.get("name")?.as_str()?.to_owned();
         let arguments = object.get("arguments").filter(|arguments| arguments.is_object())?;
@@ -216,29 +220,29 @@ impl GenerationRun<'_> {
         Some(ChatToolCall { id, name, arguments: python_json(arguments).ok()? })
     }
 
-    /// Follows a grammar to its end; gives what was written.
-    fn decode_constrained(&mut self, matcher: &mut Matcher, aloud: Emission) -> Result<String, EarlyExit> {
-        // What it says is for whoever knows the grammar's inside: to others the schema is too much.
-        let broken = |fault: &dyn std::fmt::Display| {
-            tracing::warn!("a schema cannot be followed: {fault}");
-            let text = "the schema is too large or too open to be followed; make it smaller";
+    /// Decodes until the grammar is complete; returns the text.
+    fn decode_constrained(&mut self, matcher: &mut Matcher, emission: Emission) -> Result<String, EarlyExit> {
+        // llguidance's message is about its internals, so it goes to the log and the client gets a general text.
+        let grammar_failure = |fault: &dyn std::fmt::Display| {
+            tracing::warn!("constrained decoding failed: {fault}");
+            let text = "the schema is too large or too unspecific for constrained decoding; make it smaller";
             EarlyExit::Fault(GenerationFault::Refused(text.to_owned()))
         };
-        let (mut outflow, mut written, mut tokens) = (TextDecoder::new([]), Vec::<u8>::new(), Vec::new());
+        let (mut decoder, mut generated, mut tokens) = (TextDecoder::new([]), Vec::<u8>::new(), Vec::new());
         let mut closing = false;
         while !matcher.is_stopped() {
             closing =
                 closing || self.tokens_left <= CLOSING_TOKENS || CONSTRAINED_REPETITION.detects(&tokens);
-            let mask = matcher.compute_mask().map_err(|fault| broken(&fault))?;
-            let close =
-                closing.then(|| self.closing_token(&written, &|token| mask.is_allowed(token))).flatten();
+            let mask = matcher.compute_mask().map_err(|fault| grammar_failure(&fault))?;
+            let closing_token =
+                closing.then(|| self.closing_token(&generated, &|token| mask.is_allowed(token))).flatten();
             mask.iter_unset_entries(|token| mask_token(&mut self.logits, token));
-            let Some(token) = self.sample_token(close)? else { break };
-            matcher.consume_token(token).map_err(|fault| broken(&fault))?;
+            let Some(token) = self.sample_token(closing_token)? else { break };
+            matcher.consume_token(token).map_err(|fault| grammar_failure(&fault))?;
             let bytes = self.vocabulary.token_bytes(token);
-            written.extend_from_slice(bytes);
+            generated.extend_from_slice(bytes);
             tokens.push(token);
-            match (outflow.push(bytes), aloud) {
+            match (decoder.push(bytes), emission) {
                 (DecoderOutput::Text(text) | DecoderOutput::Matched(text, _), Emission::Streamed) => {
                     self.emit_text(&text)?
                 }
@@ -246,33 +250,32 @@ impl GenerationRun<'_> {
             }
             self.eval_token(token)?;
         }
-        if let Emission::Streamed = aloud {
-            self.emit_text(&outflow.flush())?;
+        if let Emission::Streamed = emission {
+            self.emit_text(&decoder.flush())?;
         }
-        Ok(String::from_utf8_lossy(&written).into_owned())
+        Ok(String::from_utf8_lossy(&generated).into_owned())
     }
 
-    /// The allowed token that ends what is open soonest. Inside a text a brace would only be more text,
-    /// so the quotation mark comes first, but for an object or a list that was just begun.
-    fn closing_token(&self, written: &[u8], allowed: &dyn Fn(u32) -> bool) -> Option<u32> {
-        let order = match written.last() {
+    /// Returns the allowed token that closes the open JSON soonest. Inside a string a brace would only be more text, so
+    /// the quotation mark comes first, except directly after an opening brace or bracket.
+    fn closing_token(&self, generated: &[u8], is_allowed: &dyn Fn(u32) -> bool) -> Option<u32> {
+        let order = match generated.last() {
             Some(b'{') => ["}", "\"", "]", ","],
             Some(b'[') => ["]", "\"", "}", ","],
             _ => ["\"", "}", "]", ","],
         };
-        let single = |text: &str| self.vocabulary.encode_plain(text).first().copied();
-        order.into_iter().filter_map(single).find(|token| allowed(*token))
+        let token = |text: &str| self.vocabulary.encode_plain(text).first().copied();
+        order.into_iter().filter_map(token).find(|token| is_allowed(*token))
     }
 
-    /// The next token: `fixed`, or as the sampler draws; none when the answer is over.
-    fn sample_token(&mut self, fixed: Option<u32>) -> Result<Option<u32>, EarlyExit> {
+    /// Returns the next token: `forced`, or a sampled one; `None` for an end token.
+    fn sample_token(&mut self, forced: Option<u32>) -> Result<Option<u32>, EarlyExit> {
         if self.tokens_left == 0 || self.conversation.len() >= self.window_tokens {
             return Err(EarlyExit::Length);
         }
-        let drawn = fixed.or_else(|| self.sampler.sample(&self.logits));
-        let token = drawn.ok_or_else(|| {
-            engine_failure("its numbers are not finite: the file may be damaged".to_owned())
-        })?;
+        let sampled = forced.or_else(|| self.sampler.sample(&self.logits));
+        let token = sampled
+            .ok_or_else(|| engine_failure("no logit is finite; the model file may be damaged".to_owned()))?;
         self.tokens_left -= 1;
         self.answer_tokens += 1;
         Ok((!self.vocabulary.is_end_token(token)).then_some(token))
@@ -292,37 +295,37 @@ impl GenerationRun<'_> {
         self.conversation.eval(tokens, Some(&mut self.logits)).map_err(engine_failure)
     }
 
-    /// Says `text`, which may be empty: each token asks whether to go on.
+    /// Emits `text`, which may be empty: every token gives the callback a chance to cancel.
     fn emit_text(&mut self, text: &str) -> Result<(), EarlyExit> {
         self.emit(GenerationEvent::Text(text))
     }
 
-    fn emit(&mut self, piece: GenerationEvent<'_>) -> Result<(), EarlyExit> {
-        match (self.on_event)(piece) {
+    fn emit(&mut self, event: GenerationEvent<'_>) -> Result<(), EarlyExit> {
+        match (self.on_event)(event) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(EarlyExit::Cancelled),
         }
     }
 }
 
-fn engine_failure(why: String) -> EarlyExit {
-    EarlyExit::Fault(GenerationFault::Failed(why))
+fn engine_failure(reason: String) -> EarlyExit {
+    EarlyExit::Fault(GenerationFault::Failed(reason))
 }
 
-fn mask_token(scores: &mut [f32], token: usize) {
-    if let Some(score) = scores.get_mut(token) {
-        *score = f32::NEG_INFINITY;
+fn mask_token(logits: &mut [f32], token: usize) {
+    if let Some(logit) = logits.get_mut(token) {
+        *logit = f32::NEG_INFINITY;
     }
 }
 
-/// Whether text under a grammar is said as it comes.
+/// Whether constrained text is streamed or returned at the end.
 #[derive(Clone, Copy)]
 enum Emission {
     Streamed,
     Buffered,
 }
 
-/// What a free answer said so far, and where each of its tokens ends.
+/// Text of a free response so far, with the end of each token.
 struct GeneratedText {
     start_position: usize,
     bytes: Vec<u8>,
@@ -336,11 +339,11 @@ impl GeneratedText {
     }
 }
 
-/// Going in circles: the last tokens are a few of them over and over.
+/// Loop detection: the last tokens repeat with a short period.
 struct RepetitionRule {
-    /// The most that are repeated.
+    /// Longest period, in tokens.
     period_max: usize,
-    /// The least that all repetitions are together.
+    /// Fewest tokens of all repetitions together.
     tokens_min: usize,
 }
 

@@ -1,8 +1,8 @@
-//! Which token comes next, given every token's score.
+//! Token sampling from logits: greedy, or with temperature and top-p.
 
 use crate::engine::math::exponential;
 
-/// Draws tokens; the same seed draws the same ones.
+/// Deterministic token sampler: the same seed samples the same tokens.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     temperature: f32,
@@ -10,51 +10,51 @@ pub(crate) struct Sampler {
     state: u64,
 }
 
-/// Tokens looked at when drawing: the tail beyond them has no share that matters.
+/// Likeliest tokens considered; the tail beyond them has a negligible probability.
 const CANDIDATES_MAX: usize = 1_000;
 
 impl Sampler {
-    /// A sampler; a temperature of 0 takes the likeliest.
+    /// Creates a sampler; a temperature of 0 is greedy.
     pub(crate) fn new(temperature: f32, top_p: f32, seed: u64) -> Self {
         let temperature = if temperature.is_finite() { temperature.clamp(0.0, 10.0) } else { 0.0 };
         let top_p = if top_p.is_finite() && top_p > 0.0 { top_p.min(1.0) } else { 1.0 };
         Self { temperature, top_p, state: seed }
     }
 
-    /// The next token; forbidden ones score negative infinity.
-    pub(crate) fn sample(&mut self, scores: &[f32]) -> Option<u32> {
+    /// Samples the next token; masked tokens have a logit of negative infinity. `None` if no logit is finite.
+    pub(crate) fn sample(&mut self, logits: &[f32]) -> Option<u32> {
         if self.temperature < 1e-4 {
-            return argmax(scores);
+            return argmax(logits);
         }
         let mut candidates: Vec<(u32, f32)> =
-            (0u32..).zip(scores.iter().copied()).filter(|(_, score)| score.is_finite()).collect();
-        let downwards = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+            (0u32..).zip(logits.iter().copied()).filter(|(_, logit)| logit.is_finite()).collect();
+        let descending = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
         if candidates.len() > CANDIDATES_MAX {
-            candidates.select_nth_unstable_by(CANDIDATES_MAX, downwards);
+            candidates.select_nth_unstable_by(CANDIDATES_MAX, descending);
             candidates.truncate(CANDIDATES_MAX);
         }
-        candidates.sort_unstable_by(downwards);
+        candidates.sort_unstable_by(descending);
         let best = candidates.first()?.1;
-        for (_, share) in &mut candidates {
-            *share = exponential((*share - best) / self.temperature);
+        for (_, weight) in &mut candidates {
+            *weight = exponential((*weight - best) / self.temperature);
         }
-        let all: f32 = candidates.iter().map(|(_, share)| share).sum();
-        let (mut kept, mut sum) = (0, 0.0);
-        while kept < candidates.len() && (kept == 0 || sum < self.top_p * all) {
-            sum += candidates[kept].1;
-            kept += 1;
+        let total: f32 = candidates.iter().map(|(_, weight)| weight).sum();
+        let (mut nucleus, mut sum) = (0, 0.0);
+        while nucleus < candidates.len() && (nucleus == 0 || sum < self.top_p * total) {
+            sum += candidates[nucleus].1;
+            nucleus += 1;
         }
-        let mut drawn = self.random_fraction() * sum;
-        for (token, share) in &candidates[..kept] {
-            drawn -= share;
-            if drawn < 0.0 {
+        let mut remaining = self.random_fraction() * sum;
+        for (token, weight) in &candidates[..nucleus] {
+            remaining -= weight;
+            if remaining < 0.0 {
                 return Some(*token);
             }
         }
-        candidates[..kept].last().map(|(token, _)| *token)
+        candidates[..nucleus].last().map(|(token, _)| *token)
     }
 
-    /// A number from 0 up to 1, by SplitMix64.
+    /// Returns a number in [0, 1) from SplitMix64.
     fn random_fraction(&mut self) -> f32 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -65,11 +65,11 @@ impl Sampler {
     }
 }
 
-fn argmax(scores: &[f32]) -> Option<u32> {
+fn argmax(logits: &[f32]) -> Option<u32> {
     let mut best: Option<(u32, f32)> = None;
-    for (token, score) in (0u32..).zip(scores) {
-        if score.is_finite() && best.is_none_or(|(_, best)| *score > best) {
-            best = Some((token, *score));
+    for (token, logit) in (0u32..).zip(logits) {
+        if logit.is_finite() && best.is_none_or(|(_, best)| *logit > best) {
+            best = Some((token, *logit));
         }
     }
     best.map(|(token, _)| token)
@@ -80,14 +80,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_temperature_the_likeliest_comes() {
+    fn zero_temperature_is_greedy() {
         let mut sampler = Sampler::new(0.0, 1.0, 7);
         assert_eq!(sampler.sample(&[0.1, f32::NEG_INFINITY, 3.0, 2.9]), Some(2));
         assert_eq!(sampler.sample(&[f32::NEG_INFINITY, f32::NAN]), None);
     }
 
     #[test]
-    fn one_seed_draws_one_sequence_and_shares_are_kept() {
+    fn sampling_is_deterministic_and_follows_probabilities() {
         let draw = |seed| {
             let mut sampler = Sampler::new(1.0, 1.0, seed);
             (0..2000).filter_map(|_| sampler.sample(&[0.0, 1.0, f32::NEG_INFINITY])).collect::<Vec<_>>()
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn top_p_leaves_the_tail_out() {
+    fn top_p_excludes_the_tail() {
         let mut sampler = Sampler::new(1.0, 0.5, 1);
         assert!((0..500).all(|_| sampler.sample(&[2.0, 0.0, 0.0]) == Some(0)));
     }

@@ -1,72 +1,73 @@
-//! The answer's text on its way out: whole characters only, and nothing that may still turn out to be the
-//! beginning of a stop text or of a call.
+//! Incremental decoding of token bytes to text: emits whole UTF-8 characters only, and holds back text that may still
+//! become a stop sequence or the tool-call tag.
 
-/// Holds back what is not certain yet.
+/// Incremental UTF-8 decoder that searches for patterns.
 #[derive(Debug)]
 pub(crate) struct TextDecoder {
     bytes: Vec<u8>,
     patterns: Vec<Vec<u8>>,
 }
 
-/// What came of some bytes.
+/// Output of the decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DecoderOutput {
-    /// This text is certain.
+    /// Text without a pattern.
     Text(String),
-    /// This text is certain, and behind it the watched text with this index was met.
+    /// Text before a pattern, and the pattern's index.
     Matched(String, usize),
 }
 
 impl TextDecoder {
-    /// Watches for `watched`; empty texts are ignored.
-    pub(crate) fn new<'a>(watched: impl IntoIterator<Item = &'a str>) -> Self {
+    /// Creates a decoder that searches for `patterns`; empty patterns never match.
+    pub(crate) fn new<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Self {
         Self {
             bytes: Vec::new(),
-            patterns: watched.into_iter().map(|text| text.as_bytes().to_vec()).collect(),
+            patterns: patterns.into_iter().map(|pattern| pattern.as_bytes().to_vec()).collect(),
         }
     }
 
-    /// Takes the bytes of the next token.
+    /// Processes the bytes of the next token.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> DecoderOutput {
         self.bytes.extend_from_slice(bytes);
-        let met = |(index, text): (usize, &Vec<u8>)| find(&self.bytes, text).map(|at| (at, index));
-        if let Some((at, index)) = self.patterns.iter().enumerate().filter_map(met).min() {
+        let matched = |(index, pattern): (usize, &Vec<u8>)| find(&self.bytes, pattern).map(|at| (at, index));
+        if let Some((at, index)) = self.patterns.iter().enumerate().filter_map(matched).min() {
             let text = String::from_utf8_lossy(&self.bytes[..at]).into_owned();
             self.bytes.drain(..at + self.patterns[index].len());
             return DecoderOutput::Matched(text, index);
         }
-        let held = self.patterns.iter().map(|text| partial_match_bytes(&self.bytes, text)).max().unwrap_or(0);
-        let certain = complete_character_bytes(&self.bytes[..self.bytes.len() - held]);
+        let held_back =
+            self.patterns.iter().map(|pattern| partial_match_bytes(&self.bytes, pattern)).max().unwrap_or(0);
+        let emitted = complete_character_bytes(&self.bytes[..self.bytes.len() - held_back]);
         DecoderOutput::Text(
-            String::from_utf8_lossy(&self.bytes.drain(..certain).collect::<Vec<u8>>()).into_owned(),
+            String::from_utf8_lossy(&self.bytes.drain(..emitted).collect::<Vec<u8>>()).into_owned(),
         )
     }
 
-    /// How many bytes the watched text with this index has.
+    /// Length of the pattern with this index, in bytes.
     pub(crate) fn pattern_bytes(&self, index: usize) -> usize {
         self.patterns[index].len()
     }
 
-    /// What is left at the end.
+    /// Returns and clears the held-back text.
     pub(crate) fn flush(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.bytes)).into_owned()
     }
 }
 
-fn find(bytes: &[u8], text: &[u8]) -> Option<usize> {
-    if text.is_empty() {
+fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
+    if pattern.is_empty() {
         return None;
     }
-    bytes.windows(text.len()).position(|window| window == text)
+    bytes.windows(pattern.len()).position(|window| window == pattern)
 }
 
-/// How many of the last bytes could be the beginning of `text`.
-fn partial_match_bytes(bytes: &[u8], text: &[u8]) -> usize {
-    let longest = bytes.len().min(text.len().saturating_sub(1));
-    (1..=longest).rev().find(|length| bytes.ends_with(&text[..*length])).unwrap_or(0)
+/// Returns the length of the longest suffix of `bytes` that is a proper prefix of `pattern`.
+fn partial_match_bytes(bytes: &[u8], pattern: &[u8]) -> usize {
+    let longest = bytes.len().min(pattern.len().saturating_sub(1));
+    (1..=longest).rev().find(|length| bytes.ends_with(&pattern[..*length])).unwrap_or(0)
 }
 
-/// How many bytes remain when a character that is only half there is left out.
+/// Returns the length of `bytes` without an incomplete UTF-8 character at the end.
 fn complete_character_bytes(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(4) {
         let at = bytes.len() - back;
@@ -86,31 +87,31 @@ fn complete_character_bytes(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn decode(watched: &[&str], tokens: &[&[u8]]) -> (String, Option<usize>) {
-        let mut outflow = TextDecoder::new(watched.iter().copied());
+    fn decode(patterns: &[&str], tokens: &[&[u8]]) -> (String, Option<usize>) {
+        let mut decoder = TextDecoder::new(patterns.iter().copied());
         let mut all = String::new();
         for token in tokens {
-            match outflow.push(token) {
+            match decoder.push(token) {
                 DecoderOutput::Text(text) => all.push_str(&text),
                 DecoderOutput::Matched(text, index) => return (all + &text, Some(index)),
             }
         }
-        (all + &outflow.flush(), None)
+        (all + &decoder.flush(), None)
     }
 
     #[test]
-    fn a_character_cut_at_any_byte_comes_out_whole() {
+    fn character_split_at_any_byte_is_emitted_whole() {
         let text = "aä€😀z".as_bytes();
         for cut in 0..text.len() {
             assert_eq!(decode(&[], &[&text[..cut], &text[cut..]]), ("aä€😀z".to_owned(), None));
-            let mut outflow = TextDecoder::new([]);
-            let DecoderOutput::Text(first) = outflow.push(&text[..cut]) else { continue };
+            let mut decoder = TextDecoder::new([]);
+            let DecoderOutput::Text(first) = decoder.push(&text[..cut]) else { continue };
             assert!(!first.contains('\u{fffd}'), "{cut}");
         }
     }
 
     #[test]
-    fn a_stop_text_cut_anywhere_is_met_and_not_said() {
+    fn stop_sequence_split_anywhere_is_found_and_not_emitted() {
         let text = b"one STOP two";
         for cut in 0..text.len() {
             assert_eq!(
@@ -121,12 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looked_like_a_stop_text_is_said() {
+    fn partial_match_that_fails_is_emitted() {
         assert_eq!(decode(&["STOP"], &[b"a ST", b"OKEN ST"]), ("a STOKEN ST".to_owned(), None));
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(decode(&[], &[b"a\xff", b"b\xe2\x82"]).0, "a\u{fffd}b\u{fffd}");
     }
 }

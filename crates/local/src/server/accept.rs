@@ -1,4 +1,4 @@
-//! The accept loop and the life of a connection.
+//! Accept loop, and HTTP/1 serving of each connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -18,67 +18,67 @@ use super::listener::{Connection, ModelListener};
 
 const CONNECTIONS_MAX: usize = 512;
 
-/// How long a connection may go without a request; longer than clients keep theirs.
+/// How long an idle connection stays open; longer than clients' own keep-alive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long to wait before trying again when the process has no file descriptor left.
+/// Pause before the next `accept` after a failure, for example when the process is out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Takes connections; each runs in `tasks`.
+/// Accepts connections and serves each as a task of `tasks`.
 pub(super) async fn accept_all(listener: &ModelListener, shared: &Arc<Shared>, tasks: &TaskTracker) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut number = 0;
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         number += 1;
         match listener.accept().await {
             Ok(Connection::Unix(stream)) => {
-                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, place)))
+                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, permit)))
             }
             Ok(Connection::Tcp(stream)) => {
-                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, place)))
+                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, permit)))
             }
             Err(fault) if is_peer_reset(&fault) => {
-                tracing::debug!(%fault, "a connection ended before it began")
+                tracing::debug!(%fault, "connection aborted before accept")
             }
             Err(fault) => {
-                tracing::warn!(%fault, "cannot accept connections; trying again");
+                tracing::warn!(%fault, "accept failed; retrying");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// A connection that was gone before it was taken is nobody's fault.
+/// Whether the peer closed the connection before it was accepted, which is not a failure of the server.
 fn is_peer_reset(fault: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidInput, NotConnected};
     matches!(fault.kind(), ConnectionAborted | ConnectionReset | InvalidInput | NotConnected)
 }
 
-async fn serve_connection<S>(stream: S, shared: Arc<Shared>, number: u64, _place: OwnedSemaphorePermit)
+async fn serve_connection<S>(stream: S, shared: Arc<Shared>, number: u64, _permit: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stop = shared.stop_token();
-    let answer = service_fn(move |request| {
+    let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
         async move { Ok::<_, Infallible>(http::handle(&shared, number, request).await) }
     });
-    let mut settings = http1::Builder::new();
-    // A client that closes its half is gone: only so is a job ended whose answer nobody waits for.
-    settings.half_close(false).timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    let mut connection = pin!(settings.serve_connection(TokioIo::new(stream), answer));
-    let ended = tokio::select! {
+    let mut builder = http1::Builder::new();
+    // A half-closed connection counts as closed; otherwise a job would run on after its client has disconnected.
+    builder.half_close(false).timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let result = tokio::select! {
         biased;
-        ended = connection.as_mut() => ended,
+        result = connection.as_mut() => result,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if let Err(fault) = ended {
-        tracing::debug!(%fault, "a connection broke off");
+    if let Err(fault) = result {
+        tracing::debug!(%fault, "connection failed");
     }
 }

@@ -1,11 +1,12 @@
-//! Whether anybody uses the server: work under way, and when the last of it ended. Looking at its health is no use of it.
+//! Activity tracking for the idle timeout: the number of requests in flight and when the last one ended. Health checks
+//! do not count.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Counts work.
+/// Counter of requests in flight.
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
@@ -17,7 +18,7 @@ struct State {
     last_active: Instant,
 }
 
-/// Work under way.
+/// Marks a request as in flight until dropped.
 pub(super) struct ActivityGuard(Arc<Activity>);
 
 impl Activity {
@@ -30,22 +31,22 @@ impl Activity {
         ActivityGuard(Arc::clone(self))
     }
 
-    /// Returns when no work has been under way for `time`; never when there is none.
-    pub(super) async fn wait_idle(&self, time: Option<Duration>) {
-        let Some(time) = time else {
+    /// Returns when no request has been in flight for `timeout`; never returns when it is `None`.
+    pub(super) async fn wait_idle(&self, timeout: Option<Duration>) {
+        let Some(timeout) = timeout else {
             return std::future::pending().await;
         };
         loop {
-            let since = self.with_state(|state| {
+            let last_active = self.with_state(|state| {
                 if state.active > 0 {
                     state.last_active = Instant::now();
                 }
                 state.last_active
             });
-            if since.elapsed() >= time {
+            if last_active.elapsed() >= timeout {
                 return;
             }
-            tokio::time::sleep_until(since + time).await;
+            tokio::time::sleep_until(last_active + timeout).await;
         }
     }
 
@@ -68,23 +69,26 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn work_puts_the_end_off_as_long_as_it_lasts() {
+    async fn idle_timeout_starts_when_the_last_request_ends() {
         let activity = Arc::new(Activity::new());
         let start = Instant::now();
-        let busy = activity.start();
-        let work = async {
+        let guard = activity.start();
+        let request = async {
             tokio::time::sleep(Duration::from_secs(35)).await;
-            drop(busy);
+            drop(guard);
         };
-        tokio::join!(activity.wait_idle(Some(Duration::from_secs(10))), work);
-        let took = start.elapsed();
-        assert!(took >= Duration::from_secs(45) && took < Duration::from_secs(46), "idle after {took:?}");
+        tokio::join!(activity.wait_idle(Some(Duration::from_secs(10))), request);
+        let elapsed = start.elapsed();
+        assert!(
+            elapsed >= Duration::from_secs(45) && elapsed < Duration::from_secs(46),
+            "idle after {elapsed:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_time_it_never_ends() {
+    async fn without_a_timeout_it_waits_forever() {
         let activity = Activity::new();
-        let waited = tokio::time::timeout(Duration::from_secs(100_000), activity.wait_idle(None)).await;
-        assert!(waited.is_err());
+        let result = tokio::time::timeout(Duration::from_secs(100_000), activity.wait_idle(None)).await;
+        assert!(result.is_err());
     }
 }

@@ -1,21 +1,21 @@
-//! What the workers need of a model. The server's tests put scripted ones here; the real ones are in `generation` and
-//! `embed`.
+//! The interface between workers and models. `generation` and `embed` implement it; the server's tests use scripted
+//! models.
 
 use std::ops::ControlFlow;
 
 use crate::embed::Embedder;
 use crate::generation::{Chat, GenerationEvent, GenerationFault, GenerationSummary, LoadedModel};
 
-/// What answers chats.
+/// A chat model.
 pub(super) trait Backend {
-    /// The longest context, answer included.
+    /// Context window in tokens, including the response.
     fn window_tokens(&self) -> usize;
 
-    /// Answers; `each` gets the pieces as they come and says whether to go on.
+    /// Generates a response. `on_event` gets each event and can cancel by returning `Break`.
     fn generate(
         &mut self,
         chat: &Chat,
-        each: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
     ) -> Result<GenerationSummary, GenerationFault>;
 }
 
@@ -27,16 +27,16 @@ impl Backend for LoadedModel {
     fn generate(
         &mut self,
         chat: &Chat,
-        each: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
     ) -> Result<GenerationSummary, GenerationFault> {
-        LoadedModel::generate(self, chat, each)
+        LoadedModel::generate(self, chat, on_event)
     }
 }
 
-/// Brings a model into memory, on the thread that will own it; the text says why it could not.
+/// Loads a model on the worker thread that will own it; the error is text for the user.
 pub(super) type Loader<T> = Box<dyn FnMut() -> Result<Box<T>, String> + Send>;
 
-/// What there is to serve.
+/// Loaders of the models to serve.
 pub(super) struct BackendLoaders {
     pub(super) chat: Option<Loader<dyn Backend>>,
     pub(super) embedder: Option<Loader<dyn Embedder>>,

@@ -1,4 +1,4 @@
-//! Reading bodies within their bounds: of one body, of its time, and of how many large ones are in the house.
+//! Reads request bodies with limits on size, time, and the number of large bodies in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::refusal::Refusal;
 
-/// The largest body.
+/// Largest accepted body.
 const BODY_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// What is read and thrown away of one that is too large, so that its sender comes to read the refusal.
+/// Bytes of an oversized body that are read and discarded, so that the client finishes sending and reads the 413.
 const DRAINED_BYTES_MAX: u64 = 4 * BODY_BYTES_MAX;
 
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// No conversation that fits a small model's window is larger than this.
+/// Largest body that needs no permit; a conversation that fits a small model's context window is smaller.
 const SMALL_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Larger ones that may be read, wait or be worked on at a time.
+/// Larger bodies that may be read, queued or processed at a time.
 const LARGE_BODIES_MAX: usize = 4;
 
-/// Takes bodies in.
+/// Reader of request bodies, shared by all connections.
 pub(super) struct BodyReader {
     large_body_permits: Arc<Semaphore>,
 }
 
-/// A body that was read.
+/// A request body.
 pub(super) struct ReceivedBody {
     pub(super) body: Vec<u8>,
-    /// Kept as long as what was read from the body is.
+    /// Permit of a large body; held until its request is finished.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -42,47 +42,50 @@ impl BodyReader {
     }
 
     pub(super) async fn read(&self, body: Incoming) -> Result<ReceivedBody, Refusal> {
-        // A sender that does not say how much comes may send as much as there may be.
+        // A body without Content-Length may become as large as the limit.
         let bytes = body.size_hint().exact().unwrap_or(BODY_BYTES_MAX);
         if bytes > DRAINED_BYTES_MAX {
             return Err(too_large());
         }
-        let place = match bytes {
+        let permit = match bytes {
             0..=SMALL_BYTES_MAX => None,
             _ => {
                 Some(Arc::clone(&self.large_body_permits).try_acquire_owned().map_err(|_| too_many_large())?)
             }
         };
-        let read = tokio::time::timeout(BODY_TIMEOUT, collect(body)).await;
-        let late = |_| Refusal::invalid_with_status(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-        Ok(ReceivedBody { body: read.map_err(late)??, permit: place })
+        let collected = tokio::time::timeout(BODY_TIMEOUT, collect(body)).await;
+        let timed_out = |_| {
+            let text = format!("the request body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            Refusal::invalid_with_status(StatusCode::REQUEST_TIMEOUT, text)
+        };
+        Ok(ReceivedBody { body: collected.map_err(timed_out)??, permit })
     }
 }
 
 async fn collect(mut body: Incoming) -> Result<Vec<u8>, Refusal> {
-    let mut kept = Vec::new();
+    let mut content = Vec::new();
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|fault| Refusal::invalid(format!("the body broke off: {fault}")))?;
+        let frame = frame.map_err(|fault| Refusal::invalid(format!("reading the body failed: {fault}")))?;
         let Ok(part) = frame.into_data() else { continue };
         bytes += part.len() as u64;
         if bytes > DRAINED_BYTES_MAX {
             break;
         }
         if bytes > BODY_BYTES_MAX {
-            kept = Vec::new();
+            content = Vec::new();
         } else {
-            kept.extend_from_slice(&part);
+            content.extend_from_slice(&part);
         }
     }
-    if bytes > BODY_BYTES_MAX { Err(too_large()) } else { Ok(kept) }
+    if bytes > BODY_BYTES_MAX { Err(too_large()) } else { Ok(content) }
 }
 
 fn too_large() -> Refusal {
-    let text = format!("the body is larger than {BODY_BYTES_MAX} bytes");
+    let text = format!("the request body is larger than {BODY_BYTES_MAX} bytes");
     Refusal::invalid_with_status(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
 fn too_many_large() -> Refusal {
-    Refusal::busy("too many large requests are in work; ask again later")
+    Refusal::busy("too many large requests in flight; retry later")
 }

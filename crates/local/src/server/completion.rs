@@ -1,4 +1,4 @@
-//! Writing answers to chats in OpenAI's shapes: the whole one, and the chunks of a stream.
+//! Serializes chat responses in OpenAI's format: a whole completion, or the chunks of a stream.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use super::generation_channel::OutputPart;
 use super::refusal::Refusal;
 use crate::generation::{ChatToolCall, FinishReason, GenerationSummary};
 
-/// What all chunks of an answer have in common.
+/// Fields that all chunks of a response share.
 #[derive(Debug, Clone)]
 pub(super) struct CompletionHeader {
     pub(super) id: String,
@@ -32,7 +32,7 @@ impl CompletionHeader {
     }
 }
 
-/// The tokens of an answer.
+/// Token usage of a response.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Usage {
     prompt_tokens: usize,
@@ -53,12 +53,12 @@ struct CompletionDetails {
 }
 
 impl From<&GenerationSummary> for Usage {
-    fn from(answered: &GenerationSummary) -> Self {
+    fn from(summary: &GenerationSummary) -> Self {
         Self {
-            prompt_tokens: answered.prompt_tokens,
-            completion_tokens: answered.answer_tokens,
-            total_tokens: answered.prompt_tokens + answered.answer_tokens,
-            prompt_tokens_details: PromptDetails { cached_tokens: answered.cached_tokens },
+            prompt_tokens: summary.prompt_tokens,
+            completion_tokens: summary.answer_tokens,
+            total_tokens: summary.prompt_tokens + summary.answer_tokens,
+            prompt_tokens_details: PromptDetails { cached_tokens: summary.cached_tokens },
             completion_tokens_details: CompletionDetails { reasoning_tokens: 0 },
         }
     }
@@ -87,7 +87,7 @@ impl<'a> CallOut<'a> {
     }
 }
 
-/// The whole answer.
+/// A whole chat completion.
 #[derive(Serialize)]
 struct Completion<'a> {
     id: &'a str,
@@ -115,47 +115,47 @@ struct MessageOut<'a> {
     tool_calls: Vec<CallOut<'a>>,
 }
 
-/// Writes an answer that is told at once.
+/// Serializes a whole completion.
 pub(super) fn write_completion(
-    envelope: &CompletionHeader,
-    said: &[OutputPart],
-    answered: &GenerationSummary,
+    header: &CompletionHeader,
+    parts: &[OutputPart],
+    summary: &GenerationSummary,
 ) -> Vec<u8> {
     let mut text = String::new();
     let mut tool_calls = Vec::new();
-    for said in said {
-        match said {
+    for part in parts {
+        match part {
             OutputPart::Text(part) => text.push_str(part),
             OutputPart::ToolCall(call) => tool_calls.push(CallOut::new(None, call)),
         }
     }
     let content = (!text.is_empty() || tool_calls.is_empty()).then_some(text.as_str());
     let completion = Completion {
-        id: &envelope.id,
+        id: &header.id,
         object: "chat.completion",
-        created: envelope.created,
-        model: &envelope.model,
+        created: header.created,
+        model: &header.model,
         choices: [CompletionChoice {
             index: 0,
             message: MessageOut { role: "assistant", content, refusal: None, tool_calls },
             logprobs: None,
-            finish_reason: finish_reason(answered.finish_reason),
+            finish_reason: finish_reason(summary.finish_reason),
         }],
-        usage: answered.into(),
+        usage: summary.into(),
     };
     serde_json::to_vec(&completion).unwrap_or_default()
 }
 
-fn finish_reason(why: FinishReason) -> &'static str {
-    match why {
-        // Nobody reads the end of an answer that was cancelled.
+fn finish_reason(reason: FinishReason) -> &'static str {
+    match reason {
+        // The worker turns a cancelled generation into an error, so its finish reason is never sent.
         FinishReason::Stop | FinishReason::Cancelled => "stop",
         FinishReason::ToolCalls => "tool_calls",
         FinishReason::Length => "length",
     }
 }
 
-/// Writes the chunks of one answer.
+/// Serializer of the chunks of one response.
 #[derive(Debug)]
 pub(super) struct ChunkWriter {
     header: CompletionHeader,
@@ -163,7 +163,7 @@ pub(super) struct ChunkWriter {
     call_count: usize,
 }
 
-/// Whether a stream ends with what it used.
+/// Whether a stream ends with a usage chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UsageChunk {
     Included,
@@ -177,7 +177,7 @@ struct Chunk<'a> {
     created: u64,
     model: &'a str,
     choices: &'a [ChunkChoice<'a>],
-    /// Null on every chunk but the last when usage is told, absent otherwise.
+    /// With a usage chunk: null on every chunk but the last. Without: absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<Usage>>,
 }
@@ -201,19 +201,19 @@ struct Delta<'a> {
 }
 
 impl ChunkWriter {
-    pub(super) fn new(envelope: CompletionHeader, usage: UsageChunk) -> Self {
-        Self { header: envelope, usage, call_count: 0 }
+    pub(super) fn new(header: CompletionHeader, usage: UsageChunk) -> Self {
+        Self { header, usage, call_count: 0 }
     }
 
-    /// The first chunk: who speaks.
+    /// Writes the first chunk, which holds the role.
     pub(super) fn write_role(&self, out: &mut Vec<u8>) {
         let delta = Delta { role: Some("assistant"), content: Some(""), ..Delta::default() };
         self.write_delta(out, delta, None);
     }
 
-    /// A part of the answer.
-    pub(super) fn write_part(&mut self, out: &mut Vec<u8>, said: &OutputPart) {
-        match said {
+    /// Writes the chunk of a text or a tool call.
+    pub(super) fn write_part(&mut self, out: &mut Vec<u8>, part: &OutputPart) {
+        match part {
             OutputPart::Text(text) => {
                 self.write_delta(out, Delta { content: Some(text), ..Delta::default() }, None)
             }
@@ -225,11 +225,11 @@ impl ChunkWriter {
         }
     }
 
-    /// Why it ended, what it used, and the mark that nothing comes behind.
-    pub(super) fn write_finish(&self, out: &mut Vec<u8>, answered: &GenerationSummary) {
-        self.write_delta(out, Delta::default(), Some(finish_reason(answered.finish_reason)));
+    /// Writes the finish reason, the usage if included, and `[DONE]`.
+    pub(super) fn write_finish(&self, out: &mut Vec<u8>, summary: &GenerationSummary) {
+        self.write_delta(out, Delta::default(), Some(finish_reason(summary.finish_reason)));
         if self.usage == UsageChunk::Included {
-            self.write_chunk(out, &[], Some(answered.into()));
+            self.write_chunk(out, &[], Some(summary.into()));
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
     }
@@ -247,17 +247,17 @@ impl ChunkWriter {
             choices,
             usage: (self.usage == UsageChunk::Included).then_some(usage),
         };
-        // JSON has no line breaks of its own, so a chunk is one line.
+        // Compact JSON contains no line breaks, so a chunk is one line.
         write_event(out, &serde_json::to_vec(&chunk).unwrap_or_default());
     }
 }
 
-/// A fault behind an answer that has begun: the status is out, so the stream tells it and ends without its mark.
+/// Writes an error event. After the status has been sent, the stream reports a fault this way and ends without `[DONE]`.
 pub(super) fn write_error(out: &mut Vec<u8>, refusal: &Refusal) {
     write_event(out, &refusal.body());
 }
 
-/// A line that clients skip; it shows that somebody is there.
+/// Writes an SSE comment, which clients ignore, as a heartbeat.
 pub(super) fn write_comment(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(b": ");
     out.extend_from_slice(text.as_bytes());

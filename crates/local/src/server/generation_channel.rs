@@ -1,5 +1,5 @@
-//! What a worker has to say to one client. The worker never waits for the reader: a reader that is slow finds more at once,
-//! and one that is far too slow, or gone, ends the job.
+//! Channel from a worker to one HTTP response. The worker never waits for the receiver: a slow receiver gets larger
+//! batches, and one that lags beyond a limit, or is dropped, cancels the job.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 use super::refusal::Refusal;
 use crate::generation::{ChatToolCall, GenerationEvent, GenerationSummary};
 
-/// Far more than any window's worth of text.
+/// Most unread bytes before the job is cancelled; far more than the text of any context window.
 const UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The worker's end.
+/// The worker's end of the channel.
 #[derive(Clone)]
 pub(super) struct GenerationSender(Arc<Channel>);
 
-/// The client's end; dropping it says that nobody wants the rest.
+/// The HTTP response's end of the channel; dropping it cancels the job.
 pub(super) struct GenerationReceiver(Arc<Channel>);
 
 struct Channel {
@@ -31,35 +31,35 @@ struct State {
     is_receiver_dropped: bool,
 }
 
-/// What came since the last look.
+/// Everything sent since the last `recv`.
 #[derive(Debug, Default)]
 pub(super) struct GenerationBatch {
-    /// How far the prompt is read: so many tokens, of so many.
+    /// Evaluated and total tokens of the prompt.
     pub(super) prompt_progress: Option<(usize, usize)>,
     pub(super) parts: Vec<OutputPart>,
     pub(super) outcome: Option<Result<GenerationSummary, Refusal>>,
 }
 
-/// A part of an answer.
+/// A part of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OutputPart {
     Text(String),
     ToolCall(ChatToolCall),
 }
 
-/// Both ends.
+/// Creates a channel.
 pub(super) fn channel() -> (GenerationSender, GenerationReceiver) {
-    let shelf = Arc::new(Channel { state: Mutex::default(), changed: Notify::new() });
-    (GenerationSender(Arc::clone(&shelf)), GenerationReceiver(shelf))
+    let channel = Arc::new(Channel { state: Mutex::default(), changed: Notify::new() });
+    (GenerationSender(Arc::clone(&channel)), GenerationReceiver(channel))
 }
 
 impl GenerationSender {
-    /// Adds a piece and says whether somebody still wants the next.
-    pub(super) fn send(&self, piece: &GenerationEvent<'_>) -> ControlFlow<()> {
+    /// Sends an event; returns `Break` when the job should be cancelled.
+    pub(super) fn send(&self, event: &GenerationEvent<'_>) -> ControlFlow<()> {
         let flow = self.0.with_state(|state| {
-            match piece {
-                GenerationEvent::PromptProgress { tokens, total_tokens: of } => {
-                    state.unread.prompt_progress = Some((*tokens, *of))
+            match event {
+                GenerationEvent::PromptProgress { tokens, total_tokens } => {
+                    state.unread.prompt_progress = Some((*tokens, *total_tokens))
                 }
                 GenerationEvent::Text(text) => state.add_text(text),
                 GenerationEvent::ToolCall(call) => state.add_call(call),
@@ -73,9 +73,9 @@ impl GenerationSender {
         flow
     }
 
-    /// Says how it ended; nothing may come behind it.
-    pub(super) fn finish(&self, ended: Result<GenerationSummary, Refusal>) {
-        self.0.with_state(|state| state.unread.outcome = Some(ended));
+    /// Sends the outcome; nothing may be sent after it.
+    pub(super) fn finish(&self, outcome: Result<GenerationSummary, Refusal>) {
+        self.0.with_state(|state| state.unread.outcome = Some(outcome));
         self.0.changed.notify_one();
     }
 
@@ -85,11 +85,11 @@ impl GenerationSender {
 }
 
 impl GenerationReceiver {
-    /// What came since the last look; waits until something did.
+    /// Receives everything sent since the last call; waits until there is something.
     pub(super) async fn recv(&mut self) -> GenerationBatch {
         loop {
-            if let Some(news) = self.0.with_state(State::take_unread) {
-                return news;
+            if let Some(batch) = self.0.with_state(State::take_unread) {
+                return batch;
             }
             self.0.changed.notified().await;
         }
@@ -124,8 +124,8 @@ impl State {
     }
 
     fn take_unread(&mut self) -> Option<GenerationBatch> {
-        let news = &self.unread;
-        if news.prompt_progress.is_none() && news.parts.is_empty() && news.outcome.is_none() {
+        let batch = &self.unread;
+        if batch.prompt_progress.is_none() && batch.parts.is_empty() && batch.outcome.is_none() {
             return None;
         }
         self.unread_bytes = 0;
@@ -138,45 +138,45 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_slow_reader_finds_the_texts_in_one_piece() {
-        let (outbox, mut inbox) = channel();
+    async fn slow_receiver_gets_texts_joined() {
+        let (sender, mut receiver) = channel();
         for text in ["a", "b", "", "c"] {
-            assert!(outbox.send(&GenerationEvent::Text(text)).is_continue());
+            assert!(sender.send(&GenerationEvent::Text(text)).is_continue());
         }
-        assert_eq!(inbox.recv().await.parts, [OutputPart::Text("abc".to_owned())]);
+        assert_eq!(receiver.recv().await.parts, [OutputPart::Text("abc".to_owned())]);
     }
 
     #[tokio::test]
-    async fn texts_and_calls_keep_their_order() {
-        let (outbox, mut inbox) = channel();
+    async fn texts_and_calls_stay_in_order() {
+        let (sender, mut receiver) = channel();
         let call = ChatToolCall { id: "1".to_owned(), name: "n".to_owned(), arguments: "{}".to_owned() };
-        let _ = outbox.send(&GenerationEvent::PromptProgress { tokens: 3, total_tokens: 9 });
-        let _ = outbox.send(&GenerationEvent::Text("a"));
-        let _ = outbox.send(&GenerationEvent::ToolCall(&call));
-        let _ = outbox.send(&GenerationEvent::Text("b"));
-        let news = inbox.recv().await;
-        assert_eq!(news.prompt_progress, Some((3, 9)));
+        let _ = sender.send(&GenerationEvent::PromptProgress { tokens: 3, total_tokens: 9 });
+        let _ = sender.send(&GenerationEvent::Text("a"));
+        let _ = sender.send(&GenerationEvent::ToolCall(&call));
+        let _ = sender.send(&GenerationEvent::Text("b"));
+        let batch = receiver.recv().await;
+        assert_eq!(batch.prompt_progress, Some((3, 9)));
         assert_eq!(
-            news.parts,
+            batch.parts,
             [OutputPart::Text("a".to_owned()), OutputPart::ToolCall(call), OutputPart::Text("b".to_owned())]
         );
     }
 
     #[test]
-    fn a_reader_that_went_away_ends_the_job_at_the_next_piece() {
-        let (outbox, inbox) = channel();
-        assert!(outbox.send(&GenerationEvent::Text("a")).is_continue() && !outbox.is_closed());
-        drop(inbox);
-        assert!(outbox.send(&GenerationEvent::Text("b")).is_break() && outbox.is_closed());
+    fn dropped_receiver_cancels_at_the_next_event() {
+        let (sender, receiver) = channel();
+        assert!(sender.send(&GenerationEvent::Text("a")).is_continue() && !sender.is_closed());
+        drop(receiver);
+        assert!(sender.send(&GenerationEvent::Text("b")).is_break() && sender.is_closed());
     }
 
     #[tokio::test]
-    async fn a_reader_that_reads_nothing_ends_the_job_before_the_memory_is_full() {
-        let (outbox, mut inbox) = channel();
+    async fn lagging_receiver_cancels_at_the_byte_limit() {
+        let (sender, mut receiver) = channel();
         let text = "x".repeat(UNREAD_BYTES_MAX);
-        assert!(outbox.send(&GenerationEvent::Text(&text)).is_continue());
-        assert!(outbox.send(&GenerationEvent::Text("y")).is_break());
-        inbox.recv().await;
-        assert!(outbox.send(&GenerationEvent::Text("z")).is_continue());
+        assert!(sender.send(&GenerationEvent::Text(&text)).is_continue());
+        assert!(sender.send(&GenerationEvent::Text("y")).is_break());
+        receiver.recv().await;
+        assert!(sender.send(&GenerationEvent::Text("z")).is_continue());
     }
 }

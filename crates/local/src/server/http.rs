@@ -1,4 +1,5 @@
-//! The paths of the server: which request is which work, and who may ask. Bodies are read in `intake`.
+//! HTTP routes of the model server: checks the caller, parses the request, enqueues a job and builds the response.
+//! `body_reader` reads request bodies.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -29,20 +30,20 @@ use super::worker::{ChatJob, EmbedJob, WorkQueues};
 
 const ROOT_BYTES_MAX: usize = 256;
 
-/// The root of the agent tree that asks: what it asks for waits in one line.
+/// Header with the root agent of the caller's tree; requests of one tree share one queue.
 static ROOT_HEADER: HeaderName = HeaderName::from_static("x-nexus-root");
 
-/// The only embedding model there is.
+/// Name of the only supported embedding model.
 const EMBEDDER_NAME: &str = "all-MiniLM-L6-v2";
 
-/// The body of an answer.
+/// Body of an HTTP response.
 pub(super) type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What all connections share.
+/// State shared by all connections.
 pub(super) struct Shared {
     pub(super) activity: Arc<Activity>,
     model: String,
-    /// The name of the embedder's file, without its ending.
+    /// File name of the embedding model, without its extension.
     embedder_file: Option<String>,
     queues: WorkQueues,
     body_reader: BodyReader,
@@ -50,7 +51,7 @@ pub(super) struct Shared {
     is_tcp: bool,
 }
 
-/// A path that we know.
+/// A known path.
 enum Route<'a> {
     Health,
     Models,
@@ -63,31 +64,31 @@ impl Shared {
     pub(super) fn new(
         model: String,
         embedder_file: Option<String>,
-        workers: WorkQueues,
+        queues: WorkQueues,
         is_tcp: bool,
     ) -> Self {
         let (activity, stop) = (Arc::new(Activity::new()), CancellationToken::new());
-        Self { activity, model, embedder_file, queues: workers, body_reader: BodyReader::new(), stop, is_tcp }
+        Self { activity, model, embedder_file, queues, body_reader: BodyReader::new(), stop, is_tcp }
     }
 
-    /// Ends the work under way, and refuses what comes.
+    /// Cancels jobs in flight and rejects queued and new ones.
     pub(super) fn stop(&self) {
         self.stop.cancel();
-        if let Some(desk) = &self.queues.chats {
-            desk.stop();
+        if let Some(queue) = &self.queues.chats {
+            queue.stop();
         }
-        if let Some(desk) = &self.queues.embeddings {
-            desk.stop();
+        if let Some(queue) = &self.queues.embeddings {
+            queue.stop();
         }
     }
 
-    /// A token of its own for a connection.
+    /// Returns a token that is cancelled at shutdown, for a connection.
     pub(super) fn stop_token(&self) -> CancellationToken {
         self.stop.child_token()
     }
 }
 
-/// Answers one request.
+/// Handles one request.
 pub(super) async fn handle(
     shared: &Shared,
     connection: u64,
@@ -108,12 +109,12 @@ async fn route(
         check_caller(request.headers())?;
     }
     let uri = request.uri().clone();
-    let path = Route::parse(uri.path()).ok_or_else(|| unknown_path(uri.path()))?;
-    if request.method() != path.method() {
-        let text = format!("{} wants {}, not {}", uri.path(), path.method(), request.method());
+    let route = Route::parse(uri.path()).ok_or_else(|| unknown_path(uri.path()))?;
+    if request.method() != route.method() {
+        let text = format!("{} needs {}, not {}", uri.path(), route.method(), request.method());
         return Err(Refusal::invalid_with_status(StatusCode::METHOD_NOT_ALLOWED, text));
     }
-    match path {
+    match route {
         Route::Health => Ok(json_response(StatusCode::OK, health(shared).to_string())),
         Route::Models => {
             let list = json!({"object": "list", "data": models(shared)});
@@ -152,22 +153,23 @@ impl<'a> Route<'a> {
 
 fn unknown_path(path: &str) -> Refusal {
     let text =
-        format!("{path} is unknown; there are /health, /v1/models, /v1/chat/completions and /v1/embeddings");
+        format!("unknown path {path}; use /health, /v1/models, /v1/chat/completions or /v1/embeddings");
     Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).code("unknown_url")
 }
 
-/// On loopback every web page that a browser shows could call: what comes from one, or by another name, is refused.
+/// Rejects requests with an `Origin` or another host name. On loopback any web page in a browser could call the server,
+/// also through DNS rebinding.
 fn check_caller(headers: &HeaderMap) -> Result<(), Refusal> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     if !["127.0.0.1", "localhost"].contains(&name) {
-        let text = format!("host {host:?} is not this machine: use 127.0.0.1 or localhost");
+        let text = format!("host {host:?} is not allowed; use 127.0.0.1 or localhost");
         return Err(Refusal::invalid_with_status(StatusCode::FORBIDDEN, text));
     }
     if headers.contains_key(ORIGIN) {
         return Err(Refusal::invalid_with_status(
             StatusCode::FORBIDDEN,
-            "web pages may not call this server",
+            "requests from web pages (with an Origin header) are not allowed",
         ));
     }
     Ok(())
@@ -176,14 +178,14 @@ fn check_caller(headers: &HeaderMap) -> Result<(), Refusal> {
 fn health(shared: &Shared) -> Value {
     let chats = shared.queues.chats.as_ref();
     let embeddings = shared.queues.embeddings.as_ref();
-    let waiting = chats.map_or(0, |desk| desk.jobs.queued_jobs())
-        + embeddings.map_or(0, |desk| desk.jobs.queued_jobs());
+    let waiting = chats.map_or(0, |queue| queue.jobs.queued_jobs())
+        + embeddings.map_or(0, |queue| queue.jobs.queued_jobs());
     json!({
         "status": "ok",
         "model": chats.map(|_| shared.model.as_str()),
-        "loaded": chats.is_some_and(|desk| desk.is_loaded()),
+        "loaded": chats.is_some_and(|queue| queue.is_loaded()),
         "embedder": embeddings.map(|_| EMBEDDER_NAME),
-        "embedder_loaded": embeddings.is_some_and(|desk| desk.is_loaded()),
+        "embedder_loaded": embeddings.is_some_and(|queue| queue.is_loaded()),
         "waiting": waiting,
     })
 }
@@ -191,10 +193,10 @@ fn health(shared: &Shared) -> Value {
 fn models(shared: &Shared) -> Vec<Value> {
     let entry = |id: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": "local"});
     let mut models = Vec::new();
-    if let Some(desk) = &shared.queues.chats {
+    if let Some(queue) = &shared.queues.chats {
         let mut model = entry(&shared.model);
-        // As other local servers call it; known once the model has been in memory.
-        if let Some(tokens) = desk.window_tokens() {
+        // The field name of other local servers; known once the model has been loaded.
+        if let Some(tokens) = queue.window_tokens() {
             model["max_model_len"] = json!(tokens);
         }
         models.push(model);
@@ -210,27 +212,27 @@ async fn chat(
     connection: u64,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    let desk = shared.queues.chats.as_ref().ok_or_else(|| not_served("chat"))?;
-    let busy = shared.activity.start();
+    let queue = shared.queues.chats.as_ref().ok_or_else(|| not_served("chat"))?;
+    let activity = shared.activity.start();
     let client = queue_client(request.headers(), connection)?;
-    let ReceivedBody { body, permit: place } = shared.body_reader.read(request.into_body()).await?;
+    let ReceivedBody { body, permit } = shared.body_reader.read(request.into_body()).await?;
     let request = ChatRequest::from_body(&body)?;
     drop(body);
     check_model(request.model.as_deref(), &shared.model)?;
-    let (outbox, inbox) = generation_channel::channel();
-    desk.jobs.push(client, ChatJob { chat: request.chat, sender: outbox, _permit: place })?;
-    let envelope = CompletionHeader::new(&shared.model);
+    let (sender, receiver) = generation_channel::channel();
+    queue.jobs.push(client, ChatJob { chat: request.chat, sender, _permit: permit })?;
+    let header = CompletionHeader::new(&shared.model);
     let usage = match request.response_mode {
         ResponseMode::Complete => {
             return Ok(json_response(
                 StatusCode::OK,
-                chat_stream::collect_completion(inbox, &envelope).await?,
+                chat_stream::collect_completion(receiver, &header).await?,
             ));
         }
         ResponseMode::Stream => UsageChunk::Omitted,
         ResponseMode::StreamWithUsage => UsageChunk::Included,
     };
-    let stream = ChatStream::open(inbox, ChunkWriter::new(envelope, usage), busy).await?;
+    let stream = ChatStream::open(receiver, ChunkWriter::new(header, usage), activity).await?;
     Ok(stream_response(stream))
 }
 
@@ -239,36 +241,36 @@ async fn embeddings(
     connection: u64,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    let desk = shared.queues.embeddings.as_ref().ok_or_else(|| not_served("embedding"))?;
-    let _busy = shared.activity.start();
+    let queue = shared.queues.embeddings.as_ref().ok_or_else(|| not_served("embedding"))?;
+    let _activity = shared.activity.start();
     let client = queue_client(request.headers(), connection)?;
-    let ReceivedBody { body, permit: place } = shared.body_reader.read(request.into_body()).await?;
+    let ReceivedBody { body, permit } = shared.body_reader.read(request.into_body()).await?;
     let mut request = EmbedRequest::from_body(&body)?;
     drop(body);
-    // The catalog's name of its file will do too.
+    // The file name, which is the model's name in the catalog, is accepted too.
     if shared.embedder_file.is_none() || request.model != shared.embedder_file {
         check_model(request.model.as_deref(), EMBEDDER_NAME)?;
     }
-    let (reply, points) = oneshot::channel();
+    let (reply, output) = oneshot::channel();
     let texts = std::mem::take(&mut request.texts);
-    desk.jobs.push(client, EmbedJob { texts, reply, _permit: place })?;
-    let embedded = points.await.unwrap_or_else(|_| Err(Refusal::stopping()))?;
-    Ok(json_response(StatusCode::OK, request.response_body(EMBEDDER_NAME, &embedded)?))
+    queue.jobs.push(client, EmbedJob { texts, reply, _permit: permit })?;
+    let output = output.await.unwrap_or_else(|_| Err(Refusal::stopping()))?;
+    Ok(json_response(StatusCode::OK, request.response_body(EMBEDDER_NAME, &output)?))
 }
 
 fn not_served(kind: &str) -> Refusal {
-    let text = format!("no {kind} model is served here: start the server with one");
+    let text = format!("no {kind} model is served here; start the server with one");
     Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).param("model").code("model_not_found")
 }
 
-/// Whose line the request stands in.
+/// Returns the client whose queue the request joins.
 fn queue_client(headers: &HeaderMap, connection: u64) -> Result<Client, Refusal> {
     match headers.get(&ROOT_HEADER).map(HeaderValue::to_str) {
         None => Ok(Client::Connection(connection)),
         Some(Ok(root)) if root.len() <= ROOT_BYTES_MAX => Ok(Client::Root(root.to_owned())),
-        Some(_) => {
-            Err(Refusal::invalid(format!("X-Nexus-Root has at most {ROOT_BYTES_MAX} plain characters")))
-        }
+        Some(_) => Err(Refusal::invalid(format!(
+            "X-Nexus-Root must be at most {ROOT_BYTES_MAX} visible ASCII characters"
+        ))),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Where the server listens: a Unix socket that only its owner may use, or loopback. Nothing else can be bound.
+//! Listening sockets of the model server: a Unix socket for the same user only, or loopback TCP. Nothing else can be
+//! bound.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// An open listening socket. Dropping it closes it and takes a Unix socket's file away.
+/// A listening socket. Dropping it closes it and removes a Unix socket's file.
 #[derive(Debug)]
 pub struct ModelListener {
     socket: Socket,
@@ -19,45 +20,45 @@ enum Socket {
     Tcp(TcpListener),
 }
 
-/// The file of a Unix socket, known by its number: another server may have put its own in its place.
+/// File of a Unix socket. Its inode tells it from the file of another server that replaced it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
     inode: u64,
 }
 
-/// A connection that was taken.
+/// An accepted connection.
 pub(super) enum Connection {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
 impl ModelListener {
-    /// Listens on a Unix socket at `path`, for the same user only. A socket file that nobody listens on is replaced.
+    /// Listens on a Unix socket at `path`, for the same user only. Replaces a stale socket file.
     ///
     /// # Errors
-    /// When somebody listens there, something else lies there, or the system refuses. Needs a tokio runtime.
+    /// When a server listens there, the path is not a socket, or the system call fails. Needs a tokio runtime.
     pub fn unix(path: &Path) -> io::Result<Self> {
         remove_stale_socket(path)?;
         let socket = std::os::unix::net::UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         socket.set_nonblocking(true)?;
-        let number = std::fs::symlink_metadata(path)?.ino();
-        let file = SocketFile { path: path.to_path_buf(), inode: number };
+        let inode = std::fs::symlink_metadata(path)?.ino();
+        let file = SocketFile { path: path.to_path_buf(), inode };
         Ok(Self { socket: Socket::Unix { socket: UnixListener::from_std(socket)?, file } })
     }
 
-    /// Listens on 127.0.0.1; port 0 takes any free one.
+    /// Listens on 127.0.0.1; port 0 selects a free one.
     ///
     /// # Errors
-    /// When the port is taken or the system refuses. Needs a tokio runtime.
+    /// When the port is in use or the system call fails. Needs a tokio runtime.
     pub fn tcp(port: u16) -> io::Result<Self> {
         let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket: Socket::Tcp(TcpListener::from_std(socket)?) })
     }
 
-    /// Where it listens, for people: `unix:PATH` or `http://127.0.0.1:PORT`.
+    /// The address for display: `unix:PATH` or `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         match &self.socket {
@@ -69,12 +70,12 @@ impl ModelListener {
         }
     }
 
-    /// Whether browsers of this machine can reach it.
+    /// Whether it is a TCP socket, which browsers on this machine can reach.
     pub(super) fn is_tcp(&self) -> bool {
         matches!(self.socket, Socket::Tcp(_))
     }
 
-    /// The next connection; another user's is refused.
+    /// Accepts the next connection; rejects other users on a Unix socket.
     pub(super) async fn accept(&self) -> io::Result<Connection> {
         match &self.socket {
             Socket::Tcp(socket) => {
@@ -86,7 +87,8 @@ impl ModelListener {
                 let (stream, _) = socket.accept().await?;
                 let user = stream.peer_cred()?.uid();
                 if user != 0 && user != rustix::process::geteuid().as_raw() {
-                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "another user called"));
+                    let text = format!("connection from user {user} rejected");
+                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, text));
                 }
                 Ok(Connection::Unix(stream))
             }
@@ -94,21 +96,21 @@ impl ModelListener {
     }
 }
 
-/// Takes away what a killed server left behind.
+/// Removes the socket file that a killed server left behind.
 fn remove_stale_socket(path: &Path) -> io::Result<()> {
-    let lies_there = match std::fs::symlink_metadata(path) {
+    let metadata = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(fault) => return Err(fault),
     };
-    if !lies_there.file_type().is_socket() {
-        let text = format!("{} exists and is no socket; choose another path", path.display());
+    if !metadata.file_type().is_socket() {
+        let text = format!("{} exists and is not a socket; choose another path", path.display());
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Err(fault) if fault.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
         _ => {
-            let text = format!("a server listens on {}", path.display());
+            let text = format!("another server listens on {}; choose another path", path.display());
             Err(io::Error::new(io::ErrorKind::AddrInUse, text))
         }
     }
@@ -118,7 +120,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_ours = std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode);
         if is_ours && let Err(fault) = std::fs::remove_file(&self.path) {
-            tracing::debug!(%fault, "the socket's file stays behind");
+            tracing::debug!(%fault, "cannot remove the socket file");
         }
     }
 }
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_abandoned_socket_is_replaced_and_a_live_one_is_not() {
+    async fn stale_socket_is_replaced_and_a_live_one_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_no_socket_stays() {
+    async fn file_that_is_not_a_socket_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notes.txt");
         std::fs::write(&path, "mine").unwrap();
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_socket_of_a_successor_is_left_alone() {
+    async fn socket_file_of_a_successor_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.sock");
         let first = ModelListener::unix(&path).unwrap();

@@ -1,5 +1,5 @@
-//! Who is next: a line for each client, one job of each line in turn, so that a client with many jobs delays the others by
-//! one job at a time. Bounded in all, and a single line in its share.
+//! Fair job queue: a queue per client, served round-robin, so that a client with many jobs delays others by one job at a
+//! time. The total is bounded, and so is each client's share.
 
 #[cfg(test)]
 mod tests;
@@ -7,33 +7,33 @@ mod tests;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Whose job it is.
+/// Owner of a job, for fairness.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Client {
-    /// The root of the agent tree that asks.
+    /// Root agent of the caller's tree.
     Root(String),
-    /// A connection that named no root.
+    /// Connection of a request that named no root.
     Connection(u64),
 }
 
-/// What waits.
+/// A job that can wait in a queue.
 pub(super) trait QueuedJob {
-    /// Whether nobody wants the answer any more.
+    /// Whether the client has disconnected.
     fn is_abandoned(&self) -> bool;
 }
 
-/// Why a job was not taken.
+/// Why a job was not enqueued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum QueueRejection {
-    /// As many wait as may.
+    /// The queue is full.
     Full,
-    /// This client has taken its share of the places.
+    /// The client has reached its share of the queue.
     ClientShareFull,
-    /// No job is taken any more.
+    /// The queue is closed.
     Closed,
 }
 
-/// The lines.
+/// Bounded multi-producer queue with round-robin fairness over clients.
 pub(super) struct FairQueue<J> {
     state: Mutex<State<J>>,
     changed: Condvar,
@@ -42,18 +42,18 @@ pub(super) struct FairQueue<J> {
 
 struct State<J> {
     queues: HashMap<Client, VecDeque<J>>,
-    /// Clients with a line, the next one first.
+    /// Clients with queued jobs, the next one first.
     rotation: VecDeque<Client>,
     is_closed: bool,
 }
 
 impl<J: QueuedJob> FairQueue<J> {
-    pub(super) fn new(places_max: usize) -> Self {
+    pub(super) fn new(jobs_max: usize) -> Self {
         let state = State { queues: HashMap::new(), rotation: VecDeque::new(), is_closed: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), jobs_max: places_max.max(1) }
+        Self { state: Mutex::new(state), changed: Condvar::new(), jobs_max: jobs_max.max(1) }
     }
 
-    /// Takes a job at the end of its client's line.
+    /// Enqueues a job for its client.
     pub(super) fn push(&self, client: Client, job: J) -> Result<(), QueueRejection> {
         let mut state = self.lock();
         if state.is_closed {
@@ -69,7 +69,7 @@ impl<J: QueuedJob> FairQueue<J> {
             return Err(QueueRejection::ClientShareFull);
         }
         match state.queues.get_mut(&client) {
-            Some(line) => line.push_back(job),
+            Some(jobs) => jobs.push_back(job),
             None => {
                 state.queues.insert(client.clone(), VecDeque::from([job]));
                 state.rotation.push_back(client);
@@ -79,7 +79,7 @@ impl<J: QueuedJob> FairQueue<J> {
         Ok(())
     }
 
-    /// The next job that somebody still wants; waits for one. None when the queue is closed.
+    /// Dequeues the next job, skipping abandoned ones; blocks until there is one. `None` when the queue is closed.
     pub(super) fn pop(&self) -> Option<J> {
         let mut state = self.lock();
         loop {
@@ -94,23 +94,23 @@ impl<J: QueuedJob> FairQueue<J> {
         }
     }
 
-    /// Takes no more jobs and gives back those that wait.
+    /// Closes the queue and returns the queued jobs.
     pub(super) fn close(&self) -> Vec<J> {
         let mut state = self.lock();
         state.is_closed = true;
         state.rotation.clear();
         self.changed.notify_all();
-        state.queues.drain().flat_map(|(_, line)| line).collect()
+        state.queues.drain().flat_map(|(_, jobs)| jobs).collect()
     }
 
-    /// How many jobs wait that somebody still wants.
+    /// Number of queued jobs that are not abandoned.
     pub(super) fn queued_jobs(&self) -> usize {
         let mut state = self.lock();
         state.remove_abandoned();
         state.queued_jobs()
     }
 
-    /// One client may hold half of the places, so that there is room for the next.
+    /// Most queued jobs of one client: half of the queue, so that other clients can still enqueue.
     fn client_jobs_max(&self) -> usize {
         self.jobs_max.div_ceil(2)
     }
@@ -131,9 +131,9 @@ impl<J: QueuedJob> State<J> {
 
     fn next(&mut self) -> Option<J> {
         let client = self.rotation.pop_front()?;
-        let line = self.queues.get_mut(&client)?;
-        let job = line.pop_front();
-        if line.is_empty() {
+        let jobs = self.queues.get_mut(&client)?;
+        let job = jobs.pop_front();
+        if jobs.is_empty() {
             self.queues.remove(&client);
         } else {
             self.rotation.push_back(client);
@@ -142,11 +142,11 @@ impl<J: QueuedJob> State<J> {
     }
 
     fn remove_abandoned(&mut self) {
-        self.queues.retain(|_, line| {
-            line.retain(|job| !job.is_abandoned());
-            !line.is_empty()
+        self.queues.retain(|_, jobs| {
+            jobs.retain(|job| !job.is_abandoned());
+            !jobs.is_empty()
         });
-        let lines = &self.queues;
-        self.rotation.retain(|client| lines.contains_key(client));
+        let queues = &self.queues;
+        self.rotation.retain(|client| queues.contains_key(client));
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are no: OpenAI's error object and the status that belongs to it.
+//! Error responses: OpenAI's error object and its HTTP status.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -8,10 +8,10 @@ use super::queue::QueueRejection;
 use crate::embed::EmbedFault;
 use crate::generation::GenerationFault;
 
-/// When a client that found no place should come back.
+/// Value of `Retry-After` when the queue is full.
 const RETRY_AFTER_S: u64 = 2;
 
-/// Why a request gets no answer.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -41,35 +41,35 @@ impl Refusal {
         Self { status, retry_after_s: None, message: message.into(), kind, param: None, code: None }
     }
 
-    /// The request itself is wrong.
+    /// Invalid request: status 400.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
     }
 
-    /// As [`Refusal::invalid`], with another status.
+    /// Invalid request with another status.
     pub(super) fn invalid_with_status(status: StatusCode, message: impl Into<String>) -> Self {
         Self::new(status, "invalid_request_error", message)
     }
 
-    /// The server failed, not the request.
+    /// Server failure: status 500.
     pub(super) fn failed(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
     }
 
-    /// There is no room now.
+    /// Overload: status 429 with `Retry-After`.
     pub(super) fn busy(message: impl Into<String>) -> Self {
         let refusal =
             Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message).code("queue_full");
         Self { retry_after_s: Some(RETRY_AFTER_S), ..refusal }
     }
 
-    /// The server ends.
+    /// Shutdown: status 503.
     pub(super) fn stopping() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "the model server is stopping; ask again")
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "the model server is stopping; retry")
             .code("stopping")
     }
 
-    /// The part of the request that is wrong.
+    /// Sets the request parameter that is invalid.
     pub(super) fn param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
         self
@@ -80,7 +80,7 @@ impl Refusal {
         self
     }
 
-    /// The error object.
+    /// Serializes the error object.
     pub(super) fn body(&self) -> Bytes {
         let error = ErrorObject {
             message: &self.message,
@@ -88,7 +88,7 @@ impl Refusal {
             param: self.param.as_deref(),
             code: self.code,
         };
-        // Strings always serialise.
+        // Serializing strings cannot fail.
         serde_json::to_vec(&ErrorBody { error }).unwrap_or_default().into()
     }
 }
@@ -97,9 +97,9 @@ impl From<QueueRejection> for Refusal {
     fn from(reason: QueueRejection) -> Self {
         let text = match reason {
             QueueRejection::Closed => return Refusal::stopping(),
-            QueueRejection::Full => "too many requests wait for this model; ask again later",
+            QueueRejection::Full => "the model's queue is full; retry later",
             QueueRejection::ClientShareFull => {
-                "too many of your requests wait for this model; ask again later"
+                "too many of your requests are queued for this model; retry later"
             }
         };
         let refusal =
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_openais_shape() {
+    fn refusal_serializes_as_openai_error() {
         let refusal = Refusal::invalid("no \"such\" thing").param("messages[0]").code("odd");
         let expected = json!({"error": {
             "message": "no \"such\" thing", "type": "invalid_request_error", "param": "messages[0]", "code": "odd",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_does_not_fit_is_told_apart() {
+    fn prompt_too_long_has_its_own_code() {
         let refusal =
             Refusal::from(GenerationFault::PromptTooLong { prompt_tokens: 9000, window_tokens: 8192 });
         assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_says_when_to_come_back() {
+    fn full_queue_sets_retry_after() {
         for reason in [QueueRejection::Full, QueueRejection::ClientShareFull] {
             let refusal = Refusal::from(reason);
             assert_eq!((refusal.status, refusal.retry_after_s), (StatusCode::TOO_MANY_REQUESTS, Some(2)));

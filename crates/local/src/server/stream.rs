@@ -1,5 +1,5 @@
-//! An answer to a chat as it leaves: at once when it is whole, or chunk by chunk. A stream that has nothing to tell yet
-//! says so in comments, so that no timer of the client runs out while a prompt is read.
+//! Delivery of a chat response: as one body, or as a stream of server-sent events. A stream without output yet sends
+//! comments, so that the client's idle timeout does not expire while the job is queued or the prompt is evaluated.
 
 #[cfg(test)]
 mod tests;
@@ -13,35 +13,35 @@ use super::completion::{self, ChunkWriter, CompletionHeader};
 use super::generation_channel::{GenerationBatch, GenerationReceiver};
 use super::refusal::Refusal;
 
-/// How long a stream waits for the first sign of its answer, so that a fault still gets its own status.
+/// How long a stream waits for its first event before it sends status 200; an earlier fault gets its own status.
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a client hears something while its job waits.
+/// Interval of heartbeat comments while there is no event.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often a client is told how far its prompt is read.
+/// Shortest interval between comments about the prompt's progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Waits for a whole answer and writes it.
+/// Waits for the whole response and serializes it.
 pub(super) async fn collect_completion(
-    mut inbox: GenerationReceiver,
-    envelope: &CompletionHeader,
+    mut receiver: GenerationReceiver,
+    header: &CompletionHeader,
 ) -> Result<Vec<u8>, Refusal> {
-    let mut said = Vec::new();
+    let mut parts = Vec::new();
     loop {
-        let news = inbox.recv().await;
-        said.extend(news.parts);
-        if let Some(ended) = news.outcome {
-            return Ok(completion::write_completion(envelope, &said, &ended?));
+        let batch = receiver.recv().await;
+        parts.extend(batch.parts);
+        if let Some(outcome) = batch.outcome {
+            return Ok(completion::write_completion(header, &parts, &outcome?));
         }
     }
 }
 
-/// An answer on its way. Dropping it ends the job.
+/// A streaming response. Dropping it cancels the job.
 pub(super) struct ChatStream {
     receiver: GenerationReceiver,
     writer: ChunkWriter,
-    /// What came while the status was open.
+    /// Batch received before the status was sent.
     first_batch: Option<GenerationBatch>,
     has_started: bool,
     is_finished: bool,
@@ -50,73 +50,73 @@ pub(super) struct ChatStream {
 }
 
 impl ChatStream {
-    /// Waits for the first sign of the answer, for a while; a fault that comes first is the whole answer.
+    /// Waits a limited time for the first batch; if it is a fault, returns it as the response.
     pub(super) async fn open(
-        mut inbox: GenerationReceiver,
+        mut receiver: GenerationReceiver,
         writer: ChunkWriter,
-        busy: ActivityGuard,
+        activity: ActivityGuard,
     ) -> Result<Self, Refusal> {
-        let mut first = timeout(FIRST_EVENT_TIMEOUT, inbox.recv()).await.ok();
+        let mut first_batch = timeout(FIRST_EVENT_TIMEOUT, receiver.recv()).await.ok();
         if let Some(Err(refusal)) =
-            first.as_mut().and_then(|news| news.outcome.take_if(|ended| ended.is_err()))
+            first_batch.as_mut().and_then(|batch| batch.outcome.take_if(|outcome| outcome.is_err()))
         {
             return Err(refusal);
         }
         Ok(Self {
-            receiver: inbox,
+            receiver,
             writer,
-            first_batch: first,
+            first_batch,
             has_started: false,
             is_finished: false,
             progress_sent_at: None,
-            _activity: busy,
+            _activity: activity,
         })
     }
 
-    /// The next bytes; none when all is said.
+    /// Returns the next bytes of the body; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         while out.is_empty() {
             if self.is_finished {
                 return None;
             }
-            let news = match self.first_batch.take() {
-                Some(news) => Some(news),
+            let batch = match self.first_batch.take() {
+                Some(batch) => Some(batch),
                 None => timeout(HEARTBEAT_INTERVAL, self.receiver.recv()).await.ok(),
             };
-            match news {
-                Some(news) => self.write_batch(&mut out, &news),
+            match batch {
+                Some(batch) => self.write_batch(&mut out, &batch),
                 None => completion::write_comment(&mut out, "waiting"),
             }
         }
         Some(out)
     }
 
-    fn write_batch(&mut self, out: &mut Vec<u8>, news: &GenerationBatch) {
-        if news.parts.is_empty() && news.outcome.is_none() {
-            self.write_progress(out, news.prompt_progress);
+    fn write_batch(&mut self, out: &mut Vec<u8>, batch: &GenerationBatch) {
+        if batch.parts.is_empty() && batch.outcome.is_none() {
+            self.write_progress(out, batch.prompt_progress);
             return;
         }
         if !std::mem::replace(&mut self.has_started, true) {
             self.writer.write_role(out);
         }
-        for said in &news.parts {
-            self.writer.write_part(out, said);
+        for part in &batch.parts {
+            self.writer.write_part(out, part);
         }
-        match &news.outcome {
+        match &batch.outcome {
             None => return,
-            Some(Ok(answered)) => self.writer.write_finish(out, answered),
+            Some(Ok(summary)) => self.writer.write_finish(out, summary),
             Some(Err(refusal)) => completion::write_error(out, refusal),
         }
         self.is_finished = true;
     }
 
-    fn write_progress(&mut self, out: &mut Vec<u8>, read: Option<(usize, usize)>) {
-        let is_early = self.progress_sent_at.is_some_and(|told| told.elapsed() < PROGRESS_INTERVAL);
-        if let Some((tokens, of)) = read
+    fn write_progress(&mut self, out: &mut Vec<u8>, progress: Option<(usize, usize)>) {
+        let is_early = self.progress_sent_at.is_some_and(|sent_at| sent_at.elapsed() < PROGRESS_INTERVAL);
+        if let Some((tokens, total_tokens)) = progress
             && !is_early
         {
-            completion::write_comment(out, &format!("reading {tokens}/{of}"));
+            completion::write_comment(out, &format!("reading {tokens}/{total_tokens}"));
             self.progress_sent_at = Some(Instant::now());
         }
     }

@@ -1,4 +1,4 @@
-//! The whole server over real sockets, with scripted models behind it.
+//! Tests: the whole server over real sockets, with scripted models.
 
 mod client;
 mod faults;
@@ -18,10 +18,10 @@ use super::{ModelListener, ServeFault, ServeOptions, serve_backends};
 use client::{TestClient, TestResponse};
 use scripted_backend::{LengthEmbedder, ScriptHandle};
 
-/// How long a test waits for what it expects.
+/// How long a test waits for an expected event.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// A server with scripted models, on a Unix socket in a directory of its own.
+/// A server with scripted models, on a Unix socket in a temporary directory.
 struct TestServer {
     script: ScriptHandle,
     path: PathBuf,
@@ -38,41 +38,41 @@ impl TestServer {
     fn start_with(options: ServeOptions) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.sock");
-        let stage = ScriptHandle::default();
+        let script = ScriptHandle::default();
         let listener = ModelListener::unix(&path).unwrap();
         let options = ServeOptions { model_name: Some("scripted".to_owned()), ..options };
-        let engines = BackendLoaders {
-            chat: Some(stage.loader()),
+        let loaders = BackendLoaders {
+            chat: Some(script.loader()),
             embedder: Some(Box::new(|| Ok(Box::new(LengthEmbedder)))),
         };
         let stop = CancellationToken::new();
-        let running = tokio::spawn(serve_backends(listener, options, engines, stop.clone()));
-        Self { script: stage, path, stop, task: running, _directory: directory }
+        let task = tokio::spawn(serve_backends(listener, options, loaders, stop.clone()));
+        Self { script, path, stop, task, _directory: directory }
     }
 
     async fn connect(&self) -> TestClient {
         TestClient::unix(&self.path).await
     }
 
-    /// Asks from a connection of its own.
+    /// Sends a chat request on a new connection.
     async fn send(&self, root: &'static str, text: &'static str) -> JoinHandle<TestResponse> {
-        let mut caller = self.connect().await;
-        tokio::spawn(async move { caller.chat_from(root, &chat_request(text)).await })
+        let mut client = self.connect().await;
+        tokio::spawn(async move { client.chat_from(root, &chat_request(text)).await })
     }
 
-    /// Waits until so many jobs wait; those whose clients are gone do not count.
+    /// Waits until `count` jobs are queued, abandoned ones not counted.
     async fn wait_queued(&self, count: usize) {
-        let mut caller = self.connect().await;
+        let mut client = self.connect().await;
         let reached = async {
-            while caller.get("/health").await.json()["waiting"] != count {
+            while client.get("/health").await.json()["waiting"] != count {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(WAIT_MAX, reached).await.expect("the jobs wait");
+        tokio::time::timeout(WAIT_MAX, reached).await.expect("jobs are queued");
     }
 }
 
-/// A chat of one message; what it says is what the scripted model does.
+/// A chat request with one message, which is the scripted model's command.
 fn chat_request(text: &str) -> Value {
     json!({"model": "scripted", "messages": [{"role": "user", "content": text}]})
 }

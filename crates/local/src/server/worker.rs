@@ -1,5 +1,5 @@
-//! The threads that own the models, one for chats and one for embeddings: each takes the next job of its queue, brings the
-//! model into memory when it is not there, and survives a model that panics.
+//! Worker threads, one for chats and one for embeddings. Each owns its model, runs the jobs of its queue, loads the model
+//! on demand, and survives a panic of the model.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,56 +17,56 @@ use super::refusal::Refusal;
 use crate::embed::{Embedder, TextLength};
 use crate::generation::{Chat, FinishReason, GenerationSummary};
 
-/// Grammars and templates recurse; the default stack is small for a schema that nests.
+/// Stack of a worker thread. Grammars and templates recurse; the default is too small for deeply nested schemas.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
 
-/// How far the threads that compute stand back.
+/// Nice value of low-priority worker threads.
 const NICE: i32 = 10;
 
-/// Texts between two looks at whether somebody still wants them.
+/// Texts to embed between two checks for cancellation.
 const BATCH_TEXTS: usize = 32;
 
-const CRASH_MESSAGE: &str = "the model crashed on this request; the next request loads it anew";
+const CRASH_MESSAGE: &str = "the model crashed on this request; the next request loads it again";
 
-/// Where jobs of one kind are taken in, and what is known of the model behind it.
+/// Job queue of one model, with the model's state.
 pub(super) struct WorkQueue<J> {
     pub(super) jobs: FairQueue<J>,
     is_loaded: AtomicBool,
-    /// The model's window; 0 as long as it is not known.
+    /// The model's context window; 0 until it has been loaded.
     window_tokens: AtomicUsize,
     is_stopping: AtomicBool,
 }
 
-/// The desks that are open.
+/// Queues of the models that are served.
 pub(super) struct WorkQueues {
     pub(super) chats: Option<Arc<WorkQueue<ChatJob>>>,
     pub(super) embeddings: Option<Arc<WorkQueue<EmbedJob>>>,
 }
 
-/// A chat and where its answer goes.
+/// A chat request and the sender for its response.
 pub(super) struct ChatJob {
     pub(super) chat: Chat,
     pub(super) sender: GenerationSender,
-    /// Its place among the large ones, if it is large.
+    /// Permit of a large request body.
     pub(super) _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Texts and where their points go.
+/// An embedding request and the sender for its response.
 pub(super) struct EmbedJob {
     pub(super) texts: Vec<String>,
     pub(super) reply: oneshot::Sender<Result<EmbedOutput, Refusal>>,
-    /// Its place among the large ones, if it is large.
+    /// Permit of a large request body.
     pub(super) _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Texts as points.
+/// Embeddings of a request's texts.
 #[derive(Debug, Default)]
 pub(super) struct EmbedOutput {
     pub(super) embeddings: Vec<Vec<f32>>,
     pub(super) lengths: Vec<TextLength>,
 }
 
-/// A job that can be turned away.
+/// A job that can be rejected.
 pub(super) trait Job: QueuedJob {
     fn refuse(self, refusal: Refusal);
 }
@@ -85,12 +85,12 @@ impl<J: Job> WorkQueue<J> {
         self.is_loaded.load(Ordering::Relaxed)
     }
 
-    /// The model's window, when it has been in memory.
+    /// The model's context window, once it has been loaded.
     pub(super) fn window_tokens(&self) -> Option<usize> {
         Some(self.window_tokens.load(Ordering::Relaxed)).filter(|tokens| *tokens > 0)
     }
 
-    /// Turns away who waits, and ends the job under way at its next token.
+    /// Rejects queued jobs and cancels the running job at its next token.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         for job in self.jobs.close() {
@@ -102,15 +102,14 @@ impl<J: Job> WorkQueue<J> {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Does the work with the model, which is loaded when it is not there. After a panic the model is in an unknown state
-    /// and is thrown away.
+    /// Runs `work` with the model, loading it if necessary. After a panic the model's state is unknown, so it is dropped.
     fn with_model<T: ?Sized, R>(
         &self,
         model: &mut Option<Box<T>>,
         load: &mut Loader<T>,
         work: impl FnOnce(&mut T) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
-        let worked = catch_unwind(AssertUnwindSafe(|| {
+        let result = catch_unwind(AssertUnwindSafe(|| {
             let model = match &mut *model {
                 Some(model) => model,
                 none => none.insert(load().map_err(Refusal::failed)?),
@@ -118,35 +117,35 @@ impl<J: Job> WorkQueue<J> {
             self.is_loaded.store(true, Ordering::Relaxed);
             work(model)
         }));
-        worked.unwrap_or_else(|_| {
-            tracing::error!("a model panicked and is thrown away");
+        result.unwrap_or_else(|_| {
+            tracing::error!("model panicked and was unloaded; the next request loads it again");
             self.is_loaded.store(false, Ordering::Relaxed);
-            let broken = model.take();
-            // What is broken may panic again when it is taken apart.
-            let _ = catch_unwind(AssertUnwindSafe(move || drop(broken)));
+            let panicked = model.take();
+            // Dropping it may panic again.
+            let _ = catch_unwind(AssertUnwindSafe(move || drop(panicked)));
             Err(Refusal::failed(CRASH_MESSAGE))
         })
     }
 }
 
-/// Starts a thread for each engine; each holds a token of `threads` as long as it runs.
+/// Starts a worker thread per model; each holds a token of `threads` while it runs.
 pub(super) fn start(
-    engines: BackendLoaders,
+    loaders: BackendLoaders,
     options: &ServeOptions,
     threads: &TaskTracker,
 ) -> io::Result<WorkQueues> {
-    let mut workers = WorkQueues { chats: None, embeddings: None };
-    if let Some(load) = engines.chat {
-        let desk = Arc::new(WorkQueue::new(options.queue_max));
-        workers.chats = Some(Arc::clone(&desk));
-        spawn("model", options, threads, move || run_chat_worker(&desk, load))?;
+    let mut queues = WorkQueues { chats: None, embeddings: None };
+    if let Some(load) = loaders.chat {
+        let queue = Arc::new(WorkQueue::new(options.queue_max));
+        queues.chats = Some(Arc::clone(&queue));
+        spawn("model", options, threads, move || run_chat_worker(&queue, load))?;
     }
-    if let Some(load) = engines.embedder {
-        let desk = Arc::new(WorkQueue::new(options.queue_max));
-        workers.embeddings = Some(Arc::clone(&desk));
-        spawn("embedder", options, threads, move || run_embed_worker(&desk, load))?;
+    if let Some(load) = loaders.embedder {
+        let queue = Arc::new(WorkQueue::new(options.queue_max));
+        queues.embeddings = Some(Arc::clone(&queue));
+        spawn("embedder", options, threads, move || run_embed_worker(&queue, load))?;
     }
-    Ok(workers)
+    Ok(queues)
 }
 
 fn spawn(
@@ -156,9 +155,9 @@ fn spawn(
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let token = threads.token();
-    let is_nice = options.lowers_priority;
+    let lowers_priority = options.lowers_priority;
     let run = move || {
-        if is_nice {
+        if lowers_priority {
             lower_priority();
         }
         work();
@@ -167,69 +166,70 @@ fn spawn(
     std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(run).map(drop)
 }
 
-/// On Linux this is a matter of one thread and of those that it starts, so the connections stay quick.
+/// Lowers the priority of the calling thread. On Linux this affects only the thread and those it spawns, so connections
+/// stay responsive.
 fn lower_priority() {
-    let now = rustix::process::getpriority_process(None).unwrap_or(0);
-    if let Err(fault) = rustix::process::setpriority_process(None, now.max(NICE)) {
-        tracing::warn!(%fault, "the model's thread keeps its priority");
+    let current = rustix::process::getpriority_process(None).unwrap_or(0);
+    if let Err(fault) = rustix::process::setpriority_process(None, current.max(NICE)) {
+        tracing::warn!(%fault, "cannot lower the priority of the model's thread");
     }
 }
 
-fn run_chat_worker(desk: &WorkQueue<ChatJob>, mut load: Loader<dyn Backend>) {
+fn run_chat_worker(queue: &WorkQueue<ChatJob>, mut load: Loader<dyn Backend>) {
     let mut model = None;
-    while let Some(job) = desk.jobs.pop() {
-        let ended = desk.with_model(&mut model, &mut load, |brain| {
-            desk.window_tokens.store(brain.window_tokens(), Ordering::Relaxed);
-            generate(desk, brain, &job)
+    while let Some(job) = queue.jobs.pop() {
+        let outcome = queue.with_model(&mut model, &mut load, |backend| {
+            queue.window_tokens.store(backend.window_tokens(), Ordering::Relaxed);
+            generate(queue, backend, &job)
         });
-        job.sender.finish(ended);
+        job.sender.finish(outcome);
     }
 }
 
 fn generate(
-    desk: &WorkQueue<ChatJob>,
-    brain: &mut dyn Backend,
+    queue: &WorkQueue<ChatJob>,
+    backend: &mut dyn Backend,
     job: &ChatJob,
 ) -> Result<GenerationSummary, Refusal> {
-    if desk.is_stopping() {
+    if queue.is_stopping() {
         return Err(Refusal::stopping());
     }
-    let answered = brain.generate(&job.chat, &mut |piece| {
-        let flow = job.sender.send(&piece);
-        if desk.is_stopping() { std::ops::ControlFlow::Break(()) } else { flow }
+    let summary = backend.generate(&job.chat, &mut |event| {
+        let flow = job.sender.send(&event);
+        if queue.is_stopping() { std::ops::ControlFlow::Break(()) } else { flow }
     })?;
-    match answered.finish_reason {
-        FinishReason::Cancelled if desk.is_stopping() => Err(Refusal::stopping()),
-        // Whoever went away does not read this; whoever did not read fast enough may.
-        FinishReason::Cancelled => Err(Refusal::failed("the answer was not read, so it was broken off")),
-        _ => Ok(answered),
+    match summary.finish_reason {
+        FinishReason::Cancelled if queue.is_stopping() => Err(Refusal::stopping()),
+        // A client that disconnected never sees this; one that reads too slowly may.
+        FinishReason::Cancelled => Err(Refusal::failed("cancelled: the client did not read the response")),
+        _ => Ok(summary),
     }
 }
 
-fn run_embed_worker(desk: &WorkQueue<EmbedJob>, mut load: Loader<dyn Embedder>) {
+fn run_embed_worker(queue: &WorkQueue<EmbedJob>, mut load: Loader<dyn Embedder>) {
     let mut model = None;
-    while let Some(job) = desk.jobs.pop() {
-        let embedded = desk.with_model(&mut model, &mut load, |embedder| embed(desk, embedder, &job));
-        // Nobody waits any more: then nobody misses it.
-        let _ = job.reply.send(embedded);
+    while let Some(job) = queue.jobs.pop() {
+        let output = queue.with_model(&mut model, &mut load, |embedder| embed(queue, embedder, &job));
+        // Fails only if the client has disconnected.
+        let _ = job.reply.send(output);
     }
 }
 
 fn embed(
-    desk: &WorkQueue<EmbedJob>,
+    queue: &WorkQueue<EmbedJob>,
     embedder: &mut dyn Embedder,
     job: &EmbedJob,
 ) -> Result<EmbedOutput, Refusal> {
-    let mut embedded = EmbedOutput::default();
+    let mut output = EmbedOutput::default();
     for texts in job.texts.chunks(BATCH_TEXTS) {
-        if desk.is_stopping() || job.is_abandoned() {
+        if queue.is_stopping() || job.is_abandoned() {
             return Err(Refusal::stopping());
         }
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        embedded.embeddings.extend(embedder.embed(&texts)?);
-        embedded.lengths.extend(texts.iter().map(|text| embedder.length(text)));
+        output.embeddings.extend(embedder.embed(&texts)?);
+        output.lengths.extend(texts.iter().map(|text| embedder.length(text)));
     }
-    Ok(embedded)
+    Ok(output)
 }
 
 impl QueuedJob for ChatJob {

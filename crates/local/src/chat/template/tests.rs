@@ -1,4 +1,4 @@
-//! Tests: templates see what they expect, and cost no more than they may.
+//! Tests: template rendering, its Python-style JSON and its limits.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn message(role: &'static str, content: &str) -> TemplateMessage {
 }
 
 #[test]
-fn a_file_without_a_template_speaks_chatml() {
+fn missing_template_falls_back_to_chatml() {
     let template = Template::parse(None).unwrap();
     let text = template.render(&[message("user", "hi")], &[], ("", "<|im_end|>")).unwrap();
     assert_eq!(text, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
@@ -15,7 +15,7 @@ fn a_file_without_a_template_speaks_chatml() {
 }
 
 #[test]
-fn json_is_written_as_python_writes_it_and_in_order() {
+fn tojson_matches_python_and_keeps_key_order() {
     let template = Template::parse(Some("{{ tools[0] | tojson }}<tool_call>")).unwrap();
     let tool = serde_json::json!({"type": "function", "function": {"name": "a<b", "list": [1, "2"]}});
     let text = template.render(&[], &[tool], ("", "")).unwrap();
@@ -24,19 +24,19 @@ fn json_is_written_as_python_writes_it_and_in_order() {
 }
 
 #[test]
-fn an_endless_template_is_stopped() {
+fn endless_template_runs_out_of_fuel() {
     let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}";
     let fault = Template::parse(Some(endless)).unwrap().render(&[], &[], ("", "")).unwrap_err();
     assert!(fault.contains("fuel"), "{fault}");
 }
 
 #[test]
-fn a_template_that_refuses_says_why() {
+fn raised_exception_text_is_reported() {
     let template = Template::parse(Some("{{ raise_exception('roles must alternate') }}")).unwrap();
     assert!(template.render(&[], &[], ("", "")).unwrap_err().contains("roles must alternate"));
 }
 
 #[test]
-fn a_template_of_absurd_size_is_refused() {
+fn oversized_template_is_rejected() {
     Template::parse(Some(&"x".repeat(TEMPLATE_BYTES_MAX + 1))).unwrap_err();
 }

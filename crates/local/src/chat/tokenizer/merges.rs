@@ -1,4 +1,4 @@
-//! The merges of a vocabulary in twelve bytes each, and words put together by them.
+//! BPE merge table in twelve bytes per merge, and the merge algorithm for one word.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -6,42 +6,43 @@ use std::collections::{BinaryHeap, HashMap};
 use super::byte_for_character;
 use crate::engine::gguf::ModelFileError;
 
-/// No token.
+/// Marks a byte or symbol without a token.
 const NO_TOKEN: u32 = u32::MAX;
 
-/// The most of a name that is told.
+/// Longest part of a token name in an error text.
 const NAME_SHOWN_CHARS_MAX: usize = 40;
 
-/// Which two tokens become which one.
+/// Merge rules: which two tokens become which one.
 #[derive(Debug)]
 pub(super) struct MergeTable {
     /// The token of each byte.
     byte_tokens: Vec<u32>,
-    /// Where the merges of each token with others behind it begin, and where the last ones end.
+    /// Index in `merges` of the first merge with each left token, and the total count at the end.
     starts: Vec<u32>,
-    /// By the left token, then by the right one.
+    /// Sorted by the left token, then by the right one.
     merges: Vec<Merge>,
-    /// Words that are tokens although no merge leads to them, where these count.
+    /// Words that are tokens although no merge produces them, for pre-tokenizers that ignore merges.
     whole_words: HashMap<Box<[u8]>, u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Merge {
     right: u32,
-    /// The smallest comes first.
+    /// Priority; the smallest rank merges first.
     rank: u32,
     merged: u32,
 }
 
-/// What is needed on the way from a word to its tokens, and used again for the next one.
+/// Working memory of the merge algorithm, reused between words.
 #[derive(Debug, Default)]
 pub(super) struct MergeScratch {
     symbols: Vec<Symbol>,
-    /// Pieces that can become one with the next, by rank and place.
+    /// Min-heap of (rank, index) of symbols that can merge with their successor.
     candidates: BinaryHeap<Reverse<(u32, usize)>>,
 }
 
-/// A piece of a word. Pieces that became part of another stay where they are, without a token.
+/// Node of a doubly linked list of a word's symbols. A symbol that was merged into its predecessor stays in the list's
+/// storage with `NO_TOKEN`.
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
     token: u32,
@@ -50,29 +51,29 @@ struct Symbol {
 }
 
 impl MergeTable {
-    /// Reads pairs of names with a blank between them.
+    /// Reads merges as pairs of token names with a space between them.
     pub(super) fn read(names: &[&str], pairs: &[&str]) -> Result<Self, ModelFileError> {
-        let whole = |len: usize| u32::try_from(len).ok().filter(|len| *len < NO_TOKEN);
-        let (Some(count), Some(pair_count)) = (whole(names.len()), whole(pairs.len())) else {
+        let to_u32 = |len: usize| u32::try_from(len).ok().filter(|len| *len < NO_TOKEN);
+        let (Some(count), Some(pair_count)) = (to_u32(names.len()), to_u32(pairs.len())) else {
             return Err("its vocabulary is too large".to_owned());
         };
         let tokens: HashMap<&str, u32> = names.iter().copied().zip(0..count).collect();
         let token = |name: &str| {
-            let told = || name.chars().take(NAME_SHOWN_CHARS_MAX).collect::<String>();
+            let shown = || name.chars().take(NAME_SHOWN_CHARS_MAX).collect::<String>();
             tokens
                 .get(name)
                 .copied()
-                .ok_or_else(|| format!("a merge of its tokenizer has no token: {:?}", told()))
+                .ok_or_else(|| format!("a merge of its tokenizer has no token: {:?}", shown()))
         };
         let mut merges = Vec::with_capacity(pairs.len());
-        let mut made = String::new();
+        let mut merged = String::new();
         for (pair, rank) in pairs.iter().zip(0..pair_count) {
-            let (left, right) = pair.split_once(' ').ok_or("a merge of its tokenizer is no pair")?;
-            made.clear();
-            made.extend([left, right]);
-            merges.push((token(left)?, Merge { right: token(right)?, rank, merged: token(&made)? }));
+            let (left, right) = pair.split_once(' ').ok_or("a merge of its tokenizer is not a pair")?;
+            merged.clear();
+            merged.extend([left, right]);
+            merges.push((token(left)?, Merge { right: token(right)?, rank, merged: token(&merged)? }));
         }
-        // A pair that is there twice counts where it is last.
+        // Of duplicate pairs, the last one counts.
         merges.sort_unstable_by_key(|(left, merge)| (*left, merge.right, Reverse(merge.rank)));
         merges.dedup_by_key(|(left, merge)| (*left, merge.right));
         let mut starts = vec![0; names.len() + 1];
@@ -82,26 +83,26 @@ impl MergeTable {
         for at in 1..starts.len() {
             starts[at] += starts[at - 1];
         }
-        let mut letters = vec![NO_TOKEN; 256];
+        let mut byte_tokens = vec![NO_TOKEN; 256];
         for (name, token) in &tokens {
             let mut characters = name.chars();
             if let (Some(character), None) = (characters.next(), characters.next())
                 && let Some(byte) = byte_for_character(character)
             {
-                letters[usize::from(byte)] = *token;
+                byte_tokens[usize::from(byte)] = *token;
             }
         }
         let merges = merges.into_iter().map(|(_, merge)| merge).collect();
-        Ok(Self { byte_tokens: letters, starts, merges, whole_words: HashMap::new() })
+        Ok(Self { byte_tokens, starts, merges, whole_words: HashMap::new() })
     }
 
-    /// From now on a word that is one of these tokens is that token, also where no merge leads to it.
+    /// Registers tokens that a whole word encodes to, even if no merge produces them.
     pub(super) fn add_whole_words<'a>(&mut self, names: impl Iterator<Item = (u32, &'a &'a str)>) {
-        let (mut bench, mut tokens) = (MergeScratch::default(), Vec::new());
+        let (mut scratch, mut tokens) = (MergeScratch::default(), Vec::new());
         for (token, name) in names {
             let bytes: Option<Box<[u8]>> = name.chars().map(byte_for_character).collect();
             let Some(word) = bytes else { continue };
-            self.encode_word_into(&word, &mut bench, &mut tokens);
+            self.encode_word_into(&word, &mut scratch, &mut tokens);
             if tokens != [token] {
                 self.whole_words.insert(word, token);
             }
@@ -109,47 +110,47 @@ impl MergeTable {
         }
     }
 
-    /// The tokens that no merge leads to.
+    /// Returns the registered tokens that no merge produces.
     #[cfg(test)]
     pub(super) fn whole_word_tokens(&self) -> impl Iterator<Item = u32> {
         self.whole_words.values().copied()
     }
 
-    /// Adds the tokens of a word.
-    pub(super) fn encode_word_into(&self, word: &[u8], bench: &mut MergeScratch, tokens: &mut Vec<u32>) {
+    /// Appends the tokens of a word to `tokens`.
+    pub(super) fn encode_word_into(&self, word: &[u8], scratch: &mut MergeScratch, tokens: &mut Vec<u32>) {
         if let Some(token) = self.whole_words.get(word) {
             return tokens.push(*token);
         }
-        let MergeScratch { symbols: pieces, candidates: waiting } = bench;
-        let letters =
+        let MergeScratch { symbols, candidates } = scratch;
+        let byte_tokens =
             word.iter().map(|byte| self.byte_tokens[usize::from(*byte)]).filter(|token| *token != NO_TOKEN);
-        pieces.clear();
-        pieces.extend(letters.enumerate().map(|(at, token)| Symbol {
+        symbols.clear();
+        symbols.extend(byte_tokens.enumerate().map(|(at, token)| Symbol {
             token,
             previous: at.wrapping_sub(1),
             next: at + 1,
         }));
-        let place = |pieces: &[Symbol], at| Some(Reverse((self.merge_at(pieces, at)?.rank, at)));
-        waiting.extend((0..pieces.len()).filter_map(|at| place(pieces, at)));
-        while let Some(Reverse((rank, at))) = waiting.pop() {
-            // Since it was found, one of the two may have become part of another.
-            let Some(merge) = self.merge_at(pieces, at).filter(|merge| merge.rank == rank) else { continue };
-            let Symbol { previous: before, next: right, .. } = pieces[at];
-            let next = pieces[right].next;
-            pieces[at] = Symbol { token: merge.merged, previous: before, next };
-            pieces[right].token = NO_TOKEN;
-            if let Some(next) = pieces.get_mut(next) {
+        let candidate = |symbols: &[Symbol], at| Some(Reverse((self.merge_at(symbols, at)?.rank, at)));
+        candidates.extend((0..symbols.len()).filter_map(|at| candidate(symbols, at)));
+        while let Some(Reverse((rank, at))) = candidates.pop() {
+            // A candidate is stale if one of its two symbols was merged since it was queued.
+            let Some(merge) = self.merge_at(symbols, at).filter(|merge| merge.rank == rank) else { continue };
+            let Symbol { previous, next: right, .. } = symbols[at];
+            let next = symbols[right].next;
+            symbols[at] = Symbol { token: merge.merged, previous, next };
+            symbols[right].token = NO_TOKEN;
+            if let Some(next) = symbols.get_mut(next) {
                 next.previous = at;
             }
-            waiting.extend([before, at].into_iter().filter_map(|at| place(pieces, at)));
+            candidates.extend([previous, at].into_iter().filter_map(|at| candidate(symbols, at)));
         }
-        tokens.extend(pieces.iter().map(|piece| piece.token).filter(|token| *token != NO_TOKEN));
+        tokens.extend(symbols.iter().map(|symbol| symbol.token).filter(|token| *token != NO_TOKEN));
     }
 
-    /// What the piece at this place and the one behind it become, if anything.
-    fn merge_at(&self, pieces: &[Symbol], at: usize) -> Option<Merge> {
-        let left = pieces.get(at)?;
-        let right = pieces.get(left.next)?.token;
+    /// Returns the merge of the symbol at `at` with its successor, if there is one.
+    fn merge_at(&self, symbols: &[Symbol], at: usize) -> Option<Merge> {
+        let left = symbols.get(at)?;
+        let right = symbols.get(left.next)?.token;
         let from = *self.starts.get(left.token as usize)? as usize;
         let to = *self.starts.get(left.token as usize + 1)? as usize;
         let merges = &self.merges[from..to];

@@ -1,33 +1,33 @@
-//! Blocks of 32 numbers with one scale, and with a minimum in the formats whose name ends in 1. Of two numbers in a
-//! byte, the lower half is one of the first 16, the upper half its fellow 16 further on.
+//! Dequantisation of legacy quants: blocks of 32 numbers with one scale, and with a minimum in formats whose name ends
+//! in 1. The low nibble of byte `i` is number `i`, the high nibble number `i + 16`.
 
 use super::read_half;
 
-/// Scale, 16 bytes of quants around 8.
+/// Q4_0. Layout: scale; 16 bytes of quants with offset 8.
 pub(super) fn q4_0(block: &[u8; 18], numbers: &mut [f32; 32]) {
     let scale = read_half(block, 0);
     dequantise_pairs(&block[2..], numbers, |quant, _| (quant - 8.0) * scale);
 }
 
-/// Scale, minimum, 16 bytes of quants.
+/// Q4_1. Layout: scale; minimum; 16 bytes of quants.
 pub(super) fn q4_1(block: &[u8; 20], numbers: &mut [f32; 32]) {
     let (scale, minimum) = (read_half(block, 0), read_half(block, 2));
     dequantise_pairs(&block[4..], numbers, |quant, _| quant * scale + minimum);
 }
 
-/// Scale, 32 fifth bits, 16 bytes of quants around 16.
+/// Q5_0. Layout: scale; 32 fifth bits; 16 bytes of quants with offset 16.
 pub(super) fn q5_0(block: &[u8; 22], numbers: &mut [f32; 32]) {
     let (scale, fifths) = (read_half(block, 0), fifth_bits(block, 2));
     dequantise_pairs(&block[6..], numbers, |quant, at| (quant + fifths[at] - 16.0) * scale);
 }
 
-/// Scale, minimum, 32 fifth bits, 16 bytes of quants.
+/// Q5_1. Layout: scale; minimum; 32 fifth bits; 16 bytes of quants.
 pub(super) fn q5_1(block: &[u8; 24], numbers: &mut [f32; 32]) {
     let (scale, minimum, fifths) = (read_half(block, 0), read_half(block, 2), fifth_bits(block, 4));
     dequantise_pairs(&block[8..], numbers, |quant, at| (quant + fifths[at]) * scale + minimum);
 }
 
-/// Scale, 32 signed quants.
+/// Q8_0. Layout: scale; 32 signed quants.
 pub(super) fn q8_0(block: &[u8; 34], numbers: &mut [f32; 32]) {
     let scale = read_half(block, 0);
     for (number, quant) in numbers.iter_mut().zip(&block[2..]) {
@@ -35,7 +35,7 @@ pub(super) fn q8_0(block: &[u8; 34], numbers: &mut [f32; 32]) {
     }
 }
 
-/// Reads both numbers of each byte; `read` gets the four bits and the number's place.
+/// Dequantises both nibbles of each byte; `read` gets the four bits and the number's index.
 #[inline(always)]
 fn dequantise_pairs(bytes: &[u8], numbers: &mut [f32; 32], read: impl Fn(f32, usize) -> f32) {
     for (at, byte) in bytes.iter().enumerate().take(16) {
@@ -44,7 +44,7 @@ fn dequantise_pairs(bytes: &[u8], numbers: &mut [f32; 32], read: impl Fn(f32, us
     }
 }
 
-/// What the fifth bits from `at` on add to each quant: 16 or nothing.
+/// Returns what the fifth bits at byte `at` add to each quant: 16 or 0.
 #[inline(always)]
 fn fifth_bits(block: &[u8], at: usize) -> [f32; 32] {
     std::array::from_fn(|number| f32::from((block[at + number / 8] >> (number % 8) & 1) << 4))

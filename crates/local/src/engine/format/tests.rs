@@ -1,4 +1,4 @@
-//! Tests: our numbers are bit for bit those that candle reads from the same bytes.
+//! Tests: dequantised numbers equal, bit for bit, those that candle reads from the same bytes.
 
 use super::*;
 use crate::engine::fixture::{candle_dtype, random_numbers};
@@ -6,7 +6,7 @@ use candle_core::quantized::QTensor;
 use candle_core::{CpuStorage, Device, Tensor};
 use std::borrow::Cow;
 
-/// Every format that files may name.
+/// Every supported format.
 fn all_formats() -> Vec<Format> {
     (0..256).filter_map(Format::from_ggml_type).collect()
 }
@@ -19,31 +19,31 @@ fn candle_numbers(format: Format, bytes: &[u8]) -> Vec<f32> {
     }
 }
 
-/// Numbers that are none differ in bits that mean nothing.
+/// The bits of a number; all NaNs count as equal, because their payload bits may differ.
 fn bits(number: f32) -> u32 {
     if number.is_nan() { f32::NAN.to_bits() } else { number.to_bits() }
 }
 
 fn assert_same(format: Format, bytes: &[u8]) {
-    let (ours, theirs) = (format.dequantise(bytes), candle_numbers(format, bytes));
-    assert_eq!(ours.len(), theirs.len(), "{format:?}");
-    for (at, (a, b)) in ours.iter().zip(&theirs).enumerate() {
+    let (numbers, expected) = (format.dequantise(bytes), candle_numbers(format, bytes));
+    assert_eq!(numbers.len(), expected.len(), "{format:?}");
+    for (at, (a, b)) in numbers.iter().zip(&expected).enumerate() {
         assert_eq!(bits(*a), bits(*b), "{format:?}: number {at} is {a} and {b}");
     }
 }
 
 #[test]
-fn every_format_has_its_blocks() {
+fn block_sizes_match_candle() {
     assert_eq!(all_formats().len(), 13);
     for format in all_formats() {
-        let theirs = candle_dtype(format);
-        assert_eq!(format.block_numbers(), theirs.block_size(), "{format:?}");
-        assert_eq!(format.block_bytes(), theirs.type_size(), "{format:?}");
+        let dtype = candle_dtype(format);
+        assert_eq!(format.block_numbers(), dtype.block_size(), "{format:?}");
+        assert_eq!(format.block_bytes(), dtype.type_size(), "{format:?}");
     }
 }
 
 #[test]
-fn written_numbers_are_read_as_candle_reads_them() {
+fn quantised_numbers_decode_as_in_candle() {
     let numbers = Tensor::from_vec(random_numbers(5, 8 * 512, 0.3), (8, 512), &Device::Cpu).unwrap();
     for format in all_formats() {
         let written = QTensor::quantize(&numbers, candle_dtype(format)).unwrap();
@@ -52,7 +52,7 @@ fn written_numbers_are_read_as_candle_reads_them() {
 }
 
 #[test]
-fn any_bytes_are_read_as_candle_reads_them() {
+fn arbitrary_bytes_decode_as_in_candle() {
     let bytes: Vec<u8> =
         random_numbers(9, 200_000, 1.0).iter().map(|number| number.to_le_bytes()[1]).collect();
     for format in all_formats() {
@@ -61,7 +61,7 @@ fn any_bytes_are_read_as_candle_reads_them() {
 }
 
 #[test]
-fn every_half_number_is_read_exactly() {
+fn every_half_precision_number_decodes_exactly() {
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     for format in [Format::F16, Format::BF16] {
         assert_same(format, &bytes);
@@ -69,7 +69,7 @@ fn every_half_number_is_read_exactly() {
 }
 
 #[test]
-fn bytes_that_make_no_whole_block_are_passed_over() {
+fn partial_block_is_ignored() {
     for format in all_formats() {
         assert!(format.dequantise(&[]).is_empty(), "{format:?}");
         let bytes = vec![0; format.block_bytes() * 2 - 1];

@@ -1,4 +1,4 @@
-//! Tests: bad files are told what is wrong with them; none panics, none takes memory it has no bytes for.
+//! Tests: damaged files are rejected with a reason, without a panic and without allocating more than the file holds.
 
 use super::*;
 use crate::engine::fixture::{self, ModelFixture};
@@ -14,41 +14,41 @@ fn load_fault(path: &Path) -> String {
 }
 
 #[test]
-fn a_made_up_model_loads_with_its_name_and_window() {
+fn fixture_model_loads_with_its_name_and_window() {
     let file = fixture::write(&ModelFixture::default());
     let model = LoadedModel::open(&file.path, &OPTIONS).unwrap();
-    assert_eq!((model.name(), model.window_tokens()), ("Made Up", fixture::WINDOW_TOKENS));
+    assert_eq!((model.name(), model.window_tokens()), ("Fixture", fixture::WINDOW_TOKENS));
     let options = LoadOptions { window_tokens_max: Some(100), ..OPTIONS };
     assert_eq!(LoadedModel::open(&file.path, &options).unwrap().window_tokens(), 100);
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn file_truncated_anywhere_is_rejected() {
     let file = fixture::write(&ModelFixture::default());
     let bytes = std::fs::read(&file.path).unwrap();
-    let head = bytes.len() - fixture::token_names().len() * 272;
-    for cut in (0..2_000).chain((2_000..bytes.len() - 64).step_by(997)).chain([head]) {
-        assert!(Gguf::read(&bytes[..cut]).is_err(), "cut at {cut}");
+    let in_tensors = bytes.len() - fixture::token_names().len() * 272;
+    for length in (0..2_000).chain((2_000..bytes.len() - 64).step_by(997)).chain([in_tensors]) {
+        assert!(Gguf::read(&bytes[..length]).is_err(), "truncated at {length}");
     }
 }
 
 #[test]
-fn flipped_bytes_in_the_head_never_panic() {
+fn corrupt_header_bytes_never_panic() {
     let file = fixture::write(&ModelFixture::default());
     let bytes = std::fs::read(&file.path).unwrap();
     for at in 0..1_200 {
         for value in [0x00, 0x7f, 0xff] {
-            let mut wrong = bytes.clone();
-            wrong[at] = value;
-            if let Ok(read) = Gguf::read(&wrong) {
-                drop(crate::chat::vocabulary::Vocabulary::read(&read));
+            let mut corrupt = bytes.clone();
+            corrupt[at] = value;
+            if let Ok(file) = Gguf::read(&corrupt) {
+                drop(crate::chat::vocabulary::Vocabulary::read(&file));
             }
         }
     }
 }
 
 #[test]
-fn what_is_no_model_file_is_named_so() {
+fn missing_empty_and_foreign_files_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.gguf");
     assert!(matches!(LoadedModel::open(&path, &OPTIONS), Err(LoadFault::Unreadable { .. })));
@@ -60,32 +60,32 @@ fn what_is_no_model_file_is_named_so() {
 }
 
 #[test]
-fn facts_that_cannot_be_are_refused_by_name() {
+fn invalid_metadata_is_rejected_by_name() {
     let cases: [(&str, Option<Value>, &str); 11] = [
         ("general.architecture", Some(Value::String("bert".to_owned())), "architecture is bert"),
         ("general.alignment", Some(Value::U32(0)), "alignment 0"),
         ("llama.block_count", Some(Value::U32(4_000_000)), "llama.block_count is 4000000"),
         ("llama.block_count", None, "llama.block_count is missing"),
         ("llama.block_count", Some(Value::U32(3)), "blk.2.attn_norm.weight is missing"),
-        ("llama.embedding_length", Some(Value::U32(512)), "and should be"),
+        ("llama.embedding_length", Some(Value::U32(512)), "expected"),
         ("llama.attention.head_count", Some(Value::U32(3)), "do not fit together"),
-        ("llama.rope.scaling.type", Some(Value::String("yarn".to_owned())), "scheme yarn"),
-        ("tokenizer.ggml.pre", Some(Value::String("martian".to_owned())), "rule martian"),
+        ("llama.rope.scaling.type", Some(Value::String("yarn".to_owned())), "RoPE scaling yarn"),
+        ("tokenizer.ggml.pre", Some(Value::String("martian".to_owned())), "pre-tokenizer martian"),
         ("tokenizer.ggml.model", Some(Value::String("llama".to_owned())), "tokenizer is llama"),
         ("tokenizer.chat_template", Some(Value::String("{% if %}".to_owned())), "chat template"),
     ];
-    for (key, value, said) in cases {
+    for (key, value, reason) in cases {
         let file = fixture::write(&ModelFixture {
             metadata_overrides: vec![(key, value)],
             ..ModelFixture::default()
         });
         let fault = load_fault(&file.path);
-        assert!(fault.contains(said), "{key}: {fault}");
+        assert!(fault.contains(reason), "{key}: {fault}");
     }
 }
 
 #[test]
-fn a_missing_tensor_is_named() {
+fn missing_tensor_is_named() {
     let file = fixture::write(&ModelFixture {
         omitted_tensor: Some("blk.1.ffn_up.weight"),
         ..ModelFixture::default()
@@ -94,7 +94,7 @@ fn a_missing_tensor_is_named() {
 }
 
 #[test]
-fn counts_beyond_the_file_take_no_memory() {
+fn counts_beyond_the_file_allocate_nothing() {
     let mut bytes = b"GGUF\x03\0\0\0".to_vec();
     bytes.extend(1u64.to_le_bytes());
     bytes.extend(1u64.to_le_bytes());
@@ -103,8 +103,8 @@ fn counts_beyond_the_file_take_no_memory() {
     bytes.extend(9u32.to_le_bytes());
     bytes.extend(8u32.to_le_bytes());
     bytes.extend(u64::MAX.to_le_bytes());
-    assert!(Gguf::read(&bytes).unwrap_err().contains("entries in one list"));
+    assert!(Gguf::read(&bytes).unwrap_err().contains("array elements"));
     let at = bytes.len() - 8;
     bytes[at..].copy_from_slice(&3_000_000u64.to_le_bytes());
-    assert!(Gguf::read(&bytes).unwrap_err().contains("cut in its head"));
+    assert!(Gguf::read(&bytes).unwrap_err().contains("header is truncated"));
 }

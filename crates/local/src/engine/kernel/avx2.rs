@@ -1,5 +1,5 @@
-//! The multiplications with AVX2: four rows at a time for one input, four inputs at a time for many, so
-//! that what is loaded is used four times.
+//! AVX2 kernels: four rows at a time for one input, four inputs at a time for many, so that each loaded vector is used
+//! four times.
 
 use std::arch::x86_64::{__m128i, __m256, __m256i};
 
@@ -10,7 +10,7 @@ use super::super::math::{f16_to_f32_into, sum_lanes};
 use super::super::matrix::{BlocksView, Inputs};
 use super::Product;
 
-/// Rows or inputs computed side by side: as many as leave the registers room.
+/// Rows or inputs computed together, limited by the number of vector registers.
 const TILE: usize = 4;
 
 pub(super) struct Avx2Product<'a> {
@@ -41,11 +41,11 @@ impl pulp::NullaryFnOnce for Avx2Product<'_> {
     }
 }
 
-/// A block of weights as it lies in memory.
+/// A packed block of 32 weights.
 trait Packed: Copy {
-    /// Its numbers as bytes.
+    /// Unpacks the quants to bytes.
     fn unpack(self, simd: V3) -> __m256i;
-    /// The products with an input, in sums of four.
+    /// Multiplies with an input; each 32-bit lane is the sum of four products.
     fn multiply_add(simd: V3, weights: __m256i, input: __m256i) -> __m256i;
 }
 
@@ -70,7 +70,7 @@ impl Packed for [i8; 32] {
         cast(self)
     }
 
-    /// The instruction wants one side without signs: they move to the other.
+    /// `maddubs` needs one unsigned operand, so the weights' signs move to the input.
     #[inline(always)]
     fn multiply_add(simd: V3, weights: __m256i, input: __m256i) -> __m256i {
         let magnitudes = simd.avx2._mm256_sign_epi8(weights, weights);
@@ -78,7 +78,7 @@ impl Packed for [i8; 32] {
     }
 }
 
-/// Scales and minima of some rows as plain numbers; each row's minima are filled up with zeros.
+/// Scales and minima of some rows as f32; each row's minima are zero-padded to whole vectors.
 struct WidenedScales {
     scales: Vec<f32>,
     minima: Vec<[f32; 8]>,
@@ -103,7 +103,7 @@ impl WidenedScales {
     }
 }
 
-/// Every row times one input.
+/// Multiplies every row with one input.
 #[inline(always)]
 fn multiply_one_input<P: Packed>(
     simd: V3,
@@ -130,7 +130,7 @@ fn multiply_one_input<P: Packed>(
     }
 }
 
-/// `ROWS` rows times one input; `first` is the first one's place in `widened`.
+/// Multiplies `ROWS` rows with one input; `first` is the first row's index in `widened`.
 #[inline(always)]
 fn multiply_rows<P: Packed, const ROWS: usize>(
     simd: V3,
@@ -159,7 +159,7 @@ fn multiply_rows<P: Packed, const ROWS: usize>(
     sums.map(sum_vector)
 }
 
-/// Every row times every input.
+/// Multiplies every row with every input.
 #[inline(always)]
 fn multiply_many_inputs<P: Packed>(
     simd: V3,
@@ -193,7 +193,7 @@ fn multiply_many_inputs<P: Packed>(
     }
 }
 
-/// One row times `TOKENS` inputs from `first` on.
+/// Multiplies one row with `TOKENS` inputs from index `first` on.
 #[inline(always)]
 fn multiply_tile<P: Packed, const TOKENS: usize>(
     simd: V3,

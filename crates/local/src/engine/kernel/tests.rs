@@ -1,4 +1,4 @@
-//! Tests: the fast multiplication gives what plain numbers give.
+//! Tests: the AVX2 kernel, the scalar kernel and f32 arithmetic agree.
 
 use super::*;
 use crate::engine::fixture::random_numbers;
@@ -33,7 +33,7 @@ fn all_blocks(matrix: &Matrix) -> BlocksView<'_> {
 }
 
 #[test]
-fn fast_and_plain_and_exact_products_agree() {
+fn vector_scalar_and_f32_products_agree() {
     for matrix in
         [eight_bit_matrix(7, 576), four_bit_matrix(7, 576), four_bit_matrix(4, 32), eight_bit_matrix(1, 64)]
     {
@@ -41,24 +41,24 @@ fn fast_and_plain_and_exact_products_agree() {
             let numbers = random_numbers(9, tokens * matrix.columns, 2.0);
             let mut inputs = Inputs::default();
             inputs.fill(&numbers, matrix.columns);
-            let mut fast = vec![0f32; matrix.rows * tokens];
-            let mut plain = fast.clone();
-            multiply(Product { blocks: all_blocks(&matrix), inputs: &inputs, out: &mut fast });
-            multiply_scalar(&mut Product { blocks: all_blocks(&matrix), inputs: &inputs, out: &mut plain });
+            let mut vectorized = vec![0f32; matrix.rows * tokens];
+            let mut scalar = vectorized.clone();
+            multiply(Product { blocks: all_blocks(&matrix), inputs: &inputs, out: &mut vectorized });
+            multiply_scalar(&mut Product { blocks: all_blocks(&matrix), inputs: &inputs, out: &mut scalar });
             let mut row = vec![0f32; matrix.columns];
-            for (at, (fast, plain)) in fast.iter().zip(&plain).enumerate() {
+            for (at, (vectorized, scalar)) in vectorized.iter().zip(&scalar).enumerate() {
                 matrix.dequantise_row(at / tokens, &mut row);
                 let first = at % tokens * matrix.columns;
                 let exact = dot(&row, &numbers[first..first + matrix.columns]);
-                assert!((fast - plain).abs() < 1e-3, "{fast} {plain}");
-                assert!((fast - exact).abs() < 0.5, "{fast} {exact}");
+                assert!((vectorized - scalar).abs() < 1e-3, "{vectorized} {scalar}");
+                assert!((vectorized - exact).abs() < 0.5, "{vectorized} {exact}");
             }
         }
     }
 }
 
 #[test]
-fn nothing_and_the_extremes_quantise() {
+fn zeros_and_extremes_quantise() {
     let mut quants = [1; BLOCK_NUMBERS];
     assert_eq!(quantise_block(&[0.0; BLOCK_NUMBERS], &mut quants), (0.0, 0.0));
     assert_eq!(quants, [0; BLOCK_NUMBERS]);

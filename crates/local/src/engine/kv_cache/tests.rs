@@ -1,4 +1,4 @@
-//! Tests: how much a sequence takes.
+//! Tests: how many pages a sequence allocates.
 
 use super::*;
 use crate::engine::fixture::{self, ModelFixture};
@@ -13,7 +13,7 @@ fn shape() -> Shape {
 }
 
 #[test]
-fn pages_come_and_go_with_the_tokens() {
+fn pages_follow_the_token_count() {
     let mut cache = KvCache::new(&shape());
     cache.extend(PAGE_TOKENS + 1);
     assert_eq!(cache.pages.len(), 2);
@@ -24,7 +24,7 @@ fn pages_come_and_go_with_the_tokens() {
 }
 
 #[test]
-fn a_copy_is_as_long_as_it_can_be() {
+fn copied_prefix_is_limited_by_its_source() {
     let (mut cache, mut copy) = (KvCache::new(&shape()), KvCache::new(&shape()));
     cache.extend(PAGE_TOKENS + 1);
     copy.copy_prefix(&cache, PAGE_TOKENS);

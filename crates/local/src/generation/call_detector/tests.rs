@@ -1,4 +1,4 @@
-//! Tests: which texts become calls, however they are cut, and that nothing else is held back for long.
+//! Tests: which texts are detected as calls, however they are split, and that other text is not held back for long.
 
 use super::*;
 use serde_json::json;
@@ -12,35 +12,36 @@ fn tools() -> Vec<ChatTool> {
     vec![tool("read"), tool("count")]
 }
 
-/// What is said of `parts`, and how many bytes before their end a call begins.
+/// Feeds `parts`; returns the emitted text and the length of the detected call, if any.
 fn detect<'a>(parts: impl IntoIterator<Item = &'a str>) -> (String, Option<usize>) {
     let tools = tools();
-    let (mut opening, mut said) = (CallDetector::new(&tools), String::new());
+    let (mut detector, mut emitted) = (CallDetector::new(&tools), String::new());
     for part in parts {
-        match opening.push(part) {
-            DetectorOutput::Text(text) => said.push_str(&text),
-            DetectorOutput::Call(text, bytes) => return (said + &text, Some(bytes)),
+        match detector.push(part) {
+            DetectorOutput::Text(text) => emitted.push_str(&text),
+            DetectorOutput::Call(text, bytes) => return (emitted + &text, Some(bytes)),
         }
     }
-    (said + &opening.drain_pending(), None)
+    (emitted + &detector.drain_pending(), None)
 }
 
-/// The same for every way to cut `text` in two, and for one character at a time: what is said before the call.
+/// Returns the text before the call, if one is detected. Asserts that the result is the same for single characters and
+/// for every split of `text` in two.
 fn text_before_call(text: &str) -> Option<String> {
     let mut characters = text.char_indices().map(|(at, character)| &text[at..at + character.len_utf8()]);
-    let (said, call) = detect(&mut characters);
-    for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
-        let (other, also) = detect([&text[..cut], &text[cut..]]);
-        assert_eq!((&other, also.is_some()), (&said, call.is_some()), "cut at {cut}");
+    let (emitted, call) = detect(&mut characters);
+    for split in (0..text.len()).filter(|split| text.is_char_boundary(*split)) {
+        let (split_emitted, split_call) = detect([&text[..split], &text[split..]]);
+        assert_eq!((&split_emitted, split_call.is_some()), (&emitted, call.is_some()), "split at {split}");
     }
     if call.is_none() {
-        assert_eq!(said, text);
+        assert_eq!(emitted, text);
     }
-    call.map(|_| said)
+    call.map(|_| emitted)
 }
 
 #[test]
-fn a_call_is_seen_bare_and_in_a_fence_however_it_is_cut() {
+fn bare_and_fenced_calls_are_detected_in_any_split() {
     for text in [
         "{\"name\": \"read\", \"arguments\": {}}",
         "{\"name\" :\n \"count\"",
@@ -58,7 +59,7 @@ fn a_call_is_seen_bare_and_in_a_fence_however_it_is_cut() {
 }
 
 #[test]
-fn a_tool_that_nobody_offered_is_a_call_when_it_has_arguments() {
+fn unknown_tool_with_arguments_is_a_call() {
     for text in [
         "{\"name\": \"fly\", \"arguments\": {\"to\": \"the moon\"}}",
         "```json\n{\"name\": \"fly\",\n \"parameters\"",
@@ -69,20 +70,20 @@ fn a_tool_that_nobody_offered_is_a_call_when_it_has_arguments() {
 }
 
 #[test]
-fn a_call_behind_some_words_is_seen_on_its_own_line() {
+fn call_on_its_own_line_after_text_is_detected() {
     let words = "I read it.\n";
     assert_eq!(text_before_call(&format!("{words}```json\n{{\"name\": \"read\"")).as_deref(), Some(words));
     assert_eq!(text_before_call(&format!("{words}\n{{\"name\": \"read\"")).as_deref(), Some(words));
 }
 
 #[test]
-fn a_call_behind_a_block_of_code_is_seen() {
+fn call_after_a_code_block_is_detected() {
     let code = "```sh\nls\n```\n";
     assert_eq!(text_before_call(&format!("{code}{{\"name\": \"read\"")).as_deref(), Some(code));
 }
 
 #[test]
-fn what_is_no_call_stays_text() {
+fn other_text_is_not_a_call() {
     for text in [
         "Hello.",
         "{\"name\": \"Bob\"}",
@@ -107,35 +108,35 @@ fn what_is_no_call_stays_text() {
 }
 
 #[test]
-fn a_call_shown_inside_a_block_of_code_stays_text() {
+fn call_inside_a_code_block_stays_text() {
     let text = "```python\nask(\n{\"name\": \"read\", \"arguments\": {}}\n)\n```\n";
     assert_eq!(text_before_call(text), None);
 }
 
 #[test]
-fn only_what_may_begin_a_call_is_held_back() {
+fn only_a_possible_call_is_held_back() {
     let tools = tools();
-    let mut opening = CallDetector::new(&tools);
-    let said = |text: &str| DetectorOutput::Text(text.to_owned());
-    assert_eq!(opening.push("Hel"), said("Hel"));
-    assert_eq!(opening.push("lo {"), said("lo {"));
-    assert_eq!(opening.push("\"name\": \"read\"}\nNow"), said("\"name\": \"read\"}\nNow"));
-    assert_eq!(opening.push("\n``"), said("\n"));
-    assert_eq!(opening.push("`ru"), said(""));
-    assert_eq!(opening.push("st\nf"), said("```rust\nf"));
-    assert_eq!(opening.push("n main"), said("n main"));
+    let mut detector = CallDetector::new(&tools);
+    let emitted = |text: &str| DetectorOutput::Text(text.to_owned());
+    assert_eq!(detector.push("Hel"), emitted("Hel"));
+    assert_eq!(detector.push("lo {"), emitted("lo {"));
+    assert_eq!(detector.push("\"name\": \"read\"}\nNow"), emitted("\"name\": \"read\"}\nNow"));
+    assert_eq!(detector.push("\n``"), emitted("\n"));
+    assert_eq!(detector.push("`ru"), emitted(""));
+    assert_eq!(detector.push("st\nf"), emitted("```rust\nf"));
+    assert_eq!(detector.push("n main"), emitted("n main"));
     let long = format!("\n```\n{{\"name\": \"{}", "x".repeat(200));
-    assert_eq!(opening.push(&long), said(&long));
+    assert_eq!(detector.push(&long), emitted(&long));
 }
 
 #[test]
 fn without_tools_nothing_is_held_back() {
-    let mut opening = CallDetector::new(&[]);
-    assert_eq!(opening.push("{\"name\": \"read\""), DetectorOutput::Text("{\"name\": \"read\"".to_owned()));
+    let mut detector = CallDetector::new(&[]);
+    assert_eq!(detector.push("{\"name\": \"read\""), DetectorOutput::Text("{\"name\": \"read\"".to_owned()));
 }
 
 #[test]
-fn the_bytes_of_what_begins_a_call_are_told() {
-    let begin = "{\"name\": \"read\"";
-    assert_eq!(detect(["Yes.\n", begin]), ("Yes.\n".to_owned(), Some(begin.len())));
+fn length_of_the_call_start_is_reported() {
+    let start = "{\"name\": \"read\"";
+    assert_eq!(detect(["Yes.\n", start]), ("Yes.\n".to_owned(), Some(start.len())));
 }

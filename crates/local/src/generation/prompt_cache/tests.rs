@@ -1,8 +1,8 @@
-//! Tests: which conversation a prompt continues, and that others are not lost.
+//! Tests: which cached sequence a prompt reuses, and that other conversations stay cached.
 
 use super::*;
 
-/// Knows how long its sequences are, and computes nothing.
+/// An engine that only tracks the length of its sequences.
 #[derive(Debug)]
 struct LengthEngine(Vec<usize>);
 
@@ -23,7 +23,7 @@ impl Engine for LengthEngine {
         self.0[sequence]
     }
 
-    /// What is cut at an odd place is lost as a whole.
+    /// Drops the whole sequence when truncated to an odd length.
     fn truncate(&mut self, sequence: usize, length: usize) {
         let is_lost = length < self.0[sequence] && !length.is_multiple_of(2);
         self.0[sequence] = if is_lost { 0 } else { self.0[sequence].min(length) };
@@ -35,7 +35,7 @@ impl Engine for LengthEngine {
 
     fn eval(&mut self, sequence: usize, tokens: &[u32], _: Option<&mut Vec<f32>>) -> Result<(), String> {
         if tokens.contains(&666) {
-            return Err("it cannot be read".to_owned());
+            return Err("scripted failure".to_owned());
         }
         self.0[sequence] += tokens.len();
         Ok(())
@@ -47,72 +47,72 @@ fn prompt_cache() -> (PromptCache, LengthEngine) {
     (PromptCache::new(&engine), engine)
 }
 
-fn eval_prompt(shelf: &mut PromptCache, engine: &mut LengthEngine, prompt: &[u32]) -> (usize, usize) {
-    let mut conversation = shelf.acquire(engine, prompt);
-    let known = conversation.len();
-    conversation.eval(&prompt[known..], None).unwrap();
-    (conversation.sequence, known)
+fn eval_prompt(cache: &mut PromptCache, engine: &mut LengthEngine, prompt: &[u32]) -> (usize, usize) {
+    let mut conversation = cache.acquire(engine, prompt);
+    let cached = conversation.len();
+    conversation.eval(&prompt[cached..], None).unwrap();
+    (conversation.sequence, cached)
 }
 
 #[test]
-fn a_conversation_goes_on_where_it_was() {
-    let (mut shelf, mut engine) = prompt_cache();
-    let (slot, known) = eval_prompt(&mut shelf, &mut engine, &[1, 2, 3, 4]);
-    assert_eq!(known, 0);
-    assert_eq!(eval_prompt(&mut shelf, &mut engine, &[1, 2, 3, 4, 5, 6]), (slot, 4));
+fn conversation_continues_from_its_cached_prefix() {
+    let (mut cache, mut engine) = prompt_cache();
+    let (slot, cached) = eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4]);
+    assert_eq!(cached, 0);
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5, 6]), (slot, 4));
 }
 
 #[test]
-fn the_last_token_of_a_known_prompt_is_computed_again() {
-    let (mut shelf, mut engine) = prompt_cache();
-    eval_prompt(&mut shelf, &mut engine, &[1, 2, 3, 4, 5]);
-    assert_eq!(eval_prompt(&mut shelf, &mut engine, &[1, 2, 3, 4, 5]).1, 4);
+fn last_token_of_a_cached_prompt_is_evaluated_again() {
+    let (mut cache, mut engine) = prompt_cache();
+    eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5]);
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5]).1, 4);
 }
 
 #[test]
-fn another_conversation_that_begins_alike_takes_a_copy() {
-    let (mut shelf, mut engine) = prompt_cache();
+fn conversation_with_shared_prefix_gets_a_copy() {
+    let (mut cache, mut engine) = prompt_cache();
     let long: Vec<u32> = (0..100).collect();
-    let (first, _) = eval_prompt(&mut shelf, &mut engine, &long);
-    let begins_alike: Vec<u32> = (0..20).chain(200..210).collect();
-    let (second, known) = eval_prompt(&mut shelf, &mut engine, &begins_alike);
+    let (first, _) = eval_prompt(&mut cache, &mut engine, &long);
+    let shared_prefix: Vec<u32> = (0..20).chain(200..210).collect();
+    let (second, cached) = eval_prompt(&mut cache, &mut engine, &shared_prefix);
     assert_ne!(first, second);
-    assert_eq!(known, 20);
+    assert_eq!(cached, 20);
     let longer: Vec<u32> = (0..101).collect();
-    assert_eq!(eval_prompt(&mut shelf, &mut engine, &longer), (first, 100));
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &longer), (first, 100));
 }
 
 #[test]
-fn the_slot_unused_for_longest_makes_room() {
-    let (mut shelf, mut engine) = prompt_cache();
-    let (a, _) = eval_prompt(&mut shelf, &mut engine, &[1; 10]);
-    let (b, _) = eval_prompt(&mut shelf, &mut engine, &[2; 10]);
-    eval_prompt(&mut shelf, &mut engine, &[1; 11]);
-    assert_eq!(eval_prompt(&mut shelf, &mut engine, &[3; 10]), (b, 0));
+fn least_recently_used_sequence_is_evicted() {
+    let (mut cache, mut engine) = prompt_cache();
+    let (a, _) = eval_prompt(&mut cache, &mut engine, &[1; 10]);
+    let (b, _) = eval_prompt(&mut cache, &mut engine, &[2; 10]);
+    eval_prompt(&mut cache, &mut engine, &[1; 11]);
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &[3; 10]), (b, 0));
     assert_ne!(a, b);
 }
 
 #[test]
-fn what_the_engine_forgot_is_computed_again() {
-    let (mut shelf, mut engine) = prompt_cache();
-    let (slot, _) = eval_prompt(&mut shelf, &mut engine, &[1, 2, 3, 4]);
+fn tokens_evicted_by_the_engine_are_evaluated_again() {
+    let (mut cache, mut engine) = prompt_cache();
+    let (slot, _) = eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4]);
     engine.0[slot] = 2;
-    assert_eq!(eval_prompt(&mut shelf, &mut engine, &[1, 2, 3, 4, 5]), (slot, 2));
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5]), (slot, 2));
     engine.0[slot] = 0;
-    assert_eq!(eval_prompt(&mut shelf, &mut engine, &[1, 2, 3, 4, 5]).1, 0);
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5]).1, 0);
 }
 
 #[test]
-fn what_could_not_be_read_is_not_taken_for_known() {
-    let (mut shelf, mut engine) = prompt_cache();
-    shelf.acquire(&mut engine, &[1, 2, 666]).eval(&[1, 2, 666], None).unwrap_err();
-    assert_eq!(eval_prompt(&mut shelf, &mut engine, &[1, 2, 3]).1, 0);
+fn tokens_of_a_failed_eval_are_not_cached() {
+    let (mut cache, mut engine) = prompt_cache();
+    cache.acquire(&mut engine, &[1, 2, 666]).eval(&[1, 2, 666], None).unwrap_err();
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3]).1, 0);
 }
 
 #[test]
-fn what_an_engine_cannot_cut_is_read_again() {
-    let (mut shelf, mut engine) = prompt_cache();
-    let mut conversation = shelf.acquire(&mut engine, &[1, 2, 3, 4]);
+fn failed_truncation_evaluates_lost_tokens_again() {
+    let (mut cache, mut engine) = prompt_cache();
+    let mut conversation = cache.acquire(&mut engine, &[1, 2, 3, 4]);
     conversation.eval(&[1, 2, 3, 4], None).unwrap();
     conversation.truncate(3).unwrap();
     assert_eq!((conversation.len(), conversation.engine.cached_tokens(conversation.sequence)), (3, 3));

@@ -1,5 +1,5 @@
-//! Tests: free answers of an engine that says what a script wants, token by token. What a grammar forbids it cannot say,
-//! and where no script goes on, it ends.
+//! Tests: free responses of an engine that follows a script token by token. A grammar may mask the scripted token; where
+//! no script continues, the engine ends its turn.
 
 use super::tests::{assert_valid, chat, generate, model, tools};
 use super::*;
@@ -8,11 +8,11 @@ use crate::engine::fixture;
 use crate::generation::prompt_cache::PromptCache;
 use crate::generation::{Chat, LoadedModel};
 
-/// Goes on with the first of its answers that begins as the one it is giving.
+/// An engine that continues with the first scripted response that starts with the text generated so far.
 #[derive(Debug)]
 struct ScriptedEngine {
-    answers: Vec<&'static str>,
-    /// The bytes of every token.
+    responses: Vec<&'static str>,
+    /// Bytes of each token.
     token_bytes: Vec<Vec<u8>>,
     sequences: Vec<Vec<u32>>,
 }
@@ -21,14 +21,14 @@ impl ScriptedEngine {
     fn next(&self, tokens: &[u32]) -> u32 {
         let control = |name: &str| fixture::token_names().iter().position(|other| other == name).unwrap();
         let end = u32::try_from(control("<|im_end|>")).unwrap();
-        let begin = u32::try_from(control("<|im_start|>")).unwrap();
-        let answer_at = tokens.iter().rposition(|token| *token == begin).unwrap() + 1;
-        let words = tokens[answer_at..].iter().flat_map(|token| self.token_bytes[*token as usize].clone());
-        let said = String::from_utf8(words.collect()).unwrap();
-        let said = said.strip_prefix("assistant\n").unwrap();
-        let rest = self.answers.iter().find_map(|answer| answer.strip_prefix(said));
+        let start = u32::try_from(control("<|im_start|>")).unwrap();
+        let response_at = tokens.iter().rposition(|token| *token == start).unwrap() + 1;
+        let bytes = tokens[response_at..].iter().flat_map(|token| self.token_bytes[*token as usize].clone());
+        let generated = String::from_utf8(bytes.collect()).unwrap();
+        let generated = generated.strip_prefix("assistant\n").unwrap();
+        let rest = self.responses.iter().find_map(|response| response.strip_prefix(generated));
         let first = rest.and_then(|rest| rest.as_bytes().first());
-        let token = first.and_then(|byte| self.token_bytes.iter().position(|word| word == &[*byte]));
+        let token = first.and_then(|byte| self.token_bytes.iter().position(|bytes| bytes == &[*byte]));
         token.map_or(end, |token| u32::try_from(token).unwrap())
     }
 }
@@ -58,25 +58,25 @@ impl Engine for ScriptedEngine {
         self.sequences[into] = self.sequences[from][..length].to_vec();
     }
 
-    fn eval(&mut self, sequence: usize, tokens: &[u32], scores: Option<&mut Vec<f32>>) -> Result<(), String> {
+    fn eval(&mut self, sequence: usize, tokens: &[u32], logits: Option<&mut Vec<f32>>) -> Result<(), String> {
         self.sequences[sequence].extend_from_slice(tokens);
-        if let Some(scores) = scores {
-            scores.clear();
-            scores.resize(self.token_bytes.len(), 0.0);
-            scores[self.next(&self.sequences[sequence]) as usize] = 9.0;
+        if let Some(logits) = logits {
+            logits.clear();
+            logits.resize(self.token_bytes.len(), 0.0);
+            logits[self.next(&self.sequences[sequence]) as usize] = 9.0;
         }
         Ok(())
     }
 }
 
-fn scripted_model(answers: &[&'static str]) -> LoadedModel {
+fn scripted_model(responses: &[&'static str]) -> LoadedModel {
     let mut model = model();
-    let words = (0..fixture::token_names().len())
+    let token_bytes = (0..fixture::token_names().len())
         .zip(0u32..)
         .map(|(_, token)| model.vocabulary.token_bytes(token).to_vec());
     let engine = ScriptedEngine {
-        answers: answers.to_vec(),
-        token_bytes: words.collect(),
+        responses: responses.to_vec(),
+        token_bytes: token_bytes.collect(),
         sequences: vec![Vec::new(); 2],
     };
     model.window_tokens = engine.window_tokens();
@@ -89,10 +89,10 @@ fn free_chat() -> Chat {
     Chat { tools: tools(), temperature: 0.0, answer_tokens_max: Some(400), ..chat("hello") }
 }
 
-/// What is said, and the calls as name and arguments.
-fn generate_scripted(answers: &[&'static str]) -> (String, Vec<(String, String)>) {
-    let (answered, text, calls) = generate(&mut scripted_model(answers), &free_chat());
-    assert_eq!(answered.finish_reason == FinishReason::ToolCalls, !calls.is_empty());
+/// Generates a response; returns its text, and its calls as name and arguments.
+fn generate_scripted(responses: &[&'static str]) -> (String, Vec<(String, String)>) {
+    let (summary, text, calls) = generate(&mut scripted_model(responses), &free_chat());
+    assert_eq!(summary.finish_reason == FinishReason::ToolCalls, !calls.is_empty());
     calls.iter().for_each(assert_valid);
     (text, calls.into_iter().map(|call| (call.name, call.arguments)).collect())
 }
@@ -105,20 +105,20 @@ fn read_notes_call() -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_call_in_a_fence_or_bare_becomes_a_call() {
-    for begun in [
+fn bare_fenced_and_tagged_calls_become_calls() {
+    for start in [
         "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"notes.txt\"}}\n```",
         "```\n{\"name\": \"read\", \"parameters\": {}}\n```",
         "{\"name\": \"read\", \"arguments\": {}}",
         "```xml\n<tool_call>\n{\"name\": \"read\"}",
         TAGGED_CALL,
     ] {
-        assert_eq!(generate_scripted(&[begun, TAGGED_CALL]), (String::new(), read_notes_call()), "{begun}");
+        assert_eq!(generate_scripted(&[start, TAGGED_CALL]), (String::new(), read_notes_call()), "{start}");
     }
 }
 
 #[test]
-fn a_made_up_tool_cannot_be_called() {
+fn unknown_tool_cannot_be_called() {
     let (text, calls) = generate_scripted(&[
         "```json\n{\"name\": \"fly\", \"arguments\": {\"to\": \"the moon\"}}\n```",
         "<tool_call>\n{\"name\": \"fly\", \"arguments\": {}}",
@@ -128,7 +128,7 @@ fn a_made_up_tool_cannot_be_called() {
 }
 
 #[test]
-fn words_before_a_call_are_said_and_the_call_is_not() {
+fn text_before_a_call_is_emitted_without_the_call() {
     let (text, calls) = generate_scripted(&[
         "I look.\n```json\n{\"name\": \"read\", \"arguments\": {}}",
         "I look.\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"notes.txt\"}}\n</tool_call>",
@@ -137,7 +137,7 @@ fn words_before_a_call_are_said_and_the_call_is_not() {
 }
 
 #[test]
-fn a_second_call_may_follow() {
+fn second_call_can_follow_the_first() {
     let both = "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"count\", \"arguments\": {\"n\": 1, \"how\": \"up\"}}\n</tool_call>";
     let (text, calls) = generate_scripted(&["```json\n[{\"name\": \"read\",", both]);
     let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
@@ -145,7 +145,7 @@ fn a_second_call_may_follow() {
 }
 
 #[test]
-fn what_is_no_call_is_said_as_it_comes() {
+fn text_without_a_call_is_streamed() {
     for text in [
         "Plain words.",
         "```rust\nfn main() {}\n```\nThat is all.",
@@ -153,22 +153,23 @@ fn what_is_no_call_is_said_as_it_comes() {
         "{\"name\": \"Ann\", \"age\": 7}",
         "{\"name",
     ] {
-        let (mut pieces, mut held_most, mut told) = (String::new(), 0, 0);
-        let answered = scripted_model(&[text]).generate(&free_chat(), &mut |piece| {
-            if let GenerationEvent::Text(part) = piece {
-                pieces.push_str(part);
-                told += 1;
-                held_most = held_most.max(told.min(text.len()) - pieces.len().min(told));
+        let (mut emitted, mut held_back_max, mut events) = (String::new(), 0, 0);
+        let summary = scripted_model(&[text]).generate(&free_chat(), &mut |event| {
+            if let GenerationEvent::Text(part) = event {
+                emitted.push_str(part);
+                events += 1;
+                held_back_max = held_back_max.max(events.min(text.len()) - emitted.len().min(events));
             }
             ControlFlow::Continue(())
         });
-        assert_eq!((answered.unwrap().finish_reason, pieces.as_str()), (FinishReason::Stop, text));
-        assert!(held_most <= "```json\n{\"name\": \"my-app\",_\"arguments".len(), "{held_most} of {text}");
+        assert_eq!((summary.unwrap().finish_reason, emitted.as_str()), (FinishReason::Stop, text));
+        let allowed = "```json\n{\"name\": \"my-app\",_\"arguments".len();
+        assert!(held_back_max <= allowed, "{held_back_max} of {text}");
     }
 }
 
 #[test]
-fn after_a_call_the_conversation_is_what_was_said_and_made() {
+fn prompt_stays_cached_after_a_detected_call() {
     let mut model = scripted_model(&["```json\n{\"name\": \"read\", \"arguments\": {}}", TAGGED_CALL]);
     let (first, ..) = generate(&mut model, &free_chat());
     let (second, _, calls) = generate(&mut model, &free_chat());
@@ -177,18 +178,18 @@ fn after_a_call_the_conversation_is_what_was_said_and_made() {
 }
 
 #[test]
-fn a_free_answer_that_goes_in_circles_is_ended() {
+fn free_response_in_a_loop_is_ended() {
     let ruler: &'static str = Box::leak("-".repeat(1_000).into_boxed_str());
     let line: &'static str = Box::leak("I am sorry. ".repeat(100).into_boxed_str());
     let table: &'static str = Box::leak("| - ".repeat(40).into_boxed_str());
-    for (whole, most) in [(ruler, Some(260)), (line, Some(260)), (table, None)] {
-        let mut model = scripted_model(&[whole]);
-        let (answered, text, _) = generate(&mut model, &free_chat());
-        let ended = if most.is_some() { FinishReason::Length } else { FinishReason::Stop };
-        assert_eq!(answered.finish_reason, ended, "{text}");
+    for (script, bytes_max) in [(ruler, Some(260)), (line, Some(260)), (table, None)] {
+        let mut model = scripted_model(&[script]);
+        let (summary, text, _) = generate(&mut model, &free_chat());
+        let expected = if bytes_max.is_some() { FinishReason::Length } else { FinishReason::Stop };
+        assert_eq!(summary.finish_reason, expected, "{text}");
         assert!(
-            whole.starts_with(&text) && text.len() <= most.unwrap_or(whole.len()),
-            "{} letters",
+            script.starts_with(&text) && text.len() <= bytes_max.unwrap_or(script.len()),
+            "{} bytes",
             text.len()
         );
     }

@@ -1,4 +1,4 @@
-//! Tests: whole answers of a made-up model. It talks nonsense, so what holds here holds for every model.
+//! Tests: complete responses of the fixture model. Its weights are random, so these properties hold for any model.
 
 use super::*;
 use crate::engine::fixture::{self, ModelFixture};
@@ -52,9 +52,9 @@ pub(super) fn generate(
     chat: &Chat,
 ) -> (GenerationSummary, String, Vec<ChatToolCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
-    let answered = model
-        .generate(chat, &mut |piece| {
-            match piece {
+    let summary = model
+        .generate(chat, &mut |event| {
+            match event {
                 GenerationEvent::Text(part) => text.push_str(part),
                 GenerationEvent::ToolCall(call) => calls.push(call.clone()),
                 GenerationEvent::PromptProgress { .. } => {}
@@ -62,7 +62,7 @@ pub(super) fn generate(
             ControlFlow::Continue(())
         })
         .unwrap();
-    (answered, text, calls)
+    (summary, text, calls)
 }
 
 pub(super) fn assert_valid(call: &ChatToolCall) {
@@ -74,12 +74,12 @@ pub(super) fn assert_valid(call: &ChatToolCall) {
                 arguments["n"].is_number() && ["up", "down"].contains(&arguments["how"].as_str().unwrap())
             );
         }
-        other => panic!("{other} was not offered"),
+        other => panic!("{other} is not a tool of the request"),
     }
 }
 
 #[test]
-fn an_answer_repeats_with_its_seed_and_reuses_its_prefix() {
+fn same_seed_repeats_the_response_and_reuses_the_prefix() {
     let mut model = model();
     let (first, text, _) = generate(&mut model, &chat("hello"));
     let (second, again, _) = generate(&mut model, &chat("hello"));
@@ -90,10 +90,10 @@ fn an_answer_repeats_with_its_seed_and_reuses_its_prefix() {
 }
 
 #[test]
-fn a_model_that_talks_nonsense_calls_validly_when_it_has_to() {
+fn random_model_generates_valid_required_calls() {
     let mut model = model();
     for seed in 0..6 {
-        for (choice, most) in [(ToolChoice::Required, 8), (ToolChoice::Named("count".to_owned()), 1)] {
+        for (choice, calls_max) in [(ToolChoice::Required, 8), (ToolChoice::Named("count".to_owned()), 1)] {
             let answer_tokens_max = Some(150);
             let chat = Chat {
                 tools: tools(),
@@ -102,9 +102,9 @@ fn a_model_that_talks_nonsense_calls_validly_when_it_has_to() {
                 answer_tokens_max,
                 ..chat("hello")
             };
-            let (answered, text, calls) = generate(&mut model, &chat);
-            assert_eq!((answered.finish_reason, text.as_str()), (FinishReason::ToolCalls, ""));
-            assert!((1..=most).contains(&calls.len()));
+            let (summary, text, calls) = generate(&mut model, &chat);
+            assert_eq!((summary.finish_reason, text.as_str()), (FinishReason::ToolCalls, ""));
+            assert!((1..=calls_max).contains(&calls.len()));
             calls.iter().for_each(assert_valid);
             assert!(choice == ToolChoice::Required || calls[0].name == "count");
         }
@@ -112,20 +112,20 @@ fn a_model_that_talks_nonsense_calls_validly_when_it_has_to() {
 }
 
 #[test]
-fn schema_output_is_valid_json_of_the_schema() {
+fn schema_response_is_valid_json_of_the_schema() {
     let mut model = model();
     let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}, "why": {"type": "string"}}, "required": ["ok", "why"], "additionalProperties": false});
     for seed in 0..4 {
         let chat = Chat { schema: Some(schema.clone()), seed, answer_tokens_max: Some(120), ..chat("hello") };
-        let (answered, text, _) = generate(&mut model, &chat);
+        let (summary, text, _) = generate(&mut model, &chat);
         let value: Value = serde_json::from_str(&text).unwrap();
         assert!(value["ok"].is_boolean() && value["why"].is_string());
-        assert_eq!(answered.finish_reason, FinishReason::Stop);
+        assert_eq!(summary.finish_reason, FinishReason::Stop);
     }
 }
 
 #[test]
-fn with_a_schema_and_tools_the_answer_is_one_or_the_other() {
+fn schema_with_tools_yields_json_or_a_call() {
     let mut model = model();
     let schema = json!({"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": false});
     for seed in 0..6 {
@@ -136,8 +136,8 @@ fn with_a_schema_and_tools_the_answer_is_one_or_the_other() {
             answer_tokens_max: Some(120),
             ..chat("hello")
         };
-        let (answered, text, calls) = generate(&mut model, &chat);
-        match answered.finish_reason {
+        let (summary, text, calls) = generate(&mut model, &chat);
+        match summary.finish_reason {
             FinishReason::ToolCalls => assert_valid(&calls[0]),
             _ => assert!(serde_json::from_str::<Value>(&text).unwrap()["x"].is_number()),
         }
@@ -145,25 +145,25 @@ fn with_a_schema_and_tools_the_answer_is_one_or_the_other() {
 }
 
 #[test]
-fn a_cancel_is_heard_at_the_next_token_and_between_chunks_of_the_prompt() {
+fn cancel_takes_effect_at_the_next_token_or_prompt_chunk() {
     let mut model = model();
-    let mut asked = 0;
-    let answered = model.generate(&chat("hello"), &mut |piece| {
-        asked += usize::from(matches!(piece, GenerationEvent::Text(_)));
-        if asked == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    let mut texts = 0;
+    let summary = model.generate(&chat("hello"), &mut |event| {
+        texts += usize::from(matches!(event, GenerationEvent::Text(_)));
+        if texts == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    let answered = answered.unwrap();
-    assert_eq!((answered.finish_reason, answered.answer_tokens), (FinishReason::Cancelled, 3));
-    let mut reads = 0;
-    let answered = model.generate(&chat(&"x".repeat(200)), &mut |_| {
-        reads += 1;
+    let summary = summary.unwrap();
+    assert_eq!((summary.finish_reason, summary.answer_tokens), (FinishReason::Cancelled, 3));
+    let mut events = 0;
+    let summary = model.generate(&chat(&"x".repeat(200)), &mut |_| {
+        events += 1;
         ControlFlow::Break(())
     });
-    assert_eq!((answered.unwrap().finish_reason, reads), (FinishReason::Cancelled, 1));
+    assert_eq!((summary.unwrap().finish_reason, events), (FinishReason::Cancelled, 1));
 }
 
 #[test]
-fn a_prompt_beyond_the_window_is_told_its_numbers() {
+fn prompt_beyond_the_window_reports_both_lengths() {
     let fault = model().generate(&chat(&"x".repeat(600)), &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(
         matches!(fault, GenerationFault::PromptTooLong { prompt_tokens, window_tokens: 512 } if prompt_tokens > 600)
@@ -171,23 +171,23 @@ fn a_prompt_beyond_the_window_is_told_its_numbers() {
 }
 
 #[test]
-fn an_answer_ends_where_the_window_does() {
+fn response_ends_at_the_context_window() {
     let chat = Chat { answer_tokens_max: None, ..chat(&"x".repeat(480)) };
-    let (answered, ..) = generate(&mut model(), &chat);
-    assert!(answered.prompt_tokens + answered.answer_tokens <= 512);
+    let (summary, ..) = generate(&mut model(), &chat);
+    assert!(summary.prompt_tokens + summary.answer_tokens <= 512);
 }
 
 #[test]
-fn a_tool_that_is_not_offered_cannot_be_demanded() {
-    let demanded = Chat { tool_choice: ToolChoice::Named("fly".to_owned()), tools: tools(), ..chat("hello") };
-    let fault = model().generate(&demanded, &mut |_| ControlFlow::Continue(())).unwrap_err();
+fn unknown_tool_cannot_be_required() {
+    let named = Chat { tool_choice: ToolChoice::Named("fly".to_owned()), tools: tools(), ..chat("hello") };
+    let fault = model().generate(&named, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(fault.to_string().contains("fly"));
     let required = Chat { tool_choice: ToolChoice::Required, ..chat("hello") };
     model().generate(&required, &mut |_| ControlFlow::Continue(())).unwrap_err();
 }
 
 #[test]
-fn circles_are_seen_and_lists_are_not() {
+fn repetition_rules_detect_loops_but_not_lists() {
     assert!(CONSTRAINED_REPETITION.detects(&[7; 60]) && !FREE_REPETITION.detects(&[7; 60]));
     assert!(CONSTRAINED_REPETITION.detects(&[1, 2, 3].repeat(20)));
     assert!(!CONSTRAINED_REPETITION.detects(&[1, 2, 3].repeat(4)));

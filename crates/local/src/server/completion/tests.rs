@@ -1,4 +1,4 @@
-//! The shapes, field by field, as clients know them.
+//! Tests: the exact JSON of completions and chunks.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn choice(delta: &Value, finish_reason: &Value) -> Value {
     chunk(&json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason}]))
 }
 
-/// The data of each event; the mark of the end as a string.
+/// Parses the data of each event; `[DONE]` becomes a string.
 fn events(bytes: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(bytes).unwrap();
     let body = text.strip_suffix("\n\n").expect("an event ends with an empty line");
@@ -40,7 +40,7 @@ fn events(bytes: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn a_stream_begins_with_the_role_and_ends_with_the_mark() {
+fn stream_starts_with_the_role_and_ends_with_done() {
     let mut writer = ChunkWriter::new(header(), UsageChunk::Omitted);
     let mut out = Vec::new();
     writer.write_role(&mut out);
@@ -58,7 +58,7 @@ fn a_stream_begins_with_the_role_and_ends_with_the_mark() {
 }
 
 #[test]
-fn calls_are_numbered_and_end_with_their_own_reason() {
+fn tool_calls_are_indexed_and_finish_with_tool_calls() {
     let mut writer = ChunkWriter::new(header(), UsageChunk::Omitted);
     let mut out = Vec::new();
     writer.write_part(&mut out, &OutputPart::ToolCall(call("a")));
@@ -78,7 +78,7 @@ fn calls_are_numbered_and_end_with_their_own_reason() {
 }
 
 #[test]
-fn usage_comes_in_a_chunk_of_its_own_and_only_when_asked_for() {
+fn usage_is_a_separate_chunk_only_if_included() {
     let mut writer = ChunkWriter::new(header(), UsageChunk::Included);
     let mut out = Vec::new();
     writer.write_part(&mut out, &OutputPart::Text("a".to_owned()));
@@ -96,21 +96,21 @@ fn usage_comes_in_a_chunk_of_its_own_and_only_when_asked_for() {
 }
 
 #[test]
-fn a_whole_answer_has_its_text_and_its_calls() {
-    let said = [OutputPart::Text("a".to_owned()), OutputPart::Text("b".to_owned())];
-    let answer: Value = serde_json::from_slice(&write_completion(&header(), &said, &SUMMARY)).unwrap();
-    assert_eq!(answer["object"], "chat.completion");
+fn completion_has_its_text_and_its_tool_calls() {
+    let parts = [OutputPart::Text("a".to_owned()), OutputPart::Text("b".to_owned())];
+    let response: Value = serde_json::from_slice(&write_completion(&header(), &parts, &SUMMARY)).unwrap();
+    assert_eq!(response["object"], "chat.completion");
     assert_eq!(
-        answer["choices"],
+        response["choices"],
         json!([{"index": 0, "message": {"role": "assistant", "content": "ab", "refusal": null},
                 "logprobs": null, "finish_reason": "stop"}])
     );
-    assert_eq!(answer["usage"]["total_tokens"], 23);
+    assert_eq!(response["usage"]["total_tokens"], 23);
 
-    let said = [OutputPart::ToolCall(call("a"))];
-    let answered = GenerationSummary { finish_reason: FinishReason::ToolCalls, ..SUMMARY };
-    let answer: Value = serde_json::from_slice(&write_completion(&header(), &said, &answered)).unwrap();
-    let message = &answer["choices"][0]["message"];
+    let parts = [OutputPart::ToolCall(call("a"))];
+    let summary = GenerationSummary { finish_reason: FinishReason::ToolCalls, ..SUMMARY };
+    let response: Value = serde_json::from_slice(&write_completion(&header(), &parts, &summary)).unwrap();
+    let message = &response["choices"][0]["message"];
     assert!(message["content"].is_null());
     let expected = json!([{"id": "a", "type": "function",
                            "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}}]);
@@ -118,19 +118,19 @@ fn a_whole_answer_has_its_text_and_its_calls() {
 }
 
 #[test]
-fn an_answer_without_words_is_an_empty_text() {
-    let answer: Value = serde_json::from_slice(&write_completion(&header(), &[], &SUMMARY)).unwrap();
-    assert_eq!(answer["choices"][0]["message"]["content"], "");
+fn completion_without_output_has_empty_content() {
+    let response: Value = serde_json::from_slice(&write_completion(&header(), &[], &SUMMARY)).unwrap();
+    assert_eq!(response["choices"][0]["message"]["content"], "");
 }
 
 #[test]
-fn every_answer_has_an_id_of_its_own() {
-    let (one, other) = (CompletionHeader::new("m"), CompletionHeader::new("m"));
-    assert!(one.id != other.id && one.id.starts_with("chatcmpl-"));
+fn completion_ids_are_unique() {
+    let (first, second) = (CompletionHeader::new("m"), CompletionHeader::new("m"));
+    assert!(first.id != second.id && first.id.starts_with("chatcmpl-"));
 }
 
 #[test]
-fn a_fault_in_a_stream_is_an_event_with_the_error() {
+fn fault_in_a_stream_is_an_error_event() {
     let mut out = Vec::new();
     write_comment(&mut out, "reading 64/512");
     assert_eq!(out, b": reading 64/512\n\n");

@@ -1,4 +1,4 @@
-//! Turns, bounds and jobs whose client went away.
+//! Tests: round-robin order, limits, and abandoned jobs.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn pop_names(queue: &FairQueue<Job>, count: usize) -> Vec<&'static str> {
 }
 
 #[test]
-fn clients_take_turns_whatever_they_have_waiting() {
+fn clients_are_served_round_robin() {
     let queue = FairQueue::new(16);
     for name in ["a1", "a2", "a3", "a4"] {
         queue.push(root("a"), job(name)).unwrap();
@@ -44,7 +44,7 @@ fn clients_take_turns_whatever_they_have_waiting() {
 }
 
 #[test]
-fn a_client_that_was_served_stands_behind_the_others() {
+fn served_client_goes_to_the_end_of_the_rotation() {
     let queue = FairQueue::new(16);
     queue.push(root("a"), job("a1")).unwrap();
     queue.push(root("b"), job("b1")).unwrap();
@@ -54,7 +54,7 @@ fn a_client_that_was_served_stands_behind_the_others() {
 }
 
 #[test]
-fn a_full_queue_refuses() {
+fn full_queue_rejects_jobs() {
     let queue = FairQueue::new(2);
     queue.push(root("a"), job("a1")).unwrap();
     queue.push(root("b"), job("b1")).unwrap();
@@ -64,7 +64,7 @@ fn a_full_queue_refuses() {
 }
 
 #[test]
-fn one_client_leaves_room_for_another() {
+fn client_share_leaves_space_for_others() {
     let queue = FairQueue::new(4);
     queue.push(root("a"), job("a1")).unwrap();
     queue.push(root("a"), job("a2")).unwrap();
@@ -73,7 +73,7 @@ fn one_client_leaves_room_for_another() {
 }
 
 #[test]
-fn a_client_that_went_away_is_skipped_and_takes_no_place() {
+fn abandoned_jobs_are_skipped_and_not_counted() {
     let queue = FairQueue::new(2);
     queue.push(root("a"), abandoned_job("a1")).unwrap();
     queue.push(root("b"), abandoned_job("b1")).unwrap();
@@ -85,14 +85,14 @@ fn a_client_that_went_away_is_skipped_and_takes_no_place() {
 }
 
 #[test]
-fn a_closed_queue_gives_back_what_waits_and_lets_the_worker_go() {
+fn close_returns_queued_jobs_and_unblocks_the_worker() {
     let queue = Arc::new(FairQueue::new(4));
     let worker = std::thread::spawn({
         let queue = Arc::clone(&queue);
         move || queue.pop().is_none()
     });
-    let given_back = queue.close();
-    assert!(given_back.is_empty() && worker.join().unwrap());
+    let returned = queue.close();
+    assert!(returned.is_empty() && worker.join().unwrap());
     assert_eq!(queue.push(root("a"), job("a1")), Err(QueueRejection::Closed));
 
     let queue = FairQueue::new(4);

@@ -1,4 +1,4 @@
-//! What clients send, and what they are told when it cannot be read.
+//! Tests: parsing of chat requests, and the error responses to invalid ones.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn parse(request: &Value) -> Result<ChatRequest, Refusal> {
     ChatRequest::from_body(&serde_json::to_vec(request).unwrap())
 }
 
-/// The error object of a request that has to be refused.
+/// Returns the error object of a request that must be rejected.
 fn parse_error(request: &Value) -> Value {
     let refusal = parse(request).unwrap_err();
     assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
@@ -24,8 +24,8 @@ fn tool(name: &str) -> Value {
 }
 
 #[test]
-fn a_plain_request_takes_the_defaults() {
-    let request = parse(&request_with("user", json!("somebody"))).unwrap();
+fn minimal_request_gets_defaults() {
+    let request = parse(&request_with("user", json!("ann"))).unwrap();
     assert_eq!((request.model.as_deref(), request.response_mode), (Some("m"), ResponseMode::Complete));
     let chat = request.chat;
     assert_eq!((chat.temperature, chat.top_p, chat.tool_choice), (0.0, 1.0, ToolChoice::None));
@@ -34,7 +34,7 @@ fn a_plain_request_takes_the_defaults() {
 }
 
 #[test]
-fn a_conversation_with_calls_keeps_its_order_and_its_ids() {
+fn conversation_with_calls_is_parsed_in_order() {
     let request = parse(&json!({"messages": [
         {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "brief"}]},
         {"role": "user", "content": "what is in a.txt?"},
@@ -51,7 +51,7 @@ fn a_conversation_with_calls_keeps_its_order_and_its_ids() {
 }
 
 #[test]
-fn every_setting_arrives() {
+fn every_parameter_is_parsed() {
     let request = parse(&json!({
         "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "max_completion_tokens": 7,
         "temperature": 0.5, "top_p": 0.25, "seed": -1, "stop": "END", "stream": true,
@@ -67,26 +67,26 @@ fn every_setting_arrives() {
 }
 
 #[test]
-fn a_tool_choice_is_read_in_all_its_spellings() {
-    let chosen = |choice: Value| {
+fn every_form_of_tool_choice_is_parsed() {
+    let parse_choice = |choice: Value| {
         let mut request = request_with("tools", json!([tool("a"), tool("b")]));
         request["tool_choice"] = choice;
         parse(&request).map(|request| request.chat.tool_choice)
     };
-    assert_eq!(chosen(Value::Null).unwrap(), ToolChoice::Auto);
-    assert_eq!(chosen(json!("auto")).unwrap(), ToolChoice::Auto);
-    assert_eq!(chosen(json!("none")).unwrap(), ToolChoice::None);
-    assert_eq!(chosen(json!("required")).unwrap(), ToolChoice::Required);
+    assert_eq!(parse_choice(Value::Null).unwrap(), ToolChoice::Auto);
+    assert_eq!(parse_choice(json!("auto")).unwrap(), ToolChoice::Auto);
+    assert_eq!(parse_choice(json!("none")).unwrap(), ToolChoice::None);
+    assert_eq!(parse_choice(json!("required")).unwrap(), ToolChoice::Required);
     let named = json!({"type": "function", "function": {"name": "b"}});
-    assert_eq!(chosen(named).unwrap(), ToolChoice::Named("b".to_owned()));
-    assert!(chosen(json!({"type": "function", "function": {"name": "c"}})).is_err());
-    assert!(chosen(json!("sometimes")).is_err());
-    assert!(chosen(json!(3)).is_err());
+    assert_eq!(parse_choice(named).unwrap(), ToolChoice::Named("b".to_owned()));
+    assert!(parse_choice(json!({"type": "function", "function": {"name": "c"}})).is_err());
+    assert!(parse_choice(json!("sometimes")).is_err());
+    assert!(parse_choice(json!(3)).is_err());
     assert!(parse(&request_with("tool_choice", json!("required"))).is_err());
 }
 
 #[test]
-fn a_response_format_becomes_a_schema() {
+fn response_format_becomes_a_schema() {
     let schema =
         |format: Value| parse(&request_with("response_format", format)).map(|request| request.chat.schema);
     assert_eq!(schema(json!({"type": "text"})).unwrap(), None);
@@ -99,19 +99,18 @@ fn a_response_format_becomes_a_schema() {
 }
 
 #[test]
-fn pictures_are_refused_clearly() {
-    let picture =
-        json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]);
-    let error = parse_error(&request_with("messages", picture));
+fn images_and_audio_are_rejected() {
+    let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]);
+    let error = parse_error(&request_with("messages", image));
     assert_eq!((&error["code"], &error["param"]), (&json!("images_not_supported"), &json!("messages[0]")));
-    let sound = json!([{"role": "user", "content": [{"type": "input_audio"}]}]);
+    let audio = json!([{"role": "user", "content": [{"type": "input_audio"}]}]);
     assert!(
-        parse_error(&request_with("messages", sound))["message"].as_str().unwrap().contains("input_audio")
+        parse_error(&request_with("messages", audio))["message"].as_str().unwrap().contains("input_audio")
     );
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn error_names_the_invalid_parameter() {
     for (field, value, param) in [
         ("messages", json!([]), "messages"),
         ("messages", json!([{"role": "user", "content": "a"}, {"role": "robot"}]), "messages[1]"),
@@ -142,7 +141,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn a_body_that_is_no_request_is_refused() {
+fn body_that_is_not_a_request_is_rejected() {
     for body in [&b""[..], b"{", b"[]", b"null", b"{\"messages\":[{\"role\":\"user\"}]} x", b"\xff"] {
         assert_eq!(ChatRequest::from_body(body).unwrap_err().status, StatusCode::BAD_REQUEST);
     }
@@ -151,7 +150,7 @@ fn a_body_that_is_no_request_is_refused() {
 }
 
 #[test]
-fn only_the_model_that_is_served_can_be_asked() {
+fn request_for_another_model_is_rejected() {
     assert!(check_model(None, "m").is_ok() && check_model(Some("m"), "m").is_ok());
     let refusal = check_model(Some("gpt"), "m").unwrap_err();
     assert_eq!(refusal.status, StatusCode::NOT_FOUND);

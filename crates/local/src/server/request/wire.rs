@@ -1,4 +1,4 @@
-//! A chat request as it lies on the wire: shapes only. What they mean is decided in `request`.
+//! Wire format of a chat request. `request` validates it.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub(super) struct MessageIn {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "content has to be a text or a list of parts, each with a type")]
+#[serde(untagged, expecting = "content must be a string or an array of parts, each with a type")]
 pub(super) enum ContentIn {
     Text(String),
     Parts(Vec<PartIn>),
@@ -70,7 +70,7 @@ pub(super) struct FunctionIn {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "tool_choice has to be auto, none, required or a function with its name")]
+#[serde(untagged, expecting = "tool_choice must be auto, none, required or a function with its name")]
 pub(super) enum ToolChoiceIn {
     Mode(String),
     Named { function: NameIn },
@@ -94,7 +94,7 @@ pub(super) struct NamedSchemaIn {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "stop has to be a text or a list of texts")]
+#[serde(untagged, expecting = "stop must be a string or an array of strings")]
 pub(super) enum StopIn {
     One(String),
     Many(Vec<String>),

@@ -1,4 +1,4 @@
-//! What a client hears while nothing happens yet, and how faults reach it; on paused time, without a socket.
+//! Tests: heartbeats, progress and faults of a stream, on paused time and without a socket.
 
 use std::sync::Arc;
 
@@ -15,62 +15,62 @@ const SUMMARY: GenerationSummary = GenerationSummary {
     finish_reason: FinishReason::Stop,
 };
 
-async fn open(inbox: GenerationReceiver) -> Result<ChatStream, Refusal> {
+async fn open(receiver: GenerationReceiver) -> Result<ChatStream, Refusal> {
     let writer = ChunkWriter::new(CompletionHeader::new("m"), UsageChunk::Omitted);
-    ChatStream::open(inbox, writer, Arc::new(Activity::new()).start()).await
+    ChatStream::open(receiver, writer, Arc::new(Activity::new()).start()).await
 }
 
 async fn next(stream: &mut ChatStream) -> String {
     String::from_utf8(stream.next().await.unwrap()).unwrap()
 }
 
-fn send_progress(outbox: &GenerationSender, tokens: usize) {
-    assert!(outbox.send(&GenerationEvent::PromptProgress { tokens, total_tokens: 512 }).is_continue());
+fn send_progress(sender: &GenerationSender, tokens: usize) {
+    assert!(sender.send(&GenerationEvent::PromptProgress { tokens, total_tokens: 512 }).is_continue());
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_far_the_prompt_is_read_is_told_at_most_every_half_second() {
-    let (outbox, inbox) = generation_channel::channel();
-    send_progress(&outbox, 64);
-    let mut stream = open(inbox).await.unwrap();
+async fn progress_is_sent_at_most_every_half_second() {
+    let (sender, receiver) = generation_channel::channel();
+    send_progress(&sender, 64);
+    let mut stream = open(receiver).await.unwrap();
     assert_eq!(next(&mut stream).await, ": reading 64/512\n\n");
-    send_progress(&outbox, 128);
+    send_progress(&sender, 128);
     let early = timeout(PROGRESS_INTERVAL - Duration::from_millis(1), stream.next()).await;
     assert!(early.is_err(), "{early:?}");
     tokio::time::advance(Duration::from_millis(1)).await;
-    send_progress(&outbox, 192);
+    send_progress(&sender, 192);
     assert_eq!(next(&mut stream).await, ": reading 192/512\n\n");
-    let _ = outbox.send(&GenerationEvent::Text("hi"));
+    let _ = sender.send(&GenerationEvent::Text("hi"));
     assert!(next(&mut stream).await.contains("\"role\":\"assistant\""));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_waits_long_begins_its_stream_and_keeps_it_alive() {
-    let (outbox, inbox) = generation_channel::channel();
-    let begun = Instant::now();
-    let mut stream = open(inbox).await.unwrap();
-    assert_eq!(begun.elapsed(), FIRST_EVENT_TIMEOUT);
+async fn queued_job_starts_its_stream_and_sends_heartbeats() {
+    let (sender, receiver) = generation_channel::channel();
+    let start = Instant::now();
+    let mut stream = open(receiver).await.unwrap();
+    assert_eq!(start.elapsed(), FIRST_EVENT_TIMEOUT);
     assert_eq!(next(&mut stream).await, ": waiting\n\n");
-    assert_eq!(begun.elapsed(), FIRST_EVENT_TIMEOUT + HEARTBEAT_INTERVAL);
-    outbox.finish(Err(Refusal::stopping()));
+    assert_eq!(start.elapsed(), FIRST_EVENT_TIMEOUT + HEARTBEAT_INTERVAL);
+    sender.finish(Err(Refusal::stopping()));
     assert!(next(&mut stream).await.contains("\"code\":\"stopping\""));
     assert!(stream.next().await.is_none());
 }
 
 #[tokio::test]
-async fn a_fault_that_comes_first_is_the_answer() {
-    let (outbox, inbox) = generation_channel::channel();
-    outbox.finish(Err(Refusal::invalid("no")));
-    assert_eq!(open(inbox).await.err(), Some(Refusal::invalid("no")));
+async fn fault_before_any_output_is_the_response() {
+    let (sender, receiver) = generation_channel::channel();
+    sender.finish(Err(Refusal::invalid("no")));
+    assert_eq!(open(receiver).await.err(), Some(Refusal::invalid("no")));
 }
 
 #[tokio::test]
-async fn a_fault_behind_the_first_words_ends_the_stream_without_its_mark() {
-    let (outbox, inbox) = generation_channel::channel();
-    let _ = outbox.send(&GenerationEvent::Text("half"));
-    let mut stream = open(inbox).await.unwrap();
+async fn fault_after_output_ends_the_stream_without_done() {
+    let (sender, receiver) = generation_channel::channel();
+    let _ = sender.send(&GenerationEvent::Text("half"));
+    let mut stream = open(receiver).await.unwrap();
     let mut all = next(&mut stream).await;
-    outbox.finish(Err(Refusal::failed("it broke")));
+    sender.finish(Err(Refusal::failed("it broke")));
     while let Some(bytes) = stream.next().await {
         all.push_str(std::str::from_utf8(&bytes).unwrap());
     }
@@ -78,28 +78,28 @@ async fn a_fault_behind_the_first_words_ends_the_stream_without_its_mark() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_there_at_once_is_told_in_order() {
-    let (outbox, inbox) = generation_channel::channel();
-    let _ = outbox.send(&GenerationEvent::Text("hi"));
-    outbox.finish(Ok(SUMMARY));
-    let mut stream = open(inbox).await.unwrap();
+async fn finished_response_is_streamed_in_order() {
+    let (sender, receiver) = generation_channel::channel();
+    let _ = sender.send(&GenerationEvent::Text("hi"));
+    sender.finish(Ok(SUMMARY));
+    let mut stream = open(receiver).await.unwrap();
     let all = next(&mut stream).await;
-    let places = ["assistant", "\"hi\"", "\"stop\"", "[DONE]"].map(|part| all.find(part).unwrap());
-    assert!(places.is_sorted(), "{all}");
+    let positions = ["assistant", "\"hi\"", "\"stop\"", "[DONE]"].map(|part| all.find(part).unwrap());
+    assert!(positions.is_sorted(), "{all}");
     assert!(stream.next().await.is_none());
 }
 
 #[tokio::test]
-async fn a_whole_answer_waits_for_its_end() {
-    let (outbox, inbox) = generation_channel::channel();
-    let _ = outbox.send(&GenerationEvent::Text("a"));
+async fn complete_response_waits_for_the_end() {
+    let (sender, receiver) = generation_channel::channel();
+    let _ = sender.send(&GenerationEvent::Text("a"));
     let worker = async {
         tokio::task::yield_now().await;
-        let _ = outbox.send(&GenerationEvent::Text("b"));
-        outbox.finish(Ok(SUMMARY));
+        let _ = sender.send(&GenerationEvent::Text("b"));
+        sender.finish(Ok(SUMMARY));
     };
-    let envelope = CompletionHeader::new("m");
-    let (answer, ()) = tokio::join!(collect_completion(inbox, &envelope), worker);
-    let answer: serde_json::Value = serde_json::from_slice(&answer.unwrap()).unwrap();
-    assert_eq!(answer["choices"][0]["message"]["content"], "ab");
+    let header = CompletionHeader::new("m");
+    let (response, ()) = tokio::join!(collect_completion(receiver, &header), worker);
+    let response: serde_json::Value = serde_json::from_slice(&response.unwrap()).unwrap();
+    assert_eq!(response["choices"][0]["message"]["content"], "ab");
 }

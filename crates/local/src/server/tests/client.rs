@@ -1,4 +1,4 @@
-//! One HTTP connection of a test.
+//! HTTP client for tests.
 
 use std::path::Path;
 
@@ -15,13 +15,13 @@ use tokio::task::JoinHandle;
 
 use super::WAIT_MAX;
 
-/// A connection; dropping it closes it, whatever is under way.
+/// An HTTP connection; dropping it closes it, even with a request in flight.
 pub(super) struct TestClient {
     sender: SendRequest<Full<Bytes>>,
     connection: JoinHandle<()>,
 }
 
-/// An answer that was read to its end.
+/// A response with its whole body.
 pub(super) struct TestResponse {
     pub(super) status: StatusCode,
     pub(super) headers: hyper::HeaderMap,
@@ -59,7 +59,7 @@ impl TestClient {
         read(self.post_unread("/v1/chat/completions", body, &[("X-Nexus-Root", root)]).await).await
     }
 
-    /// The head of the answer; the rest is the test's to read.
+    /// Returns the response with its body unread.
     pub(super) async fn post_unread(
         &mut self,
         path: &str,
@@ -84,11 +84,11 @@ impl TestClient {
             request = request.header(*name, *value);
         }
         let request = request.body(Full::new(body)).unwrap();
-        let answered = async {
+        let response = async {
             self.sender.ready().await.unwrap();
             self.sender.send_request(request).await.unwrap()
         };
-        tokio::time::timeout(WAIT_MAX, answered).await.expect("the server answers")
+        tokio::time::timeout(WAIT_MAX, response).await.expect("the server responds")
     }
 }
 
@@ -100,7 +100,7 @@ impl Drop for TestClient {
 
 pub(super) async fn read(response: Response<Incoming>) -> TestResponse {
     let (head, body) = response.into_parts();
-    let body = tokio::time::timeout(WAIT_MAX, body.collect()).await.expect("the answer ends").unwrap();
+    let body = tokio::time::timeout(WAIT_MAX, body.collect()).await.expect("the body ends").unwrap();
     let text = String::from_utf8(body.to_bytes().to_vec()).unwrap();
     TestResponse { status: head.status, headers: head.headers, text }
 }
@@ -110,14 +110,14 @@ impl TestResponse {
         serde_json::from_str(&self.text).unwrap_or_else(|fault| panic!("{fault}: {}", self.text))
     }
 
-    /// The code of the error object.
+    /// Returns the code of the error object.
     pub(super) fn code(&self) -> Value {
         self.json()["error"]["code"].take()
     }
 
-    /// The chunks of a stream, which has to end with its mark.
+    /// Parses the chunks of a stream, which must end with `[DONE]`.
     pub(super) fn chunks(&self) -> Vec<Value> {
-        let body = self.text.strip_suffix("data: [DONE]\n\n").expect("the stream ends with its mark");
+        let body = self.text.strip_suffix("data: [DONE]\n\n").expect("the stream ends with [DONE]");
         let data = body.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).unwrap()).collect()
     }

@@ -1,4 +1,4 @@
-//! Scripted models: what the last message says is what happens.
+//! Scripted models: the first word of the last message is a command.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +11,7 @@ use crate::generation::{
     Chat, ChatToolCall, FinishReason, GenerationEvent, GenerationFault, GenerationSummary, ToolChoice,
 };
 
-/// What a test sees of the scripted model, and how it lets it go on.
+/// Test-side handle that observes and controls the scripted model.
 #[derive(Clone, Default)]
 pub(super) struct ScriptHandle(Arc<Mutex<ScriptState>>);
 
@@ -26,19 +26,19 @@ struct ScriptState {
 
 impl ScriptHandle {
     pub(super) fn loader(&self) -> Loader<dyn Backend> {
-        let stage = self.clone();
+        let script = self.clone();
         Box::new(move || {
-            let mut seen = stage.0.lock().unwrap();
-            seen.loads += 1;
-            if seen.load_faults > 0 {
-                seen.load_faults -= 1;
-                return Err("model file m.gguf cannot be used: it is scripted so".to_owned());
+            let mut state = script.0.lock().unwrap();
+            state.loads += 1;
+            if state.load_faults > 0 {
+                state.load_faults -= 1;
+                return Err("model file m.gguf cannot be used: scripted failure".to_owned());
             }
-            Ok(Box::new(ScriptedBackend { script: stage.clone() }))
+            Ok(Box::new(ScriptedBackend { script: script.clone() }))
         })
     }
 
-    /// The next so many attempts to load fail.
+    /// Makes the next `count` loads fail.
     pub(super) fn fail_loads(&self, count: usize) {
         self.0.lock().unwrap().load_faults = count;
     }
@@ -47,19 +47,20 @@ impl ScriptHandle {
         self.0.lock().unwrap().loads
     }
 
-    /// The last messages of all chats that began, in their order.
+    /// Returns the last messages of all started chats, in order.
     pub(super) fn prompts(&self) -> Vec<String> {
         self.0.lock().unwrap().prompts.clone()
     }
 
-    /// Waits until the chat with this last message has ended, and says how.
+    /// Waits until the chat with this last message has ended; returns its finish reason.
     pub(super) async fn wait_ended(&self, text: &str) -> FinishReason {
         let ended = async {
             loop {
-                let found =
-                    self.0.lock().unwrap().outcomes.iter().find(|(asked, _)| asked == text).map(|it| it.1);
-                if let Some(why) = found {
-                    return why;
+                let state = self.0.lock().unwrap();
+                let found = state.outcomes.iter().find(|(prompt, _)| prompt == text).map(|outcome| outcome.1);
+                drop(state);
+                if let Some(reason) = found {
+                    return reason;
                 }
                 tokio::task::yield_now().await;
             }
@@ -67,14 +68,14 @@ impl ScriptHandle {
         tokio::time::timeout(WAIT_MAX, ended).await.expect("the chat ends")
     }
 
-    /// Waits until so many chats have begun.
+    /// Waits until `count` chats have started.
     pub(super) async fn wait_started(&self, count: usize) {
-        let asked = async {
+        let started = async {
             while self.prompts().len() < count {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(WAIT_MAX, asked).await.expect("the chats begin");
+        tokio::time::timeout(WAIT_MAX, started).await.expect("the chats start");
     }
 
     /// Waits until a chat is held.
@@ -87,7 +88,7 @@ impl ScriptHandle {
         tokio::time::timeout(WAIT_MAX, held).await.expect("a chat is held");
     }
 
-    /// Lets all go on that are held.
+    /// Releases all held chats.
     pub(super) fn release(&self) {
         self.0.lock().unwrap().held.clear();
     }
@@ -111,13 +112,13 @@ impl Backend for ScriptedBackend {
     fn generate(
         &mut self,
         chat: &Chat,
-        each: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
     ) -> Result<GenerationSummary, GenerationFault> {
         let text = chat.messages.last().unwrap().text.clone();
         self.script.0.lock().unwrap().prompts.push(text.clone());
-        let answered = self.run_script(&text, chat, each)?;
-        self.script.0.lock().unwrap().outcomes.push((text, answered.finish_reason));
-        Ok(answered)
+        let summary = self.run_script(&text, chat, on_event)?;
+        self.script.0.lock().unwrap().outcomes.push((text, summary.finish_reason));
+        Ok(summary)
     }
 }
 
@@ -126,45 +127,45 @@ impl ScriptedBackend {
         &self,
         text: &str,
         chat: &Chat,
-        each: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
     ) -> Result<GenerationSummary, GenerationFault> {
-        let answered = |why| GenerationSummary {
+        let summarize = |finish_reason| GenerationSummary {
             prompt_tokens: 5,
             cached_tokens: 2,
             answer_tokens: 3,
-            finish_reason: why,
+            finish_reason,
         };
-        let word = text.split(' ').next().unwrap_or_default();
-        match word {
-            "panic" => panic!("the script says so"),
-            "fail" => return Err(GenerationFault::Failed("the script says so".to_owned())),
+        let command = text.split(' ').next().unwrap_or_default();
+        match command {
+            "panic" => panic!("scripted panic"),
+            "fail" => return Err(GenerationFault::Failed("scripted failure".to_owned())),
             "refuse" => return Err(GenerationFault::Refused("this schema has no answer".to_owned())),
             "long" => return Err(GenerationFault::PromptTooLong { prompt_tokens: 100, window_tokens: 64 }),
             "hold" => drop(self.script.hold().recv()),
             _ => {}
         }
-        let _ = each(GenerationEvent::PromptProgress { tokens: 5, total_tokens: 5 });
-        if word == "endless" {
-            while each(GenerationEvent::Text("on ")).is_continue() {}
-            return Ok(answered(FinishReason::Cancelled));
+        let _ = on_event(GenerationEvent::PromptProgress { tokens: 5, total_tokens: 5 });
+        if command == "endless" {
+            while on_event(GenerationEvent::Text("on ")).is_continue() {}
+            return Ok(summarize(FinishReason::Cancelled));
         }
         if matches!(chat.tool_choice, ToolChoice::Required | ToolChoice::Named(_)) {
             let name = chat.tools[0].name.clone();
             let call = ChatToolCall { id: "call_1".to_owned(), name, arguments: "{}".to_owned() };
-            let _ = each(GenerationEvent::ToolCall(&call));
-            return Ok(answered(FinishReason::ToolCalls));
+            let _ = on_event(GenerationEvent::ToolCall(&call));
+            return Ok(summarize(FinishReason::ToolCalls));
         }
-        for piece in ["you said: ", text] {
-            if each(GenerationEvent::Text(piece)).is_break() {
-                return Ok(answered(FinishReason::Cancelled));
+        for part in ["you said: ", text] {
+            if on_event(GenerationEvent::Text(part)).is_break() {
+                return Ok(summarize(FinishReason::Cancelled));
             }
         }
-        let why = if chat.answer_tokens_max == Some(3) { FinishReason::Length } else { FinishReason::Stop };
-        Ok(answered(why))
+        let is_limited = chat.answer_tokens_max == Some(3);
+        Ok(summarize(if is_limited { FinishReason::Length } else { FinishReason::Stop }))
     }
 }
 
-/// An embedding of two numbers: the length of the text, and 1.
+/// Embedder with two dimensions: the length of the text, and 1.
 pub(super) struct LengthEmbedder;
 
 impl Embedder for LengthEmbedder {
@@ -181,8 +182,8 @@ impl Embedder for LengthEmbedder {
     }
 
     fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedFault> {
-        assert!(!texts.contains(&"panic"), "the script says so");
-        let point = |text: &&str| vec![f32::from(u8::try_from(text.len()).unwrap()), 1.0];
-        Ok(texts.iter().map(point).collect())
+        assert!(!texts.contains(&"panic"), "scripted panic");
+        let embedding = |text: &&str| vec![f32::from(u8::try_from(text.len()).unwrap()), 1.0];
+        Ok(texts.iter().map(embedding).collect())
     }
 }
