@@ -84,16 +84,8 @@ enum EndingTag {
 
 impl<'a> MessageBody<'a> {
     pub(super) fn encode(message: &'a Message) -> Self {
-        let Message {
-            role,
-            text,
-            images,
-            tool_calls,
-            reasoning_block,
-            tool_call_id,
-            source,
-            ending,
-        } = message;
+        let Message { role, text, images, tool_calls, reasoning_block, tool_call_id, source, ending } =
+            message;
         Self {
             role: match role {
                 Role::User => RoleTag::User,

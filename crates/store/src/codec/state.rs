@@ -256,7 +256,8 @@ pub(super) enum LedgerBody {
 impl LedgerBody {
     pub(super) fn encode(ledger: &StoredLedger) -> Self {
         let accounts = ledger.accounts.map(|account| {
-            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source, total } = account;
+            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source, total } =
+                account;
             (limit, used, reserved, paid_elsewhere, share, budget_source, total)
         });
         match ledger.cost {
@@ -270,9 +271,10 @@ impl LedgerBody {
             Self::Priced(version, accounts, cost) => (version, accounts, cost),
             Self::Plain(version, accounts) => (version, accounts, 0),
         };
-        let accounts = accounts.map(|(limit, used, reserved, paid_elsewhere, share, budget_source, total)| {
-            StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source, total }
-        });
+        let accounts =
+            accounts.map(|(limit, used, reserved, paid_elsewhere, share, budget_source, total)| {
+                StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source, total }
+            });
         StoredLedger { version, accounts, cost }
     }
 }
@@ -283,5 +285,9 @@ pub(super) fn decode_agent_id(text: &str) -> Result<AgentId, CodecFault> {
 
 fn decode_file_path(text: &str) -> Result<FilePath, CodecFault> {
     let path = FilePath::resolve(text, &FilePath::root()).map_err(CodecFault::new)?;
-    if path.as_str() == text { Ok(path) } else { Err(CodecFault::new(format!("path {text:?} is not normalized"))) }
+    if path.as_str() == text {
+        Ok(path)
+    } else {
+        Err(CodecFault::new(format!("path {text:?} is not normalized")))
+    }
 }

@@ -74,18 +74,8 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for CheckReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            version,
-            bytes,
-            wal_bytes,
-            agents,
-            destroyed,
-            turns,
-            open_turns,
-            chain,
-            problems,
-        } = self;
+        let Self { path, version, bytes, wal_bytes, agents, destroyed, turns, open_turns, chain, problems } =
+            self;
         let kibibytes = |bytes: &u64| bytes.div_ceil(1024);
         writeln!(
             out,
@@ -94,7 +84,10 @@ impl fmt::Display for CheckReport {
             kibibytes(bytes),
             kibibytes(wal_bytes)
         )?;
-        writeln!(out, "{agents} agents, {destroyed} destroyed, {turns} request ids, {open_turns} open turns")?;
+        writeln!(
+            out,
+            "{agents} agents, {destroyed} destroyed, {turns} request ids, {open_turns} open turns"
+        )?;
         if let Some(chain) = chain {
             writeln!(out, "{chain}")?;
         }
@@ -358,7 +351,9 @@ fn turn_problem(row: &Row<'_>) -> rusqlite::Result<Option<&'static str>> {
     let (has_end, has_agent): (bool, bool) = (row.get(8)?, row.get(9)?);
     Ok(match ended {
         _ if sum != row.get::<_, i64>(5)? => Some("row checksum mismatch"),
-        _ if ended.is_some() != ended_at.is_some() => Some("has an end without a time, or a time without an end"),
+        _ if ended.is_some() != ended_at.is_some() => {
+            Some("has an end without a time, or a time without an end")
+        }
         Some(_) if !has_end => Some("its end is not in the journal"),
         None if !has_agent => Some("open, but its agent does not exist"),
         _ => None,

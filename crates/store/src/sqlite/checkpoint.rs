@@ -56,7 +56,8 @@ impl Checkpointer {
             while request_receiver.recv().is_ok() {
                 let result = run_checkpoint(&checkpoint_db, CheckpointMode::PASSIVE).and_then(|_| {
                     let synced = file.sync_data();
-                    synced.map_err(|error| DiskError::Broken(format!("fsync of the database failed: {error}")))
+                    synced
+                        .map_err(|error| DiskError::Broken(format!("fsync of the database failed: {error}")))
                 });
                 if result_sender.send(result).is_err() {
                     return;
@@ -165,7 +166,10 @@ impl WalSize {
         if pages >= self.next_warning {
             self.next_warning = pages * 2;
             let mebibytes = (pages * PAGE_BYTES) >> 20;
-            tracing::warn!(mebibytes, "the write-ahead log grows: a long read transaction blocks the checkpoint");
+            tracing::warn!(
+                mebibytes,
+                "the write-ahead log grows: a long read transaction blocks the checkpoint"
+            );
         }
     }
 }

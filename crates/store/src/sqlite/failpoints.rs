@@ -82,7 +82,7 @@ mod debug {
 
     impl Failpoint {
         fn parse(text: &str) -> Result<Self, String> {
-            let invalid = |why: &str| format!("failpoint {text:?} {why}");
+            let invalid = |why: &str| format!("the failpoint {text:?} {why}");
             let (target, action) = text.split_once('=').ok_or_else(|| invalid("has no `=`"))?;
             let (target, hit_number) = match target.split_once('@') {
                 None => (target, None),
@@ -169,7 +169,7 @@ mod debug {
             ] {
                 assert_eq!(
                     Failpoints::parse(Some(text)).unwrap_err(),
-                    format!("failpoint {text:?} {why}")
+                    format!("the failpoint {text:?} {why}")
                 );
             }
             assert!(Failpoints::parse(None).unwrap().points.is_empty());

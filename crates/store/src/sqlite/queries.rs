@@ -170,7 +170,8 @@ fn visit_backwards(
         visit(row)?;
         expected = entry.agent_sequence.checked_sub(1);
         next = row.get(8)?;
-        if next.is_some_and(|previous| previous >= sequence) || next.is_none() != (entry.agent_sequence == 1) {
+        if next.is_some_and(|previous| previous >= sequence) || next.is_none() != (entry.agent_sequence == 1)
+        {
             return Err(entry_fault("invalid pointer to the agent's previous entry").into());
         }
     }

@@ -108,7 +108,10 @@ impl Writer {
         self.context.checkpointer.stop();
         let is_healthy = !self.context.queue.has_failed();
         if is_healthy && let Err(error) = run_checkpoint(&self.db, CheckpointMode::TRUNCATE) {
-            tracing::warn!(?error, "final checkpoint failed; SQLite recovers the write-ahead log at the next start");
+            tracing::warn!(
+                ?error,
+                "final checkpoint failed; SQLite recovers the write-ahead log at the next start"
+            );
         }
         if let Err(error) = self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !is_healthy) {
             tracing::warn!(%error, "cannot configure the checkpoint on close");
@@ -362,7 +365,10 @@ impl WriterLoop<'_> {
                 self.context.checkpointer.record_result(false);
             }
             DiskError::Broken(why) => {
-                tracing::error!(why, "checkpoint failed; the store accepts no more writes: restart the daemon");
+                tracing::error!(
+                    why,
+                    "checkpoint failed; the store accepts no more writes: restart the daemon"
+                );
                 self.context.queue.fail(&why);
             }
         }
