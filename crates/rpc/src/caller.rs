@@ -1,38 +1,38 @@
-//! Who asks, and what they may do. Built by a door from what it has checked, judged here, at the call, from what the
-//! daemon knows then.
+//! Identity and authorization of callers. The transport authenticates and builds a [`Caller`]; each call is authorized
+//! here, against the state of the pool at that time.
 
 use agent::{AgentId, Fault, FaultKind};
 use nexus3_protocol::Method;
 use runtime::{AgentHandle, AgentRef, Initiator, PoolHandle};
 
-/// Whoever makes a call.
+/// The authenticated caller of a method.
 #[derive(Clone)]
 pub struct Caller {
     credential: Credential,
-    /// The agent that the call is made in the name of, as it came.
+    /// Unchecked id of the agent the caller acts as.
     acting_as: Option<String>,
 }
 
-/// What the caller has shown.
+/// The credential that authenticated the caller.
 #[derive(Clone)]
 enum Credential {
-    /// The daemon's token, or nothing where none is needed.
+    /// The daemon's token, or none where none is required.
     AdminToken,
-    /// The capability of an agent.
+    /// The capability token of an agent.
     Capability(AgentRef),
 }
 
-/// Whom a call counts as.
+/// The identity a call is authorized as.
 pub(crate) enum Principal {
-    /// Whoever runs the daemon.
+    /// The operator of the daemon.
     Admin,
-    /// An agent: its own methods, and what its grant allows over those below it.
+    /// An agent: limited to itself and, as far as its grant allows, its descendants.
     Agent(AgentRef),
 }
 
-/// The same, awake: for work that asks what it may do.
+/// A principal whose agent is awake, for operations that check its permissions.
 pub(crate) enum AwakePrincipal {
-    /// Whoever runs the daemon.
+    /// The operator of the daemon.
     Admin,
     /// An agent.
     Agent(AgentHandle),
@@ -47,19 +47,19 @@ impl AwakePrincipal {
     }
 }
 
-/// What somebody wants of an agent.
+/// An operation on an agent, as authorization sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct Operation {
-    /// What it is called.
+    /// Name in messages and in the audit log.
     name: &'static str,
-    /// The tool that does the same to another agent. Having the tool is leave for the errand.
+    /// Tool that does the same to another agent. An agent that has the tool may use the operation.
     tool: &'static str,
-    /// Whether an agent may do it to itself.
+    /// Whether an agent may use it on itself.
     is_allowed_on_self: bool,
 }
 
 impl Operation {
-    /// Reading an agent's events: no more than its messages.
+    /// Reading an agent's events, which needs the same permission as reading its messages.
     pub(crate) const EVENTS: Operation =
         Operation { name: "events", ..Operation::for_method(Method::GetMessages) };
 
@@ -83,28 +83,27 @@ impl From<Method> for Operation {
 }
 
 impl Caller {
-    /// The holder of the daemon's token.
+    /// Returns a caller with the daemon's token.
     #[must_use]
     pub fn admin() -> Self {
         Self { credential: Credential::AdminToken, acting_as: None }
     }
 
-    /// The holder of an agent's capability.
+    /// Returns a caller with an agent's capability token.
     pub(crate) fn capability(agent: AgentRef) -> Self {
         Self { credential: Credential::Capability(agent), acting_as: None }
     }
 
-    /// The same caller speaking for an agent: it can do what that agent may do, and no more.
+    /// Makes the caller act as an agent, limited to that agent's permissions.
     #[must_use]
     pub fn acting_as(mut self, agent: &str) -> Self {
         self.acting_as = Some(agent.to_owned());
         self
     }
 
-    /// Whom this call counts as. An agent that is gone is nobody. Wakes nobody.
+    /// Returns the principal of this call, without waking an agent. A destroyed agent is denied.
     pub(crate) fn principal(&self, pool: &PoolHandle) -> Result<Principal, Fault> {
-        let named = self.acting_as.as_deref();
-        match (&self.credential, named) {
+        match (&self.credential, self.acting_as.as_deref()) {
             (Credential::AdminToken, None) => Ok(Principal::Admin),
             (Credential::AdminToken, Some(name)) => {
                 let agent = AgentId::parse(name).ok().and_then(|id| pool.find_ref(&id));
@@ -119,7 +118,7 @@ impl Caller {
         }
     }
 
-    /// Whom this call counts as, awake.
+    /// Returns the principal of this call and wakes its agent.
     pub(crate) async fn awake_principal(&self, pool: &PoolHandle) -> Result<AwakePrincipal, Fault> {
         match self.principal(pool)? {
             Principal::Admin => Ok(AwakePrincipal::Admin),
@@ -127,7 +126,8 @@ impl Caller {
         }
     }
 
-    /// Who this is, for the audit trail. A name that is no agent's is not repeated: it may be anything, a secret too.
+    /// Returns the caller's name for the audit log. An unknown `X-Nexus-Agent` is omitted: it may be anything, even a
+    /// secret.
     pub(crate) fn audit_name(&self, pool: &PoolHandle) -> String {
         match (&self.credential, &self.acting_as) {
             (Credential::Capability(agent), _) => agent.id().to_string(),
@@ -136,7 +136,7 @@ impl Caller {
         }
     }
 
-    /// For methods that only an admin may call.
+    /// Authorizes a method that only an admin may call.
     pub(crate) fn authorize_admin(&self, pool: &PoolHandle, method: Method) -> Result<(), Fault> {
         match self.principal(pool)? {
             Principal::Admin => Ok(()),
@@ -147,49 +147,50 @@ impl Caller {
         }
     }
 
-    /// For what is done to an agent: admins, the agent itself, and those above it as far as their grant goes.
+    /// Authorizes an operation on an agent: for admins, the agent itself, and its ancestors as far as their grant allows.
     pub(crate) async fn authorize(
         &self,
         pool: &PoolHandle,
         target: &AgentRef,
-        errand: Operation,
+        operation: Operation,
     ) -> Result<(), Fault> {
         let own = match self.principal(pool)? {
             Principal::Admin => return Ok(()),
             Principal::Agent(own) => own,
         };
         if own.serial() == target.serial() {
-            return if errand.is_allowed_on_self {
+            return if operation.is_allowed_on_self {
                 Ok(())
             } else {
-                Err(not_authorized(&own, errand, target.id()))
+                Err(not_authorized(&own, operation, target.id()))
             };
         }
         if !pool.is_in_subtree(target.serial(), &own) {
-            return Err(not_authorized(&own, errand, target.id()));
+            return Err(not_authorized(&own, operation, target.id()));
         }
         let (own, target) = (pool.wake(&own).await?, pool.wake(target).await?);
-        own.authorize_reach(errand.tool, &target).map_err(|denial| denied(denial.text))
+        own.authorize_reach(operation.tool, &target).map_err(|denial| denied(denial.text))
     }
 
-    /// For what the daemon does to an agent: who is not there and who is out of reach are the same to an agent.
+    /// Finds an agent by id and authorizes a daemon method on it. To an agent, a missing target and one out of its reach
+    /// give the same error, so that ids cannot be probed.
     pub(crate) async fn find_authorized(
         &self,
         pool: &PoolHandle,
         id: &AgentId,
         method: Method,
     ) -> Result<AgentRef, Fault> {
-        let errand = Operation::from(method);
+        let operation = Operation::from(method);
         match (self.principal(pool)?, pool.find_ref(id)) {
-            (_, Some(agent)) => self.authorize(pool, &agent, errand).await.map(|()| agent),
+            (_, Some(agent)) => self.authorize(pool, &agent, operation).await.map(|()| agent),
             (Principal::Admin, None) => {
                 Err(Fault::new(FaultKind::NotFound, format!("Agent not found: {id}")))
             }
-            (Principal::Agent(own), None) => Err(not_authorized(&own, errand, id)),
+            (Principal::Agent(own), None) => Err(not_authorized(&own, operation, id)),
         }
     }
 
-    /// `main` need not exist yet: only an admin may bring it into being.
+    /// Authorizes a method on `main` and wakes it. Only an admin's call creates a missing `main`.
     pub(crate) async fn authorize_main(
         &self,
         pool: &PoolHandle,
@@ -206,7 +207,7 @@ impl Caller {
         }
     }
 
-    /// An agent may destroy itself and everybody below it.
+    /// Authorizes destruction: an agent may destroy itself and its descendants.
     pub(crate) fn authorize_destroy(
         &self,
         pool: &PoolHandle,
@@ -214,7 +215,7 @@ impl Caller {
         found: Option<&AgentRef>,
     ) -> Result<(), Fault> {
         let Principal::Agent(own) = self.principal(pool)? else { return Ok(()) };
-        if found.is_some_and(|other| pool.is_in_subtree(other.serial(), &own)) {
+        if found.is_some_and(|agent| pool.is_in_subtree(agent.serial(), &own)) {
             return Ok(());
         }
         let text = format!("Agent '{}' is not authorized to destroy '{target}'", own.id());
@@ -222,7 +223,7 @@ impl Caller {
     }
 }
 
-/// The tool that does to another agent what a method does.
+/// Returns the tool with the same effect on another agent as a method.
 const fn required_tool(method: Method) -> &'static str {
     match method {
         Method::Send | Method::Steer | Method::Compact | Method::RollbackAgent => "agent_send",
@@ -245,7 +246,7 @@ const fn required_tool(method: Method) -> &'static str {
     }
 }
 
-/// Nobody widens its own rights, and nobody writes its own history.
+/// Whether an agent may call a method on itself. It may not widen its own permissions or rewrite its own history.
 const fn is_allowed_on_self(method: Method) -> bool {
     !matches!(
         method,
@@ -257,8 +258,8 @@ const fn is_allowed_on_self(method: Method) -> bool {
     )
 }
 
-fn not_authorized(own: &AgentRef, errand: Operation, target: &AgentId) -> Fault {
-    let name = errand.name;
+fn not_authorized(own: &AgentRef, operation: Operation, target: &AgentId) -> Fault {
+    let name = operation.name;
     denied(format!("Agent '{}' is not authorized to call {name} on '{target}'", own.id()))
 }
 

@@ -1,5 +1,5 @@
-//! The desk behind every door: takes a body, finds the method, has it done, and gives back the answer's bytes.
-//! What an answer looks like in HTTP is left to the server.
+//! Transport-independent JSON-RPC entry point: parses the body, dispatches, serializes the response. The server maps the
+//! response to HTTP.
 
 #[cfg(test)]
 mod tests;
@@ -17,21 +17,21 @@ use runtime::{AgentRef, PoolHandle};
 
 use crate::caller::Caller;
 
-/// What the desk needs to know beside the pool.
+/// Options of a [`Dispatcher`].
 #[derive(Debug, Clone)]
 pub struct DispatcherOptions {
-    /// The zone that times are written in.
+    /// Time zone of timestamps in responses.
     pub zone: TimeZone,
 }
 
-/// The desk.
+/// Dispatches JSON-RPC requests to an agent pool.
 #[derive(Clone)]
 pub struct Dispatcher {
     pub(crate) pool: PoolHandle,
     pub(crate) options: DispatcherOptions,
 }
 
-/// A door that is open to a request: the daemon's, or one agent's.
+/// The target of a request: the daemon, or one agent.
 pub struct Target(pub(crate) TargetKind);
 
 pub(crate) enum TargetKind {
@@ -39,69 +39,69 @@ pub(crate) enum TargetKind {
     Agent(AgentRef),
 }
 
-/// A door that is not there.
+/// Why a target cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TargetError {
-    /// The name is no agent's name.
+    /// The text is not a valid agent id.
     InvalidName,
-    /// There is no such agent.
+    /// No agent has this id.
     AgentNotFound,
 }
 
-/// An answer's bytes, and what they are.
+/// A serialized response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResponse {
-    /// What they are.
+    /// How the request was handled.
     pub kind: ResponseKind,
-    /// A JSON-RPC response; empty when silent.
+    /// A JSON-RPC response; empty for a notification.
     pub body: Vec<u8>,
 }
 
-/// What an answer is.
+/// How a request was handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseKind {
-    /// The request was understood; the body is its result or its error.
+    /// The request was dispatched; the body holds its result or error.
     Completed,
-    /// The body was no request; the answer says why.
+    /// The body was not a valid request; the response holds the error.
     Refused,
-    /// A notification: there is nothing to say.
+    /// A notification, which has no response.
     Notification,
 }
 
 impl Dispatcher {
-    /// A desk for a pool.
+    /// Creates a dispatcher for a pool.
     #[must_use]
     pub fn new(pool: PoolHandle, options: DispatcherOptions) -> Self {
         Self { pool, options }
     }
 
-    /// The caller that a capability token stands for; none when it is no agent's. Looked up by digest, never compared
-    /// byte by byte.
+    /// Returns the caller a capability token authenticates, or `None` for an unknown token. The token is looked up by its
+    /// digest, never compared byte by byte, to avoid a timing side channel.
     #[must_use]
     pub fn capability_caller(&self, token: &[u8]) -> Option<Caller> {
         self.pool.find_ref_by_capability(token).map(Caller::capability)
     }
 
-    /// The daemon's own door.
+    /// Returns the daemon as the target.
     #[must_use]
     pub fn daemon_target(&self) -> Target {
         Target(TargetKind::Daemon)
     }
 
-    /// One agent's door. Nobody is woken by looking for it.
+    /// Resolves an agent id to a target, without waking the agent.
     ///
     /// # Errors
-    /// When there is none.
-    pub fn agent_target(&self, name: &str) -> Result<Target, TargetError> {
-        let id = AgentId::parse(name).map_err(|_| TargetError::InvalidName)?;
+    /// When the id is invalid or no agent has it.
+    pub fn agent_target(&self, id: &str) -> Result<Target, TargetError> {
+        let id = AgentId::parse(id).map_err(|_| TargetError::InvalidName)?;
         let agent = self.pool.find_ref(&id).ok_or(TargetError::AgentNotFound)?;
         Ok(Target(TargetKind::Agent(agent)))
     }
 
-    /// Answers one body.
-    pub async fn respond(&self, entrance: Target, caller: &Caller, body: &[u8]) -> CallResponse {
+    /// Handles one request body and returns its response.
+    pub async fn respond(&self, target: Target, caller: &Caller, body: &[u8]) -> CallResponse {
         match Incoming::parse(body, EnvelopeRules::HTTP) {
-            Ok(Incoming::Single(request)) => self.respond_to_request(&entrance, caller, request).await,
+            Ok(Incoming::Single(request)) => self.respond_to_request(&target, caller, request).await,
             Ok(Incoming::Batch(_)) => refusal_response(&RejectedRequest {
                 id: Id::NULL,
                 error: RpcError::new(ErrorCode::InvalidRequest, "Request must be a JSON object"),
@@ -112,7 +112,7 @@ impl Dispatcher {
 
     async fn respond_to_request(
         &self,
-        entrance: &Target,
+        target: &Target,
         caller: &Caller,
         request: Request<'_>,
     ) -> CallResponse {
@@ -121,16 +121,16 @@ impl Dispatcher {
             let error = RpcError::new(ErrorCode::InvalidParams, "params must be an object");
             return refusal_response(&RejectedRequest { id: id.unwrap_or(Id::NULL), error });
         };
-        // One call must not take others with it: a panic in a handler is that call's answer.
-        let done = AssertUnwindSafe(self.dispatch(entrance, caller, &method, &params)).catch_unwind().await;
-        let done = done.unwrap_or_else(|_| {
+        // A panic in a handler fails only its own call.
+        let result = AssertUnwindSafe(self.dispatch(target, caller, &method, &params)).catch_unwind().await;
+        let result = result.unwrap_or_else(|_| {
             tracing::error!(%method, "a handler panicked");
             Err(RpcError::new(ErrorCode::Internal, "Internal error: the call panicked"))
         });
         let Some(id) = id.filter(|id| !id.is_null()) else {
             return CallResponse { kind: ResponseKind::Notification, body: Vec::new() };
         };
-        let body = match done.and_then(|output| output.serialize(&id)) {
+        let body = match result.and_then(|output| output.serialize(&id)) {
             Ok(body) => body,
             Err(error) => encode_error(&id, &error),
         };
@@ -147,7 +147,7 @@ impl Target {
     }
 }
 
-/// A method's output, kept typed until it is known whether anybody wants it written.
+/// A method's output, serialized only if the request wants a response.
 pub(crate) trait Output: Send {
     fn serialize(&self, id: &Id<'_>) -> Result<Vec<u8>, RpcError>;
 }
@@ -155,8 +155,8 @@ pub(crate) trait Output: Send {
 impl<T: serde::Serialize + Send> Output for T {
     fn serialize(&self, id: &Id<'_>) -> Result<Vec<u8>, RpcError> {
         encode_result(id, self).map_err(|fault| {
-            tracing::error!(%fault, "an output could not be written");
-            RpcError::new(ErrorCode::Internal, "Internal error: the result could not be written")
+            tracing::error!(%fault, "cannot serialize a result");
+            RpcError::new(ErrorCode::Internal, "Internal error: the result cannot be serialized")
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Records of the journal and pieces of answers in the words of the wire. A record without a word does not compile. No
-//! secret is told: of a record that holds one, only the rest is.
+//! Conversion of journal records and streaming deltas to protocol events. A record without an event does not compile.
+//! Secrets in records are omitted.
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use crate::local_time::format_utc;
 use crate::methods::agents::restart_policy_to_wire;
 use crate::methods::conversation::{message_meta, request_id_to_wire, tool_call_view, usage_output};
 
-/// What the feed tells, as clients see it.
+/// Converts an event of the bus to a protocol event.
 pub(crate) fn event(item: &BusEvent) -> Event {
     let journalled = NotJournalled;
     match item {
@@ -42,42 +42,41 @@ fn journal_event(entry: &JournalEntry) -> Event {
 }
 
 fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
-    let said = |text: &String| text.clone();
     match record {
-        Record::Created(made) => JournalRecord::AgentCreated(agent_created(agent, made)),
+        Record::Created(record) => JournalRecord::AgentCreated(agent_created(agent, record)),
         Record::PermissionsChanged { by, permissions } => {
             JournalRecord::PermissionsChanged(events::PermissionsChanged {
-                by: said(by),
+                by: by.clone(),
                 permissions: permissions_view(permissions),
             })
         }
         Record::Renamed { by, id } => {
-            JournalRecord::AgentRenamed(events::AgentRenamed { by: said(by), new_agent_id: id.to_string() })
+            JournalRecord::AgentRenamed(events::AgentRenamed { by: by.clone(), new_agent_id: id.to_string() })
         }
-        Record::Finished { by } => JournalRecord::AgentFinished(events::AgentFinished { by: said(by) }),
-        Record::Destroyed { by } => JournalRecord::AgentDestroyed(events::AgentDestroyed { by: said(by) }),
+        Record::Finished { by } => JournalRecord::AgentFinished(events::AgentFinished { by: by.clone() }),
+        Record::Destroyed { by } => JournalRecord::AgentDestroyed(events::AgentDestroyed { by: by.clone() }),
         Record::TurnAccepted(accepted) => JournalRecord::TurnAccepted(events::TurnAccepted {
             turn: accepted.turn,
             request_id: request_id_to_wire(accepted.request_id.clone()),
             message: message_event(&accepted.message),
         }),
         Record::TurnBegun { turn } => JournalRecord::TurnBegun(events::TurnBegun { turn: *turn }),
-        Record::MessageAdded(kept) => JournalRecord::MessageEvent(message_event(kept)),
-        Record::Steered { turn, message: word } => {
-            JournalRecord::Steered(events::Steered { turn: *turn, message: message_event(word) })
+        Record::MessageAdded(message) => JournalRecord::MessageEvent(message_event(message)),
+        Record::Steered { turn, message } => {
+            JournalRecord::Steered(events::Steered { turn: *turn, message: message_event(message) })
         }
-        Record::CallBegun { turn, index: place, call_id, tool, class } => {
+        Record::CallBegun { turn, index, call_id, tool, class } => {
             JournalRecord::ToolBegun(events::ToolBegun {
                 turn: *turn,
-                index: *place as u64,
-                call_id: said(call_id),
-                tool: said(tool),
+                index: *index as u64,
+                call_id: call_id.clone(),
+                tool: tool.clone(),
                 class: class_name(*class).to_owned(),
             })
         }
-        Record::CallDone { turn, index: place, outcome } => JournalRecord::ToolDone(events::ToolDone {
+        Record::CallDone { turn, index, outcome } => JournalRecord::ToolDone(events::ToolDone {
             turn: *turn,
-            index: *place as u64,
+            index: *index as u64,
             outcome: outcome.name().to_owned(),
             text: outcome.text().to_owned(),
         }),
@@ -90,48 +89,48 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
             JournalRecord::TurnReopened(events::TurnReopened { turn: *turn, request_id, messages })
         }
         Record::RolledBack { by, messages } => {
-            JournalRecord::RolledBack(events::RolledBack { by: said(by), messages: *messages as u64 })
+            JournalRecord::RolledBack(events::RolledBack { by: by.clone(), messages: *messages as u64 })
         }
-        Record::Compacted(folded) => JournalRecord::ContextCompacted(context_compacted(folded)),
+        Record::Compacted(compaction) => JournalRecord::ContextCompacted(context_compacted(compaction)),
         Record::Denied { principal, action, rule, text } => JournalRecord::Denied(events::Denied {
-            principal: said(principal),
-            action: said(action),
-            rule: said(rule),
-            text: said(text),
+            principal: principal.clone(),
+            action: action.clone(),
+            rule: rule.clone(),
+            text: text.clone(),
         }),
         Record::DaemonStarted { version } => {
-            JournalRecord::DaemonStarted(events::DaemonStarted { version: said(version) })
+            JournalRecord::DaemonStarted(events::DaemonStarted { version: version.clone() })
         }
         Record::DaemonStopped => JournalRecord::DaemonStopped(events::DaemonStopped {}),
     }
 }
 
-fn context_compacted(folded: &CompactionRecord) -> events::ContextCompacted {
+fn context_compacted(compaction: &CompactionRecord) -> events::ContextCompacted {
     events::ContextCompacted {
-        turn: folded.turn,
-        by: folded.by.clone(),
-        method: folded.method.name().to_owned(),
-        messages_before: folded.messages_before as u64,
-        messages_after: folded.messages_after() as u64,
-        tokens_before: folded.tokens_before,
-        tokens_after: folded.tokens_after,
-        note: folded.replacement_text().map(str::to_owned),
+        turn: compaction.turn,
+        by: compaction.by.clone(),
+        method: compaction.method.name().to_owned(),
+        messages_before: compaction.messages_before as u64,
+        messages_after: compaction.messages_after() as u64,
+        tokens_before: compaction.tokens_before,
+        tokens_after: compaction.tokens_after,
+        note: compaction.replacement_text().map(str::to_owned),
     }
 }
 
-/// Without the digest of the capability.
-fn agent_created(serial: Serial, made: &AgentRecord) -> events::AgentCreated {
+/// Converts an agent's record, without the digest of its capability token.
+fn agent_created(serial: Serial, record: &AgentRecord) -> events::AgentCreated {
     events::AgentCreated {
-        by: made.by.clone(),
+        by: record.by.clone(),
         serial,
-        parent_serial: made.parent,
-        created_at: format_utc(made.created_at),
-        system_prompt: made.system_prompt.clone(),
-        cwd: made.cwd.to_string(),
-        model: made.model.clone(),
-        on_restart: restart_policy_to_wire(made.on_restart),
-        origin: made.origin.clone(),
-        permissions: permissions_view(&made.permissions),
+        parent_serial: record.parent,
+        created_at: format_utc(record.created_at),
+        system_prompt: record.system_prompt.clone(),
+        cwd: record.cwd.to_string(),
+        model: record.model.clone(),
+        on_restart: restart_policy_to_wire(record.on_restart),
+        origin: record.origin.clone(),
+        permissions: permissions_view(&record.permissions),
     }
 }
 
@@ -147,20 +146,20 @@ fn permissions_view(permissions: &StoredPermissions) -> events::PermissionsView 
     }
 }
 
-/// What an agent may grant, as it was asked for.
+/// Returns the `may_grant` parameter an agent was created or changed with.
 pub(crate) fn may_grant_params(permissions: &StoredPermissions) -> Option<MayGrantParams> {
-    let (preset, ask) = permissions.may_grant.as_ref()?;
+    let (preset, request) = permissions.may_grant.as_ref()?;
     Some(MayGrantParams {
         preset: preset.clone(),
-        disable_tools: (!ask.disable_tools.is_empty()).then(|| ask.disable_tools.clone()),
-        allowed_write_paths: write_paths(ask),
-        may_create: ask.may_create.clone(),
+        disable_tools: (!request.disable_tools.is_empty()).then(|| request.disable_tools.clone()),
+        allowed_write_paths: write_paths(request),
+        may_create: request.may_create.clone(),
     })
 }
 
-pub(crate) fn write_paths(ask: &StoredGrantRequest) -> Option<Vec<String>> {
+pub(crate) fn write_paths(request: &StoredGrantRequest) -> Option<Vec<String>> {
     let texts = |paths: &Vec<FilePath>| paths.iter().map(ToString::to_string).collect();
-    ask.write_paths.as_ref().map(texts)
+    request.write_paths.as_ref().map(texts)
 }
 
 pub(crate) fn budget_params(budget: &Budget) -> BudgetParams {

@@ -1,4 +1,4 @@
-//! Faults in numbers: the only place that knows which fault is which JSON-RPC error.
+//! Mapping of faults to JSON-RPC errors; the only code that knows error codes.
 
 use agent::{Fault, FaultKind};
 use nexus3_protocol::json::ParamFault;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::caller::{Caller, Operation, Principal};
 use crate::dispatcher::Dispatcher;
 
-/// The error a caller gets for a fault. What only the log should know goes there.
+/// Returns the JSON-RPC error for a fault, and logs the cause of an internal fault, which the caller must not see.
 pub(crate) fn rpc_error_logged(fault: &Fault) -> RpcError {
     if fault.kind == FaultKind::Internal {
         let cause = fault.cause.as_deref().unwrap_or("unknown");
@@ -17,7 +17,7 @@ pub(crate) fn rpc_error_logged(fault: &Fault) -> RpcError {
     rpc_error(fault)
 }
 
-/// The same, of a fault that was told before.
+/// Returns the JSON-RPC error for a fault that was logged before.
 pub(crate) fn rpc_error(fault: &Fault) -> RpcError {
     let public = fault.public.as_ref();
     match fault.kind {
@@ -43,15 +43,15 @@ pub(crate) fn rpc_error(fault: &Fault) -> RpcError {
 }
 
 impl Dispatcher {
-    /// The same, for a call: what was denied is written to the audit trail, in the journal and in the log, once, here.
+    /// Returns the JSON-RPC error for a call. Records a denial once in the audit trail: in the journal and in the log.
     pub(crate) fn audited_error(
         &self,
         fault: &Fault,
         caller: &Caller,
-        errand: impl Into<Operation>,
+        operation: impl Into<Operation>,
     ) -> RpcError {
         if fault.kind == FaultKind::Denied {
-            let (principal, action) = (caller.audit_name(&self.pool), errand.into().name());
+            let (principal, action) = (caller.audit_name(&self.pool), operation.into().name());
             let rule = fault.cause.as_deref().unwrap_or("ceiling");
             tracing::warn!(
                 target: "nexus3::audit",
@@ -72,6 +72,6 @@ pub(crate) fn invalid_params(fault: &ParamFault) -> RpcError {
 }
 
 pub(crate) fn method_not_found(name: &str) -> RpcError {
-    let shown: String = name.chars().take(200).collect();
-    RpcError::new(ErrorCode::MethodNotFound, format!("Method not found: {shown}"))
+    let excerpt: String = name.chars().take(200).collect();
+    RpcError::new(ErrorCode::MethodNotFound, format!("Method not found: {excerpt}"))
 }

@@ -1,4 +1,4 @@
-//! Pictures in the words of the wire.
+//! Images of messages: loading and validating parameters, and conversion to protocol types.
 
 use agent::{Fault, Image, Message};
 use base64::Engine as _;
@@ -8,36 +8,34 @@ use runtime::AgentHandle;
 
 use crate::methods::agents::invalid;
 
-/// The most pictures of one message.
+/// Maximum number of images in one message.
 const IMAGES_MAX: usize = 20;
 
-/// The most bytes of all pictures of one message. In base64 they are a third more, and no provider takes questions of more
-/// than some 30 MB.
+/// Maximum total size of the images in one message. Base64 adds a third, and no provider accepts requests over about
+/// 30 MB.
 const IMAGES_BYTES_MAX: usize = 20 << 20;
 
-/// The pictures that a send brings or names.
+/// Loads the images of a `send`, from inline data or from files.
 pub(crate) async fn load_images(agent: &AgentHandle, params: Vec<ImageParam>) -> Result<Vec<Image>, Fault> {
     if params.len() > IMAGES_MAX {
         return Err(invalid(&format!("images: at most {IMAGES_MAX}, got: {}", params.len())));
     }
     let (mut images, mut bytes) = (Vec::with_capacity(params.len()), 0);
-    for (place, param) in params.into_iter().enumerate() {
+    for (index, param) in params.into_iter().enumerate() {
         let ImageParam { data, path, media_type } = param;
         let image = match (data, path) {
             (Some(data), None) => {
-                decode_image(&data).map_err(|wrong| image_fault(place, &format!(".data {wrong}")))?
+                decode_image(&data).map_err(|why| image_fault(index, &format!(".data {why}")))?
             }
             (None, Some(path)) => agent.read_image(&path).await.map_err(|mut fault| {
-                fault.public = format!("images[{place}].path: {}", fault.public).into();
+                fault.public = format!("images[{index}].path: {}", fault.public).into();
                 fault
             })?,
-            _ => return Err(image_fault(place, " must have either data or path")),
+            _ => return Err(image_fault(index, " must have either data or path")),
         };
-        if let Some(given) = media_type.filter(|given| *given != image.media_type) {
-            return Err(image_fault(
-                place,
-                &format!(".media_type is '{given}', but the bytes are {}", image.media_type),
-            ));
+        if let Some(declared) = media_type.filter(|declared| *declared != image.media_type) {
+            let why = format!(".media_type is '{declared}', but the bytes are {}", image.media_type);
+            return Err(image_fault(index, &why));
         }
         bytes += image.data.len();
         if bytes > IMAGES_BYTES_MAX {
@@ -48,20 +46,20 @@ pub(crate) async fn load_images(agent: &AgentHandle, params: Vec<ImageParam>) ->
     Ok(images)
 }
 
-fn image_fault(place: usize, wrong: &str) -> Fault {
-    invalid(&format!("images[{place}]{wrong}"))
+fn image_fault(index: usize, why: &str) -> Fault {
+    invalid(&format!("images[{index}]{why}"))
 }
 
-/// What is wrong follows the name of the field.
+/// Decodes and validates an image. The error text continues after the field name.
 fn decode_image(data: &str) -> Result<Image, String> {
     let bytes = BASE64.decode(data).map_err(|fault| format!("is not base64: {fault}"))?;
     if bytes.len() > Image::BYTES_MAX {
-        return Err(format!("has {} bytes, at most {} are taken", bytes.len(), Image::BYTES_MAX));
+        return Err(format!("has {} bytes, but at most {} are allowed", bytes.len(), Image::BYTES_MAX));
     }
-    Image::parse(bytes).map_err(|wrong| wrong.to_string())
+    Image::parse(bytes).map_err(|fault| fault.to_string())
 }
 
-/// The pictures of a message, without their bytes.
+/// Returns the images of a message without their bytes.
 pub(crate) fn image_views(message: &Message) -> Vec<ImageView> {
     let view =
         |image: &Image| ImageView { media_type: image.media_type.clone(), bytes: image.data.len() as u64 };
@@ -69,17 +67,17 @@ pub(crate) fn image_views(message: &Message) -> Vec<ImageView> {
 }
 
 pub(crate) fn encode_images(message: &Message) -> Vec<SnapshotImage> {
-    let write = |image: &Image| SnapshotImage {
+    let encode = |image: &Image| SnapshotImage {
         media_type: image.media_type.clone(),
         data: BASE64.encode(&image.data),
     };
-    message.images.iter().map(write).collect()
+    message.images.iter().map(encode).collect()
 }
 
-/// What is wrong follows the message's place in the document.
+/// Decodes the images of a snapshot message. The error text continues after the message's path in the document.
 pub(crate) fn decode_images(images: &[SnapshotImage]) -> Result<Vec<Image>, String> {
-    let read = |(place, image): (usize, &SnapshotImage)| {
-        decode_image(&image.data).map_err(|wrong| format!(".images[{place}].data {wrong}"))
+    let decode = |(index, image): (usize, &SnapshotImage)| {
+        decode_image(&image.data).map_err(|why| format!(".images[{index}].data {why}"))
     };
-    images.iter().enumerate().map(read).collect()
+    images.iter().enumerate().map(decode).collect()
 }

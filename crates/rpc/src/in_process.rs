@@ -1,5 +1,5 @@
-//! The same calls without a wire: for programs that run the daemon inside themselves. Handlers, checks and faults are the
-//! ones that HTTP callers meet; only the bytes are missing.
+//! In-process API for programs that embed the daemon. It uses the same handlers, authorization and faults as HTTP, without
+//! serialization.
 
 use nexus3_protocol::methods::{self, spec};
 use nexus3_protocol::{AgentApi, ErrorCode, Method, RpcError};
@@ -9,7 +9,7 @@ use crate::caller::Caller;
 use crate::dispatcher::Dispatcher;
 use crate::routing::{AgentHandler, DaemonHandler};
 
-/// Calls a desk directly.
+/// An [`AgentApi`] that calls a [`Dispatcher`] in the same process.
 #[derive(Clone)]
 pub struct InProcessApi {
     dispatcher: Dispatcher,
@@ -17,24 +17,24 @@ pub struct InProcessApi {
 }
 
 impl InProcessApi {
-    /// Calls as the one who runs the daemon.
+    /// Creates an API with admin permissions.
     #[must_use]
-    pub fn new(desk: Dispatcher) -> Self {
-        Self { dispatcher: desk, caller: Caller::admin() }
+    pub fn new(dispatcher: Dispatcher) -> Self {
+        Self { dispatcher, caller: Caller::admin() }
     }
 
-    /// The same calls in the name of an agent: no more than it may do.
+    /// Returns an API that acts as an agent, limited to that agent's permissions.
     #[must_use]
     pub fn acting_as(&self, agent_id: &str) -> Self {
         Self { dispatcher: self.dispatcher.clone(), caller: self.caller.clone().acting_as(agent_id) }
     }
 
     async fn resolve_agent(&self, agent_id: &str, method: Method) -> Result<AgentHandle, RpcError> {
-        let entrance = self
+        let target = self
             .dispatcher
             .agent_target(agent_id)
             .map_err(|_| RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {agent_id}")))?;
-        let agent = self.dispatcher.resolve_agent(&entrance, &self.caller, method).await;
+        let agent = self.dispatcher.resolve_agent(&target, &self.caller, method).await;
         agent.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, method))
     }
 }
@@ -52,9 +52,9 @@ macro_rules! in_process_calls {
 macro_rules! in_process_call {
     (Daemon: $spec:ident $call:ident $params:ident $output:ident) => {
         async fn $call(&self, params: &methods::$params) -> Result<methods::$output, RpcError> {
-            let done =
+            let result =
                 DaemonHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, params.clone()).await;
-            done.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
+            result.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
         }
     };
     (Agent: $spec:ident $call:ident $params:ident $output:ident) => {
@@ -64,10 +64,10 @@ macro_rules! in_process_call {
             params: &methods::$params,
         ) -> Result<methods::$output, RpcError> {
             let agent = self.resolve_agent(agent_id, Method::$spec).await?;
-            let done =
+            let result =
                 AgentHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, &agent, params.clone())
                     .await;
-            done.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
+            result.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
         }
     };
 }

@@ -1,5 +1,5 @@
-//! Method to call to answer: the only translator between the words on the wire and the words agents think in, and
-//! the judge of who may call what.
+//! JSON-RPC dispatch: the only crate that maps protocol types to the runtime's types and back, and that authorizes
+//! callers.
 
 mod caller;
 mod dispatcher;

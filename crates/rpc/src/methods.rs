@@ -1,4 +1,4 @@
-//! The handlers, by noun. Each takes and gives protocol types, and speaks to the runtime in between.
+//! Method handlers, by subject. Each takes and returns protocol types and calls the runtime.
 
 pub(crate) mod agents;
 pub(crate) mod conversation;

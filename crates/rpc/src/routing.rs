@@ -1,4 +1,5 @@
-//! From a name to a handler. The match is made from the method list: a method without a handler does not compile.
+//! Maps method names to handlers. The match is generated from the method list: a method without a handler does not
+//! compile.
 
 use std::borrow::Cow;
 
@@ -12,12 +13,12 @@ use crate::caller::Caller;
 use crate::dispatcher::{Dispatcher, Output, Target, TargetKind};
 use crate::fault::{invalid_params, method_not_found};
 
-/// Does a method of the daemon.
+/// Handler of a daemon method.
 pub(crate) trait DaemonHandler<M: MethodSpec> {
     async fn handle(&self, caller: &Caller, params: M::Params) -> Result<M::Output, Fault>;
 }
 
-/// Does a method of one agent. That the caller may call it was judged before.
+/// Handler of an agent method. The caller has been authorized before.
 pub(crate) trait AgentHandler<M: MethodSpec> {
     async fn handle(
         &self,
@@ -32,12 +33,12 @@ type Members<'a> = [(Cow<'a, str>, Json<'a>)];
 impl Dispatcher {
     pub(crate) async fn dispatch(
         &self,
-        entrance: &Target,
+        target: &Target,
         caller: &Caller,
         name: &str,
         params: &Members<'_>,
     ) -> Result<Box<dyn Output>, RpcError> {
-        let method = Method::find(name).filter(|method| accepts_method(entrance.door(), *method));
+        let method = Method::find(name).filter(|method| accepts_method(target.door(), *method));
         let method = method.ok_or_else(|| method_not_found(name))?;
 
         macro_rules! handle {
@@ -47,7 +48,7 @@ impl Dispatcher {
             (Agent $spec:ident) => {{
                 let params = parse_params::<spec::$spec>(params)?;
                 let agent = self
-                    .resolve_agent(entrance, caller, method)
+                    .resolve_agent(target, caller, method)
                     .await
                     .map_err(|fault| self.audited_error(&fault, caller, method))?;
                 AgentHandler::<spec::$spec>::handle(self, caller, &agent, params).await
@@ -65,15 +66,15 @@ impl Dispatcher {
         for_each_method!(handle_all)
     }
 
-    /// The agent a call is for, if the caller may call it. At the daemon's door that is `main`, created on first use.
+    /// Authorizes the caller and returns the agent the call is for. For the daemon that is `main`, created on first use.
     pub(crate) async fn resolve_agent(
         &self,
-        entrance: &Target,
+        target: &Target,
         caller: &Caller,
         method: Method,
     ) -> Result<AgentHandle, Fault> {
-        match &entrance.0 {
-            // The body may have come long after the head, and the agent may be gone by now.
+        match &target.0 {
+            // The body may arrive long after the head; if the agent was destroyed meanwhile, this fails.
             TargetKind::Agent(agent) => {
                 caller.authorize(&self.pool, agent, method.into()).await?;
                 self.pool.wake(agent).await
@@ -83,7 +84,7 @@ impl Dispatcher {
     }
 }
 
-/// The daemon's door also takes the methods of agents, for `main`.
+/// The daemon's door also accepts agent methods, for `main`.
 fn accepts_method(door: Door, method: Method) -> bool {
     door == Door::Daemon || method.door() == Door::Agent
 }

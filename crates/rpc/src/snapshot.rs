@@ -1,5 +1,5 @@
-//! A session as one document: an agent written down, and read again. Reading is strict in what it takes and says what it
-//! leaves out; it never gives more rights than the document names.
+//! Export and import of an agent as one JSON document. Import validates strictly, reports what it skips or changes, and
+//! never grants more permissions than the document states.
 
 mod history;
 #[cfg(test)]
@@ -21,19 +21,19 @@ use crate::methods::agents::{
     self, invalid, parse_budget, parse_id, parse_tool_names, restart_policy_from_wire, restart_policy_to_wire,
 };
 
-/// The one version there is.
+/// The only supported version.
 const SCHEMA_VERSION: u64 = 1;
 
-/// The preset of whoever names none that is known here.
+/// Preset for documents whose preset is unknown.
 const PRESET_FALLBACK: &str = Presets::DEFAULT;
 
 const PRESET_YOLO: &str = "yolo";
 const PRESET_TRUSTED: &str = "trusted";
 
-/// Who made an agent that no agent made.
+/// Provenance of an agent without a parent.
 const PROVENANCE_USER: &str = "user";
 
-/// What of an agent is written down.
+/// The state of an agent to export.
 pub(crate) struct Snapshot<'a> {
     pub(crate) record: &'a AgentRecord,
     pub(crate) summary: &'a AgentStatus,
@@ -42,7 +42,7 @@ pub(crate) struct Snapshot<'a> {
 }
 
 impl Snapshot<'_> {
-    /// The document. It holds no token and no digest of one.
+    /// Builds the document. It contains no token and no digest of one.
     pub(crate) fn to_document(&self, zone: &TimeZone) -> SnapshotDocument {
         let (record, permissions) = (self.record, &self.record.permissions);
         let extras = SnapshotExtras {
@@ -90,14 +90,14 @@ fn token_usage(used: UsageTotals) -> Map<String, Value> {
     numbers.into_iter().map(|(name, number)| (name.to_owned(), Value::from(number))).collect()
 }
 
-/// What a document is read against.
+/// What an import is validated against.
 pub(crate) struct ImportContext<'a> {
     pub(crate) zone: &'a TimeZone,
     pub(crate) presets: &'a Presets,
     pub(crate) knows_model: &'a dyn Fn(&str) -> bool,
 }
 
-/// A document that was read: what to make, and what is not as it says.
+/// A validated document: the agent to create, and notes on what was skipped or changed.
 #[derive(Debug)]
 pub(crate) struct ParsedSnapshot {
     pub(crate) import: Import,
@@ -105,7 +105,7 @@ pub(crate) struct ParsedSnapshot {
 }
 
 impl ImportContext<'_> {
-    /// Reads a document.
+    /// Parses and validates a document.
     pub(crate) fn parse(&self, params: ImportAgentParams) -> Result<ParsedSnapshot, Fault> {
         let ImportAgentParams { snapshot: session, agent_id } = params;
         if session.schema_version != SCHEMA_VERSION {
@@ -121,18 +121,16 @@ impl ImportContext<'_> {
         let model = session.model_alias.filter(|model| {
             let is_known = (self.knows_model)(model);
             if !is_known {
-                notes.push(format!(
-                    "the model '{}' is not known here; the daemon's own answers",
-                    excerpt(model)
-                ));
+                let model = excerpt(model);
+                notes.push(format!("unknown model '{model}': the agent uses the daemon's default model"));
             }
             is_known
         });
         if !session.session_allowances.is_empty() {
-            notes.push("session_allowances are not taken over".to_owned());
+            notes.push("session_allowances were not imported".to_owned());
         }
         if !session.clipboard_agent_entries.is_empty() {
-            notes.push("the clipboard is not taken over".to_owned());
+            notes.push("clipboard entries were not imported".to_owned());
         }
         let extras = session.extras.unwrap_or_default();
         let spec = AgentSpec {
@@ -158,28 +156,28 @@ impl ImportContext<'_> {
         })
     }
 
-    /// Rights only shrink: the preset is the named one, if it is known here and no more than the level that stands beside
-    /// it; otherwise the most that fits both.
+    /// Permissions can only shrink: the preset is the document's if it is known and does not exceed the document's level;
+    /// otherwise a narrower one that satisfies both.
     fn permission_spec(
         &self,
         session: &SnapshotDocument,
         notes: &mut Vec<String>,
     ) -> Result<PermissionSpec, Fault> {
         let level = parse_level(&session.permission_level)?;
-        let named = match &session.permission_preset {
+        let requested = match &session.permission_preset {
             Some(name) => name.to_ascii_lowercase(),
             None => level.name().to_ascii_lowercase(),
         };
-        let preset = self.narrowed_preset(&named, level);
-        let is_same = preset == named;
+        let preset = self.narrowed_preset(&requested, level);
+        let is_same = preset == requested;
         if !is_same {
             notes.push(format!(
-                "the preset '{}' became '{preset}': an import never gives more",
-                excerpt(&named)
+                "preset '{}' was replaced by '{preset}': an import never widens permissions",
+                excerpt(&requested)
             ));
         }
         let disable_tools = parse_tool_names("session.disabled_tools", Some(session.disabled_tools.clone()))?;
-        // What stood beside another preset may not fit this one.
+        // Extras that belong to another preset may not fit this one.
         let extras = session.extras.clone().filter(|_| is_same).unwrap_or_default();
         let limits = session.extras.as_ref().and_then(|extras| extras.budget.as_ref());
         Ok(PermissionSpec {
@@ -192,20 +190,20 @@ impl ImportContext<'_> {
         })
     }
 
-    fn narrowed_preset(&self, named: &str, level: Level) -> String {
-        match self.presets.find(named) {
-            Ok(preset) if preset.level <= level.min(Level::Trusted) => named.to_owned(),
-            // Whoever was free keeps the most that can be had over the wire.
-            Ok(_) if named == PRESET_YOLO && level >= Level::Trusted => PRESET_TRUSTED.to_owned(),
+    fn narrowed_preset(&self, requested: &str, level: Level) -> String {
+        match self.presets.find(requested) {
+            Ok(preset) if preset.level <= level.min(Level::Trusted) => requested.to_owned(),
+            // `trusted` is the most that can be granted over the wire.
+            Ok(_) if requested == PRESET_YOLO && level >= Level::Trusted => PRESET_TRUSTED.to_owned(),
             Ok(_) | Err(_) => PRESET_FALLBACK.to_owned(),
         }
     }
 }
 
-fn parse_agent_id(asked: Option<&str>, own: &str) -> Result<AgentId, Fault> {
-    match asked {
+fn parse_agent_id(requested: Option<&str>, stored: &str) -> Result<AgentId, Fault> {
+    match requested {
         Some(id) => parse_id("agent_id", id),
-        None => parse_id("session.agent_id", own),
+        None => parse_id("session.agent_id", stored),
     }
 }
 
@@ -217,7 +215,7 @@ fn parse_level(text: &str) -> Result<Level, Fault> {
     })
 }
 
-/// What is repeated of a text that came from somewhere.
+/// Returns a short, escaped excerpt of untrusted text for messages.
 fn excerpt(text: &str) -> String {
     text.chars().take(64).flat_map(char::escape_default).collect()
 }

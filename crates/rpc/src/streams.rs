@@ -1,5 +1,5 @@
-//! Answers that come piece by piece: what happens, and a turn while it is worked on. Whoever reads pulls; nothing waits
-//! for a reader, and a reader that leaves ends nothing but its stream.
+//! Event streams: watching events, and streaming the turn of a `send`. The client pulls; no agent waits for a slow client,
+//! and a client that disconnects ends only its stream.
 
 mod event_filter;
 mod send;
@@ -16,42 +16,42 @@ use nexus3_protocol::events::Event;
 
 use crate::dispatcher::CallResponse;
 
-/// The bytes of an event stream.
+/// Serialized event stream (SSE).
 pub struct EventBytes {
     chunks: BoxStream<'static, Vec<u8>>,
     starts_after: Option<u64>,
     has_ended: bool,
 }
 
-/// What a body is answered with.
+/// Reply to a request body.
 pub enum CallReply {
-    /// All of it at once.
+    /// A complete response.
     Complete(CallResponse),
-    /// As it comes.
+    /// An event stream.
     Stream(EventBytes),
 }
 
-/// Why there is no stream, with what to say.
+/// Why a stream was refused, with the message for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamError {
-    /// The caller may not see this.
+    /// The caller is not authorized.
     Denied(String),
-    /// There is no such agent.
+    /// The agent does not exist.
     AgentNotFound(String),
-    /// Not now.
+    /// The daemon is busy; the client may retry.
     Busy(String),
-    /// The daemon failed.
+    /// Internal error.
     Failed(String),
 }
 
-/// Pieces that are ready are handed on together, up to this: one write for many events.
+/// Ready chunks are coalesced up to this size, to write many events at once.
 const COALESCED_BYTES_MAX: usize = 16 * 1024;
 
 impl EventBytes {
-    /// A stream of these pieces.
+    /// Creates a stream of chunks.
     #[must_use]
-    pub fn new(pieces: impl Stream<Item = Vec<u8>> + Send + 'static) -> Self {
-        Self { chunks: pieces.boxed(), starts_after: None, has_ended: false }
+    pub fn new(chunks: impl Stream<Item = Vec<u8>> + Send + 'static) -> Self {
+        Self { chunks: chunks.boxed(), starts_after: None, has_ended: false }
     }
 
     fn starting_after(mut self, sequence: Option<u64>) -> Self {
@@ -59,26 +59,26 @@ impl EventBytes {
         self
     }
 
-    /// The sequence that the stream begins behind, when the reader cannot know it: a reader that comes back before it
-    /// has seen an event misses nothing then.
+    /// Returns the sequence after which the stream starts, if the client did not choose it. With it, a client that
+    /// reconnects before its first event misses nothing.
     #[must_use]
     pub fn starts_after(&self) -> Option<u64> {
         self.starts_after
     }
 
-    /// The next bytes; none at the end.
+    /// Polls for the next bytes; `None` at the end.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        let mut together = Vec::new();
-        while !self.has_ended && together.len() < COALESCED_BYTES_MAX {
+        let mut bytes = Vec::new();
+        while !self.has_ended && bytes.len() < COALESCED_BYTES_MAX {
             match Pin::new(&mut self.chunks).poll_next(cx) {
-                Poll::Ready(Some(piece)) if together.is_empty() => together = piece,
-                Poll::Ready(Some(piece)) => together.extend_from_slice(&piece),
+                Poll::Ready(Some(chunk)) if bytes.is_empty() => bytes = chunk,
+                Poll::Ready(Some(chunk)) => bytes.extend_from_slice(&chunk),
                 Poll::Ready(None) => self.has_ended = true,
-                Poll::Pending if together.is_empty() => return Poll::Pending,
+                Poll::Pending if bytes.is_empty() => return Poll::Pending,
                 Poll::Pending => break,
             }
         }
-        Poll::Ready((!together.is_empty()).then_some(together))
+        Poll::Ready((!bytes.is_empty()).then_some(bytes))
     }
 }
 
@@ -96,12 +96,12 @@ impl From<&Fault> for StreamError {
     }
 }
 
-/// An event as it stands on a stream.
+/// Serializes an event for the stream.
 fn encode_event(event: &Event) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Err(fault) = event.encode(&mut bytes) {
-        // Strings, numbers and lists of them always have a JSON spelling.
-        tracing::error!(%fault, kind = event.kind().name(), "an event could not be written");
+        // Not expected: events consist of strings, numbers and lists of them.
+        tracing::error!(%fault, kind = event.kind().name(), "cannot serialize an event; it is dropped");
         bytes.clear();
     }
     bytes

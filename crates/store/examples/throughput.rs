@@ -1,5 +1,5 @@
-//! How many turns a store keeps in a second: 64 agents at once with one commit for all that waits, beside a writer that
-//! commits every row by itself on the same disk. `cargo run --release -p store --example throughput [folder]`
+//! Benchmark of committed turns per second: 64 concurrent agents with group commit, compared to a writer that commits
+//! each row alone on the same disk. `cargo run --release -p store --example throughput [folder]`
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Processor time used since the last call.
+/// Returns the CPU time used since the last call.
 fn cpu_us() -> Outcome<f64> {
     use std::sync::atomic::{AtomicU64, Ordering};
     static BEFORE: AtomicU64 = AtomicU64::new(0);
@@ -60,7 +60,7 @@ fn cpu_us() -> Outcome<f64> {
     Ok((ticks - before) as f64 * 10_000.0)
 }
 
-/// Every agent takes one turn after the other; how long each took.
+/// Runs turns of all agents concurrently; returns the duration of each turn.
 async fn run_agents_concurrently(store: &Arc<store::SqliteStore>) -> Outcome<Vec<Duration>> {
     for serial in 1..=AGENTS {
         store.append(vec![append(serial, vec![created(serial)?])?]).await?;
@@ -98,14 +98,14 @@ async fn run_turns(
 
 fn turn_records(serial: Serial, turn: u64) -> [Vec<Record>; 2] {
     let request_id = RequestId::Text(format!("0192f0c1-7a3b-7c55-{serial:04x}-{turn:012x}"));
-    let question = Message::user(
+    let message = Message::user(
         "What is the weather like in the north of the country today?",
         MessageSource::default(),
     );
     let answer = "It is rather cold, with rain in the morning and some sun later in the day.";
     let end =
         TurnEnd { content: answer.to_owned(), rounds: 1, ..TurnEnd::without_content(TurnOutcome::Completed) };
-    let accepted = AcceptedTurn { turn, request_id: request_id.clone(), message: question };
+    let accepted = AcceptedTurn { turn, request_id: request_id.clone(), message };
     [
         vec![Record::TurnAccepted(Box::new(accepted)), Record::TurnBegun { turn }],
         vec![
@@ -147,7 +147,7 @@ fn created(serial: Serial) -> Outcome<Record> {
     })))
 }
 
-/// What a plain writer does: a row, a commit, a row, a commit.
+/// Commits each row in its own transaction; returns rows per second.
 fn one_commit_per_row(path: &Path) -> Outcome<f64> {
     let db = Connection::open(path)?;
     db.execute_batch(

@@ -1,5 +1,5 @@
-//! One call of `append`, made ready on the caller's own thread: what is to be written is written down as text, so that
-//! whoever keeps it has only to put it in its place.
+//! Batches of appends, encoded on the caller's thread so that the writer thread only has to insert rows. Also holds the
+//! validation and the refusals that the SQLite and the memory store share.
 
 use agent::journal::Record;
 use agent::outside::{Append, StoreFault};
@@ -7,14 +7,14 @@ use agent::outside::{Append, StoreFault};
 use crate::codec::{self, CodecFault};
 use crate::digest::{self, Digest, EntryContent, RequestKey};
 
-/// All that is kept together.
+/// An encoded `append` call, committed as a whole or not at all.
 pub(crate) struct PreparedBatch {
     pub(crate) appends: Vec<PreparedAppend>,
-    /// Bytes of all its texts.
+    /// Total size of the encoded records.
     pub(crate) bytes: usize,
 }
 
-/// What one agent gives to a call.
+/// One agent's part of a batch.
 pub(crate) struct PreparedAppend {
     pub(crate) append: Append,
     /// One for each record.
@@ -24,14 +24,14 @@ pub(crate) struct PreparedAppend {
     pub(crate) ledgers: Vec<String>,
 }
 
-/// A record as it is written down, and what else it changes.
+/// A journal record as JSON text, with its digest and the row update it implies.
 pub(crate) struct EncodedRecord {
     pub(crate) body: String,
     pub(crate) content_digest: Digest,
     pub(crate) row_update: RowUpdate,
 }
 
-/// What a record changes beside the journal.
+/// The change a record makes to the `agents` or `turns` table, beside its journal entry.
 pub(crate) enum RowUpdate {
     Unchanged,
     Create { record: String, permissions: String },
@@ -44,26 +44,26 @@ pub(crate) enum RowUpdate {
 }
 
 impl PreparedBatch {
-    /// Writes everything down.
+    /// Encodes all appends.
     ///
     /// # Errors
-    /// When a number is too large to be written down.
+    /// When a number does not fit a SQLite integer, or a record cannot be encoded.
     pub(crate) fn prepare(appends: Vec<Append>) -> Result<Self, StoreFault> {
         check_integer_range(&appends)?;
-        let parts = appends.into_iter().map(PreparedAppend::prepare).collect::<Result<Vec<_>, _>>();
-        let parts =
-            parts.map_err(|fault| StoreFault::Corrupt(format!("it cannot be written down: {fault}")))?;
-        let bytes = parts.iter().map(PreparedAppend::bytes).sum();
-        Ok(Self { appends: parts, bytes })
+        let prepared = appends.into_iter().map(PreparedAppend::prepare).collect::<Result<Vec<_>, _>>();
+        let prepared =
+            prepared.map_err(|fault| StoreFault::Corrupt(format!("record cannot be encoded: {fault}")))?;
+        let bytes = prepared.iter().map(PreparedAppend::bytes).sum();
+        Ok(Self { appends: prepared, bytes })
     }
 
-    /// Whether it may be refused after something of it was written, so that this has to be taken back. Changes are
-    /// made before entries, so the first change of the only part never is.
+    /// Whether the batch can be refused after some of its rows were written, so that it needs a savepoint to roll back
+    /// to. Row updates run before inserts of entries, so the first update of a single append leaves nothing behind.
     pub(crate) fn needs_savepoint(&self) -> bool {
-        let [part] = self.appends.as_slice() else { return !self.appends.is_empty() };
-        let changes =
-            part.encoded_records.iter().filter(|line| !matches!(line.row_update, RowUpdate::Unchanged));
-        changes.skip(1).any(|line| match line.row_update {
+        let [append] = self.appends.as_slice() else { return !self.appends.is_empty() };
+        let records = append.encoded_records.iter();
+        let updates = records.filter(|record| !matches!(record.row_update, RowUpdate::Unchanged));
+        updates.skip(1).any(|record| match record.row_update {
             RowUpdate::Unchanged | RowUpdate::SetPermissions(_) | RowUpdate::Destroy => false,
             RowUpdate::Create { .. }
             | RowUpdate::Rename
@@ -73,15 +73,15 @@ impl PreparedBatch {
         })
     }
 
-    /// How many records it has.
+    /// Number of records in all appends.
     pub(crate) fn record_count(&self) -> usize {
-        self.appends.iter().map(|part| part.encoded_records.len()).sum()
+        self.appends.iter().map(|append| append.encoded_records.len()).sum()
     }
 }
 
 impl PreparedAppend {
     fn prepare(append: Append) -> Result<Self, CodecFault> {
-        let lines = append
+        let encoded_records = append
             .records
             .iter()
             .map(|record| EncodedRecord::encode(&append, record))
@@ -89,15 +89,15 @@ impl PreparedAppend {
         let state = append.state.as_ref().map(codec::encode_state).transpose()?;
         let ledgers = append.ledgers.iter().map(|(_, ledger)| codec::encode_ledger(ledger));
         let ledgers = ledgers.collect::<Result<_, _>>()?;
-        Ok(Self { append, encoded_records: lines, state, ledgers })
+        Ok(Self { append, encoded_records, state, ledgers })
     }
 
     fn bytes(&self) -> usize {
-        self.encoded_records.iter().map(|line| line.body.len()).sum()
+        self.encoded_records.iter().map(|record| record.body.len()).sum()
     }
 }
 
-/// SQLite's numbers have a sign: what is a column of its own has to fit.
+/// Checks that every number stored in a column of its own fits SQLite's signed 64-bit integers.
 pub(crate) fn check_integer_range(appends: &[Append]) -> Result<(), StoreFault> {
     let numbers = appends.iter().flat_map(|append| {
         let turns = append.records.iter().map(|record| match record {
@@ -114,20 +114,20 @@ pub(crate) fn check_integer_range(appends: &[Append]) -> Result<(), StoreFault> 
     }
 }
 
-/// Whether the agent has to be there for this to happen to it. A denial may come after the agent has gone, and is kept
-/// all the same; whoever is created is not there yet.
+/// Whether the record needs a live agent. A denial is recorded even after its agent was destroyed, and a created agent
+/// does not exist before its record.
 pub(crate) fn requires_live_agent(record: &Record) -> bool {
     !matches!(record, Record::Denied { .. } | Record::Created(_))
 }
 
-/// Whether the daemon itself may have such a record.
+/// Whether the record may belong to the daemon instead of an agent.
 pub(crate) fn is_daemon_record(record: &Record) -> bool {
     matches!(record, Record::Denied { .. } | Record::DaemonStarted { .. } | Record::DaemonStopped)
 }
 
 impl EncodedRecord {
     fn encode(append: &Append, record: &Record) -> Result<Self, CodecFault> {
-        let change = match record {
+        let row_update = match record {
             Record::Created(record) => RowUpdate::Create {
                 record: codec::encode_agent(record)?,
                 permissions: codec::encode_permissions(&record.permissions)?,
@@ -156,14 +156,14 @@ impl EncodedRecord {
             | Record::DaemonStopped => RowUpdate::Unchanged,
         };
         let body = codec::encode_record(record)?;
-        let name = append.agent_id.as_ref().map_or("", agent::AgentId::as_str);
+        let agent_id = append.agent_id.as_ref().map_or("", agent::AgentId::as_str);
         let content =
-            EntryContent { agent: append.agent, at: append.at.0, name, kind: record.kind(), body: &body };
-        Ok(Self { content_digest: content.digest(), body, row_update: change })
+            EntryContent { agent: append.agent, at: append.at.0, agent_id, kind: record.kind(), body: &body };
+        Ok(Self { content_digest: content.digest(), body, row_update })
     }
 }
 
-/// The refusals that both stores give, in the same words.
+/// Refusals that both stores return with equal texts.
 pub(crate) mod refusal {
     use agent::journal::Serial;
     use agent::outside::StoreFault;
@@ -173,27 +173,27 @@ pub(crate) mod refusal {
     }
 
     pub(crate) fn no_parent(serial: Serial) -> StoreFault {
-        StoreFault::Corrupt(format!("there is no parent {serial}"))
+        StoreFault::Corrupt(format!("parent agent {serial} does not exist"))
     }
 
     pub(crate) fn serial_reused(serial: Serial) -> StoreFault {
-        StoreFault::Corrupt(format!("the serial {serial} was given before"))
+        StoreFault::Corrupt(format!("agent serial {serial} was used before"))
     }
 
     pub(crate) fn invalid_for_daemon(kind: &str) -> StoreFault {
-        StoreFault::Corrupt(format!("the daemon itself has no {kind}"))
+        StoreFault::Corrupt(format!("{kind} cannot belong to the daemon"))
     }
 
     pub(crate) fn no_open_turn() -> StoreFault {
-        StoreFault::Corrupt("there is no open turn of that name".to_owned())
+        StoreFault::Corrupt("no open turn with this request id".to_owned())
     }
 
     pub(crate) fn no_turn() -> StoreFault {
-        StoreFault::Corrupt("there is no turn of that name".to_owned())
+        StoreFault::Corrupt("no turn with this request id".to_owned())
     }
 
     pub(crate) fn too_large(number: u64) -> StoreFault {
-        StoreFault::Corrupt(format!("{number} is too large a number"))
+        StoreFault::Corrupt(format!("number {number} exceeds a signed 64-bit integer"))
     }
 
     pub(crate) fn closed() -> StoreFault {

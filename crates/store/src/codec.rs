@@ -1,5 +1,5 @@
-//! How things are written down: JSON texts with the words of the domain, written from and read into the types of `agent`.
-//! Reading is strict: what is unknown, missing or twice makes no sense, and says so instead of being guessed.
+//! JSON codec of records, agents, permissions, states and ledgers. Decoding is strict: an unknown, missing or duplicate
+//! field is an error, never a guess.
 
 mod message;
 mod record;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest;
 
-/// Why a text makes no sense.
+/// Why a text cannot be decoded or a value not encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CodecFault(String);
@@ -23,63 +23,63 @@ impl CodecFault {
     }
 }
 
-/// The text of a record; its kind is kept beside it.
+/// Encodes a record's body; the caller stores its kind in a column of its own.
 pub(crate) fn encode_record(record: &Record) -> Result<String, CodecFault> {
     record::encode(record)
 }
 
-/// The record of a kind and a text.
+/// Decodes a record from its kind and its body.
 pub(crate) fn decode_record(kind: &str, text: &str) -> Result<Record, CodecFault> {
     record::decode(kind, text)
 }
 
-/// What an agent is made from, but for its rights: they change, and are kept beside it.
+/// Encodes an agent's record without its permissions: they change, and have a column of their own.
 pub(crate) fn encode_agent(record: &AgentRecord) -> Result<String, CodecFault> {
     encode(&state::AgentBody::encode(record))
 }
 
-/// What an agent is made from, with the name and the rights it has now.
+/// Decodes an agent's record with its current id and permissions.
 pub(crate) fn decode_agent(text: &str, id: &str, permissions: &str) -> Result<AgentRecord, CodecFault> {
     let mut record = decode::<state::AgentBody<'_>>(text)?.decode(decode_permissions(permissions)?)?;
     record.id = state::decode_agent_id(id)?;
     Ok(record)
 }
 
-/// The text of rights.
+/// Encodes stored permissions.
 pub(crate) fn encode_permissions(permissions: &StoredPermissions) -> Result<String, CodecFault> {
     encode(&state::PermissionsBody::encode(permissions))
 }
 
-/// Rights of a text.
+/// Decodes stored permissions.
 pub(crate) fn decode_permissions(text: &str) -> Result<StoredPermissions, CodecFault> {
     decode::<state::PermissionsBody<'_>>(text)?.decode()
 }
 
-/// The text of a state, with its seal.
+/// Encodes an agent's state and appends its checksum.
 pub(crate) fn encode_state(state: &AgentState) -> Result<String, CodecFault> {
     Ok(append_checksum(encode(&state::StateBody::encode(state))?))
 }
 
-/// The state of a sealed text.
+/// Verifies the checksum and decodes an agent's state.
 pub(crate) fn decode_state(text: &str) -> Result<AgentState, CodecFault> {
     decode::<state::StateBody>(strip_checksum(text)?)?.decode()
 }
 
-/// The text of a ledger, with its seal.
+/// Encodes a ledger and appends its checksum.
 pub(crate) fn encode_ledger(ledger: &StoredLedger) -> Result<String, CodecFault> {
     Ok(append_checksum(encode(&state::LedgerBody::encode(ledger))?))
 }
 
-/// The ledger of a sealed text.
+/// Verifies the checksum and decodes a ledger.
 pub(crate) fn decode_ledger(text: &str) -> Result<StoredLedger, CodecFault> {
     Ok(decode::<state::LedgerBody>(strip_checksum(text)?)?.decode())
 }
 
-/// Digits of a sum at the end of a sealed text.
+/// Hexadecimal digits of the checksum at the end of a text.
 const CHECKSUM_CHARS: usize = 16;
 
-/// A text that is overwritten again and again has its sum at its end: a digit that a disk has turned into another one
-/// would still be a number.
+/// Appends a checksum. States and ledgers are overwritten in place and are in no hash chain; without a checksum, a digit
+/// that the disk corrupted would still decode as a number.
 fn append_checksum(mut text: String) -> String {
     let digest = digest::digest_text(&text);
     text.push_str(&digest::hex(&digest[..CHECKSUM_CHARS / 2]));
@@ -88,13 +88,13 @@ fn append_checksum(mut text: String) -> String {
 
 fn strip_checksum(text: &str) -> Result<&str, CodecFault> {
     let end = text.len().checked_sub(CHECKSUM_CHARS).filter(|end| text.is_char_boundary(*end));
-    let (text, seal) = text.split_at(end.ok_or_else(|| CodecFault::new("it has no seal"))?);
+    let (text, checksum) = text.split_at(end.ok_or_else(|| CodecFault::new("checksum missing"))?);
     let digest = digest::digest_text(text);
-    let is_whole = digest::hex(&digest[..CHECKSUM_CHARS / 2]) == seal;
-    if is_whole { Ok(text) } else { Err(CodecFault::new("its seal is broken")) }
+    let is_intact = digest::hex(&digest[..CHECKSUM_CHARS / 2]) == checksum;
+    if is_intact { Ok(text) } else { Err(CodecFault::new("checksum mismatch")) }
 }
 
-/// The name of an agent of a text.
+/// Decodes an agent id.
 pub(crate) fn decode_agent_id(text: &str) -> Result<agent::AgentId, CodecFault> {
     state::decode_agent_id(text)
 }

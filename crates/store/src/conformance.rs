@@ -1,5 +1,5 @@
-//! One suite for every store: each claim runs in memory and on a SQLite file, which is opened again in between and
-//! checked at the end.
+//! Conformance suite for all stores: each test runs on the memory store and on a SQLite file, which is reopened in
+//! between and checked at the end.
 
 mod agents;
 mod appending;
@@ -15,7 +15,7 @@ use agent::outside::{Append, CommitListener, JournalEntry, Store, StoreFault, Ti
 
 pub(crate) use samples::{accepted, append, created, ended, message};
 
-/// A folder in memory where there is one: what is asked of a store here does not depend on a disk, and disks are slow.
+/// Creates a temporary folder, in memory if possible: these tests do not depend on a disk, and disks are slow.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -35,7 +35,7 @@ impl StoreUnderTest {
         Self::open_at(folder())
     }
 
-    /// The store of a folder that has one.
+    /// Opens the SQLite store of a folder.
     pub(crate) fn open_at(folder: tempfile::TempDir) -> Self {
         let store = crate::open(&crate::SqliteOptions::new(folder.path().join("nexus3.db"))).unwrap();
         Self { store, folder: Some(folder) }
@@ -45,7 +45,7 @@ impl StoreUnderTest {
         self.folder.as_ref().unwrap().path()
     }
 
-    /// Closes and opens a store that outlives its process.
+    /// Closes and reopens a SQLite store; does nothing for the memory store.
     pub(crate) async fn reopen(&mut self) {
         let Some(folder) = &self.folder else { return };
         self.store.close().await;
@@ -60,20 +60,20 @@ impl StoreUnderTest {
         self.store.append(appends).await.unwrap_err()
     }
 
-    /// Makes an agent.
+    /// Creates an agent.
     pub(crate) async fn create(&self, serial: Serial, name: &str, parent: Option<Serial>) {
         self.commit(append(serial, name, [created(name, parent)])).await;
     }
 
-    /// Everything the store says, to be compared.
+    /// Formats the whole content of the store for comparison.
     pub(crate) async fn dump(&self) -> String {
         let index = self.store.index().await.unwrap();
         let agents = self.store.agents(index.iter().map(|row| row.serial).collect()).await.unwrap();
         let entries = self.store.read(samples::entry_range(None, 0)).await.unwrap();
-        let unsettled = self.store.agents_with_open_turns().await.unwrap();
+        let with_open_turns = self.store.agents_with_open_turns().await.unwrap();
         let bounds = self.store.bounds().await.unwrap();
         let last = self.store.last_serial().await.unwrap();
-        format!("{index:#?}\n{agents:#?}\n{entries:#?}\n{unsettled:?} {bounds:?} {last}")
+        format!("{index:#?}\n{agents:#?}\n{entries:#?}\n{with_open_turns:?} {bounds:?} {last}")
     }
 
     async fn close_and_check(self) {
@@ -85,7 +85,7 @@ impl StoreUnderTest {
     }
 }
 
-/// Runs each claim on each store.
+/// Runs each test on each store.
 macro_rules! conformance_tests {
     ($($claim:ident),* $(,)?) => {
         mod in_memory {
@@ -109,7 +109,7 @@ macro_rules! conformance_tests {
 }
 pub(crate) use conformance_tests;
 
-/// Notes what it hears.
+/// A commit listener that records its notifications.
 #[derive(Default)]
 pub(crate) struct RecordingListener {
     pub(crate) entries: Mutex<Vec<Arc<JournalEntry>>>,
@@ -132,7 +132,7 @@ impl RecordingListener {
     }
 }
 
-/// Any record that happens to an agent.
+/// A simple record of a live agent.
 pub(crate) fn begun(turn: u64) -> Record {
     Record::TurnBegun { turn }
 }

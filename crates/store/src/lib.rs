@@ -1,5 +1,5 @@
-//! Keeps things: the journal and what follows from it, in one SQLite file or in memory. What a record means is the
-//! business of `agent`; when one is written, of the runtime.
+//! Durable storage of the journal and the rows derived from it, in one SQLite file or in memory. `agent` defines what a
+//! record means; the runtime decides when to append one.
 
 mod batch;
 mod codec;

@@ -1,4 +1,4 @@
-//! Looking after a store from outside, also while a daemon uses it: a copy, a full check, the chain of the journal.
+//! Maintenance of a store from another process, also while a daemon uses it: backup, full check, hash-chain verification.
 
 mod backup;
 mod chain;
@@ -18,45 +18,45 @@ pub use check::{CheckReport, Problem, check};
 
 use crate::sqlite::{StoreFiles, open_immutable, open_reader};
 
-/// Why nothing could be done.
+/// Why a maintenance operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MaintenanceFault {
-    /// There is no store.
-    #[error("{}: there is no store; a daemon makes it when it first starts", .0.display())]
+    /// The store does not exist.
+    #[error("{}: there is no store; the daemon creates it at its first start", .0.display())]
     Missing(PathBuf),
-    /// The target is there already.
-    #[error("{}: there already; nothing is overwritten, choose another name", .0.display())]
+    /// The target file exists already.
+    #[error("{}: exists already and is not overwritten; choose another name", .0.display())]
     Exists(PathBuf),
-    /// It is no store of ours.
+    /// The file is not a usable nexus3 store.
     #[error("{}: {what}", .path.display())]
     NotAStore {
         /// The file.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// The cause and the remedy.
         what: String,
     },
-    /// The system refused.
+    /// A file operation failed.
     #[error("{}: {error}", .path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// SQLite refused.
+    /// A SQLite operation failed.
     #[error("{}: {error}; run nexus3 check", .path.display())]
     Sql {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// SQLite's error.
         error: rusqlite::Error,
     },
-    /// The copy is not whole; it was removed.
-    #[error("{}: the copy is not whole and was removed: {why}; run nexus3 check on the store", .path.display())]
+    /// The backup is damaged and was removed.
+    #[error("{}: the backup is damaged and was removed: {why}; run nexus3 check on the store", .path.display())]
     CorruptCopy {
-        /// The copy.
+        /// The backup file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem found.
         why: String,
     },
 }
@@ -71,21 +71,21 @@ impl MaintenanceFault {
     }
 }
 
-/// Works on a store that nobody uses without leaving a trace beside it, and on one in use as SQLite's guest. A daemon
-/// always has a log.
+/// Runs an operation on a store. Without a WAL no daemon uses the store, and it is opened immutable, which creates no
+/// companion files; otherwise it is opened as a regular reader.
 fn with_store<T>(
     path: &Path,
-    work: impl Fn(&Connection) -> Result<T, MaintenanceFault>,
-    is_fine: impl Fn(&T) -> bool,
+    operation: impl Fn(&Connection) -> Result<T, MaintenanceFault>,
+    is_sound: impl Fn(&T) -> bool,
 ) -> Result<T, MaintenanceFault> {
     let sql = |error| MaintenanceFault::sql(path, error);
-    let log = StoreFiles::new(path).wal();
-    if !log.exists() {
-        let found = open_immutable(path).map_err(sql).and_then(|db| work(&db));
-        // A daemon that began meanwhile writes under our hands: a fault that was found then counts for nothing.
-        if !log.exists() || found.as_ref().is_ok_and(is_fine) {
-            return found;
+    let wal = StoreFiles::new(path).wal();
+    if !wal.exists() {
+        let result = open_immutable(path).map_err(sql).and_then(|db| operation(&db));
+        // If a daemon started meanwhile, its writes can look like damage: discard a bad result and read again.
+        if !wal.exists() || result.as_ref().is_ok_and(is_sound) {
+            return result;
         }
     }
-    open_reader(path).map_err(sql).and_then(|db| work(&db))
+    open_reader(path).map_err(sql).and_then(|db| operation(&db))
 }

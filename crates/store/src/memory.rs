@@ -1,4 +1,4 @@
-//! A store in memory, for tests and for embedding without a file: what it keeps ends with it.
+//! In-memory store, for tests and for embedding without a file. Its content is lost when it is dropped.
 
 mod rows;
 
@@ -14,7 +14,7 @@ use agent::outside::{
 use self::rows::Rows;
 use crate::batch::refusal;
 
-/// A store in memory.
+/// An in-memory [`Store`].
 #[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -27,14 +27,14 @@ struct State {
     is_closed: bool,
 }
 
-/// A new, empty store in memory.
+/// Creates an empty in-memory store.
 #[must_use]
 pub fn memory() -> Arc<MemoryStore> {
     Arc::default()
 }
 
 impl MemoryStore {
-    /// Whatever panicked while it held the lock was a watcher, and the rows were whole by then.
+    /// A poisoned lock is safe to use: only a listener can panic under it, after the rows were updated.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,9 +45,9 @@ impl MemoryStore {
             return Err(refusal::closed());
         }
         let entries = state.rows.commit(appends)?;
-        // Under the lock, so that watchers hear of entries in their order.
-        if let Some(watcher) = state.listener.as_ref().filter(|_| !entries.is_empty()) {
-            watcher.committed(&entries);
+        // Under the lock, so that the listener receives entries in order.
+        if let Some(listener) = state.listener.as_ref().filter(|_| !entries.is_empty()) {
+            listener.committed(&entries);
         }
         Ok(())
     }
@@ -96,8 +96,8 @@ impl Store for MemoryStore {
         ready(Ok(self.state().rows.turn(agent, &request_id)))
     }
 
-    fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
-        ready(Ok(self.state().rows.read(span)))
+    fn read(&self, range: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
+        ready(Ok(self.state().rows.read(range)))
     }
 
     fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>> {
@@ -109,8 +109,8 @@ impl Store for MemoryStore {
         ready(if state.is_closed { Err(refusal::closed()) } else { Ok(state.rows.prune_turns(before)) })
     }
 
-    fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
-        self.state().listener = Some(watcher);
+    fn set_listener(&self, listener: Arc<dyn CommitListener>) {
+        self.state().listener = Some(listener);
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -1,5 +1,5 @@
-//! A store in one SQLite file: one thread writes, with one commit for all that waits; a few threads read. What is in
-//! the file is in [`schema`]; how it is opened and what is refused, in [`opening`].
+//! Store in one SQLite file: one writer thread commits all queued batches together, a few reader threads answer queries.
+//! [`schema`] defines the tables; [`opening`] opens the file and refuses damaged or foreign ones.
 
 mod checkpoint;
 mod checksums;
@@ -48,39 +48,39 @@ pub(crate) use self::startup_check::{
     DatabaseState, EntryRow, SELECT_ENTRIES, database_id, inspect_database, read_entry_row,
 };
 
-/// Where a store is, and how it is kept.
+/// Options to open a SQLite store.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
-    /// The database file. Its folder has to be there; files beside it bear its name and an ending.
+    /// The database file. Its folder must exist; companion files (`-wal`, `.lock`, `.mark`) are created next to it.
     pub path: PathBuf,
-    /// What "kept" means.
+    /// When a commit counts as durable.
     pub durability: Durability,
-    /// Where to fail on purpose, for tests: `edge[:kind][@n]=action[,…]`. A release build refuses any.
+    /// Faults to inject in tests: `edge[:kind][@n]=action[,…]`. A release build rejects any.
     pub failpoints: Option<String>,
 }
 
 impl SqliteOptions {
-    /// The usual options for a file.
+    /// Returns the default options for a file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), durability: Durability::Full, failpoints: None }
     }
 }
 
-/// What "kept" means.
+/// When a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// It survives a power cut.
+    /// A commit survives power loss: fsync at every commit.
     #[default]
     Full,
-    /// It survives the end of the process; a power cut may take the last seconds, never the middle.
+    /// A commit survives the end of the process; power loss may drop the last seconds, never earlier commits.
     Normal,
 }
 
-/// How long an end that nobody waits for may take.
+/// How long `drop` waits for the writer thread when `close` was not awaited.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A store in a SQLite file.
+/// A durable [`Store`] in a SQLite file.
 pub struct SqliteStore {
     queue: Arc<WriteQueue>,
     readers: Arc<ReaderPool>,
@@ -101,22 +101,22 @@ impl SqliteStore {
     }
 }
 
-/// What was put in line is answered, or whoever should have answered is no more.
+/// Resolves to the reply of an enqueued task, or to a refusal when the task was rejected or its thread has stopped.
 fn reply_future<T: Send + 'static>(
-    waiting: Result<oneshot::Receiver<Result<T, StoreFault>>, StoreFault>,
+    enqueued: Result<oneshot::Receiver<Result<T, StoreFault>>, StoreFault>,
 ) -> BoxFuture<'static, Result<T, StoreFault>> {
-    match waiting {
+    match enqueued {
         Err(fault) => Box::pin(std::future::ready(Err(fault))),
-        Ok(answer) => Box::pin(async move { answer.await.unwrap_or_else(|_| Err(refusal::closed())) }),
+        Ok(reply) => Box::pin(async move { reply.await.unwrap_or_else(|_| Err(refusal::closed())) }),
     }
 }
 
 impl Store for SqliteStore {
     fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>> {
-        reply_future(PreparedBatch::prepare(appends).and_then(|call| {
-            let (reply, answer) = oneshot::channel();
-            self.queue.enqueue(WriteTask::Append(QueuedBatch { batch: call, reply }))?;
-            Ok(answer)
+        reply_future(PreparedBatch::prepare(appends).and_then(|batch| {
+            let (reply, receiver) = oneshot::channel();
+            self.queue.enqueue(WriteTask::Append(QueuedBatch { batch, reply }))?;
+            Ok(receiver)
         }))
     }
 
@@ -148,8 +148,8 @@ impl Store for SqliteStore {
         self.query(move |db| queries::turn(db, agent, &request_id))
     }
 
-    fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
-        self.query(move |db| queries::read(db, span))
+    fn read(&self, range: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
+        self.query(move |db| queries::read(db, range))
     }
 
     fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>> {
@@ -157,19 +157,20 @@ impl Store for SqliteStore {
     }
 
     fn prune_turns(&self, before: Timestamp) -> BoxFuture<'static, Result<u64, StoreFault>> {
-        let (reply, waiting) = oneshot::channel();
-        reply_future(self.queue.enqueue(WriteTask::PruneTurns { before, pruned: 0, reply }).map(|()| waiting))
+        let (reply, receiver) = oneshot::channel();
+        let enqueued = self.queue.enqueue(WriteTask::PruneTurns { before, pruned: 0, reply });
+        reply_future(enqueued.map(|()| receiver))
     }
 
-    fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
-        self.queue.set_listener(watcher);
+    fn set_listener(&self, listener: Arc<dyn CommitListener>) {
+        self.queue.set_listener(listener);
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        let ended = self.queue.close();
+        let stopped = self.queue.close();
         Box::pin(async move {
-            // Whether the writer says that it has ended or falls silent, it has.
-            let _ = ended.await;
+            // The writer has stopped whether it sent the signal or dropped the sender.
+            let _ = stopped.await;
         })
     }
 }
@@ -178,7 +179,7 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         drop(self.queue.close());
         if !self.queue.wait_until_stopped(DROP_TIMEOUT) {
-            tracing::warn!("the store was left while it still wrote; its lock is freed when it has ended");
+            tracing::warn!("store dropped while still writing; its lock is released when the writer stops");
         }
         self.readers.close();
     }

@@ -1,5 +1,5 @@
-//! Kills processes that write: whatever they were told is kept is there, in order, and the store is sound. The processes
-//! are this test program itself, told by a variable that it is a child.
+//! Kills writing processes: every commit they acknowledged is recovered, in order, and the store is sound. The child
+//! processes are this test program itself, with an environment variable that selects the child role.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking, and so do its helpers")]
 
@@ -19,14 +19,14 @@ const HOME: &str = "NEXUS3_STORE_CHILD_HOME";
 const FAILPOINTS: &str = "NEXUS3_STORE_CHILD_FAILPOINTS";
 const AGENTS: Serial = 6;
 
-#[expect(clippy::disallowed_methods, reason = "a child of this test is told so by the environment")]
+#[expect(clippy::disallowed_methods, reason = "the environment selects the child role")]
 fn env_var(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Not a test when it runs by itself: the process that is killed.
+/// Body of the child process; does nothing when it runs as a normal test.
 #[test]
-fn the_process_that_is_killed() {
+fn child_process() {
     let Some(home) = env_var(HOME) else { return };
     let failpoints = env_var(FAILPOINTS);
     let store =
@@ -42,19 +42,19 @@ fn the_process_that_is_killed() {
     });
 }
 
-/// Writes numbered messages for ever, and says each number when it is kept.
+/// Appends numbered messages for ever, and prints each number after its commit.
 async fn write_forever(store: Arc<SqliteStore>, serial: Serial) {
-    let kept = store.history(serial).await.unwrap().len();
-    if kept == 0 {
+    let committed = store.history(serial).await.unwrap().len();
+    if committed == 0 {
         store.append(vec![append(serial, created(serial))]).await.unwrap();
     }
-    // Some of them are large, so that the log is emptied now and then.
-    for number in kept.max(1).. {
+    // Some of them are large, to trigger checkpoints.
+    for number in committed.max(1).. {
         let text = format!("{number} {}", "x".repeat(if number % 8 == 0 { 60_000 } else { 10 }));
         let message = Record::MessageAdded(Box::new(Message::user(text, MessageSource::default())));
         store.append(vec![append(serial, message)]).await.unwrap();
         let mut out = std::io::stdout().lock();
-        writeln!(out, "kept {serial} {number}").unwrap();
+        writeln!(out, "committed {serial} {number}").unwrap();
         out.flush().unwrap();
     }
 }
@@ -96,34 +96,32 @@ fn created(serial: Serial) -> Record {
 
 fn spawn_child(home: &Path, failpoints: Option<&str>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["the_process_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])
-        .env(HOME, home);
+    command.args(["child_process", "--exact", "--nocapture", "--test-threads=1"]).env(HOME, home);
     if let Some(failpoints) = failpoints {
         command.env(FAILPOINTS, failpoints);
     }
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Reads what a child says is kept, and kills it after so many; without a number it dies by itself.
-fn read_commits(mut child: Child, kills_after: Option<usize>, kept: &mut BTreeMap<Serial, usize>) {
+/// Reads the commits a child acknowledges, and kills it after `kill_after` of them; `None` waits until it aborts.
+fn read_commits(mut child: Child, kill_after: Option<usize>, committed: &mut BTreeMap<Serial, usize>) {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let mut heard = 0;
+    let mut count = 0;
     for line in lines {
-        let Some(numbers) = line.strip_prefix("kept ") else { continue };
+        let Some(numbers) = line.strip_prefix("committed ") else { continue };
         let (serial, number) = numbers.split_once(' ').unwrap();
-        kept.insert(serial.parse().unwrap(), number.parse().unwrap());
-        heard += 1;
-        if kills_after == Some(heard) {
-            // What it says after this counts as well: it was said.
+        committed.insert(serial.parse().unwrap(), number.parse().unwrap());
+        count += 1;
+        if kill_after == Some(count) {
+            // Lines already in the pipe count too: those commits were acknowledged.
             child.kill().unwrap();
         }
     }
-    assert!(!child.wait().unwrap().success(), "it was killed");
+    assert!(!child.wait().unwrap().success(), "the child was killed");
 }
 
-/// Everything that was said to be kept is there, without a hole, and the store is sound.
-fn verify_store(path: &Path, kept: &BTreeMap<Serial, usize>) {
+/// Asserts that all acknowledged commits are in the store, without gaps, and that the store is sound.
+fn verify_store(path: &Path, committed: &BTreeMap<Serial, usize>) {
     let report = store::check(path).unwrap();
     assert!(report.is_sound(), "{report}");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -132,8 +130,8 @@ fn verify_store(path: &Path, kept: &BTreeMap<Serial, usize>) {
         let history = runtime.block_on(store.history(serial)).unwrap();
         let numbers: Vec<usize> = history.iter().skip(1).map(message_number).collect();
         assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>(), "agent {serial}");
-        let said = kept.get(&serial).copied().unwrap_or_default();
-        assert!(numbers.len() >= said, "agent {serial}: {said} were kept, {} are there", numbers.len());
+        let expected = committed.get(&serial).copied().unwrap_or_default();
+        assert!(numbers.len() >= expected, "agent {serial}: {} of {expected} commits found", numbers.len());
     }
     runtime.block_on(store.close());
 }
@@ -144,20 +142,20 @@ fn message_number(record: &Record) -> usize {
 }
 
 #[test]
-fn a_killed_process_loses_nothing_it_was_told_is_kept() {
+fn killed_process_loses_no_acknowledged_commit() {
     let home = tempfile::tempdir().unwrap();
     let path: PathBuf = home.path().join("nexus3.db");
-    let mut kept = BTreeMap::new();
+    let mut committed = BTreeMap::new();
     for cycle in 0..12 {
-        read_commits(spawn_child(home.path(), None), Some(1 + cycle * 37 % 200), &mut kept);
-        verify_store(&path, &kept);
+        read_commits(spawn_child(home.path(), None), Some(1 + cycle * 37 % 200), &mut committed);
+        verify_store(&path, &committed);
     }
-    assert!(kept.values().sum::<usize>() > 500, "{kept:?}");
+    assert!(committed.values().sum::<usize>() > 500, "{committed:?}");
 }
 
 #[cfg(debug_assertions)]
 #[test]
-fn a_crash_at_every_edge_loses_nothing_it_was_told_is_kept() {
+fn crash_at_any_failpoint_loses_no_acknowledged_commit() {
     for failpoint in [
         "commit.before@1=abort",
         "commit.before:message@5=abort",
@@ -172,12 +170,12 @@ fn a_crash_at_every_edge_loses_nothing_it_was_told_is_kept() {
     ] {
         let home = tempfile::tempdir().unwrap();
         let path: PathBuf = home.path().join("nexus3.db");
-        let mut kept = BTreeMap::new();
-        read_commits(spawn_child(home.path(), Some(failpoint)), None, &mut kept);
+        let mut committed = BTreeMap::new();
+        read_commits(spawn_child(home.path(), Some(failpoint)), None, &mut committed);
         if !failpoint.starts_with("migrate") {
-            verify_store(&path, &kept);
+            verify_store(&path, &committed);
         }
-        read_commits(spawn_child(home.path(), None), Some(30), &mut kept);
-        verify_store(&path, &kept);
+        read_commits(spawn_child(home.path(), None), Some(30), &mut committed);
+        verify_store(&path, &committed);
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon's own methods: creating, destroying and listing agents, stopping, describing itself.
+//! Daemon methods: create, destroy and list agents, shut down, discover.
 
 use agent::journal::RestartPolicy;
 use agent::permission::{Budget, FilePath, Level, Resource};
@@ -20,10 +20,10 @@ use crate::routing::DaemonHandler;
 
 impl DaemonHandler<spec::CreateAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: CreateAgentParams) -> Result<CreateAgentOutput, Fault> {
-        let author = caller.awake_principal(&self.pool).await?;
+        let principal = caller.awake_principal(&self.pool).await?;
         let wait = params.wait_for_initial_response.unwrap_or(false);
         let spec = agent_spec(params)?;
-        let created = self.pool.create(spec, author.initiator()).await?;
+        let created = self.pool.create(spec, principal.initiator()).await?;
         let id = created.handle.id();
         tracing::info!(agent = %id, "agent created");
         let mut output = CreateAgentOutput {
@@ -34,10 +34,10 @@ impl DaemonHandler<spec::CreateAgent> for Dispatcher {
             initial_status: None,
             response: None,
         };
-        if let Some((request_id, answering)) = created.initial {
+        if let Some((request_id, turn)) = created.initial {
             output.initial_request_id = Some(request_id_to_wire(request_id.clone()));
             if wait {
-                output.response = Some(match answering.await {
+                output.response = Some(match turn.await {
                     Ok(end) => InitialResponse::Answered(send_output(request_id, end)),
                     Err(fault) => initial_failure(&fault),
                 });
@@ -54,11 +54,11 @@ impl DaemonHandler<spec::DestroyAgent> for Dispatcher {
         let id = parse_id("agent_id", &params.agent_id)?;
         let found = self.pool.find_ref(&id);
         caller.authorize_destroy(&self.pool, &id, found.as_ref())?;
-        let author = caller.awake_principal(&self.pool).await?;
+        let principal = caller.awake_principal(&self.pool).await?;
         let children =
             if params.orphan.unwrap_or(false) { ChildPolicy::Orphan } else { ChildPolicy::Cascade };
         let success = match &found {
-            Some(agent) => self.pool.destroy(agent, children, author.initiator()).await?,
+            Some(agent) => self.pool.destroy(agent, children, principal.initiator()).await?,
             None => false,
         };
         if success {
@@ -99,7 +99,7 @@ impl DaemonHandler<spec::Discover> for Dispatcher {
 impl Dispatcher {
     pub(super) fn summary(&self, agent: runtime::AgentStatus) -> AgentSummary {
         let zone = &self.options.zone;
-        let anywhere = matches!(agent.write_folders.as_slice(), [root] if *root == FilePath::root());
+        let is_unrestricted = matches!(agent.write_folders.as_slice(), [root] if *root == FilePath::root());
         let write_paths = agent.write_folders.iter().map(ToString::to_string).collect();
         AgentSummary {
             agent_id: agent.id.to_string(),
@@ -111,17 +111,17 @@ impl Dispatcher {
             child_count: agent.child_count as u64,
             halted_at_iteration_limit: agent.halted == Some(Halt::IterationLimit),
             model: agent.model.map(|model| model.to_string()),
-            last_action_at: agent.last_action_at.map(|moment| format_local(moment, zone)),
+            last_action_at: agent.last_action_at.map(|timestamp| format_local(timestamp, zone)),
             permission_level: agent.level.name().to_owned(),
             cwd: agent.cwd.to_string(),
-            write_paths: (!anywhere).then_some(write_paths),
+            write_paths: (!is_unrestricted).then_some(write_paths),
             preset: agent.preset.to_string(),
             state: agent.state.name().to_owned(),
         }
     }
 }
 
-/// Whom a caller may list: everybody, or itself and those below it.
+/// Returns which agents a caller may list: all, or itself and its descendants.
 pub(super) fn listing_scope(principal: &Principal) -> ListScope<'_> {
     match principal {
         Principal::Admin => ListScope::All,
@@ -129,7 +129,7 @@ pub(super) fn listing_scope(principal: &Principal) -> ListScope<'_> {
     }
 }
 
-/// What a client asks for, in the runtime's words.
+/// Validates the parameters of `create_agent` and converts them to the runtime's specification.
 fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
     let id = params.agent_id.as_deref().map(|id| parse_id("agent_id", id)).transpose()?;
     let name = match (id, params.temporary.unwrap_or(false)) {
@@ -173,20 +173,20 @@ pub(crate) fn parse_may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fa
     })
 }
 
-/// The longest name of a tool.
+/// Maximum length of a tool name.
 const TOOL_NAME_CHARS_MAX: usize = 128;
 
-/// A name that no tool has is taken as it is, for tools still to come; a text that no tool can have is a slip.
+/// Validates tool names. An unknown but well-formed name is accepted, since a tool of that name may be added later.
 pub(crate) fn parse_tool_names(parameter: &str, names: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
     let names = names.unwrap_or_default();
-    let fits = |name: &str| {
+    let is_valid = |name: &str| {
         (1..=TOOL_NAME_CHARS_MAX).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
     };
-    match names.iter().position(|name| !fits(name)) {
+    match names.iter().position(|name| !is_valid(name)) {
         None => Ok(names),
-        Some(place) => Err(invalid(&format!(
-            "{parameter}[{place}] must be a tool's name: 1 to {TOOL_NAME_CHARS_MAX} letters, digits, '.', '_' and '-'"
+        Some(index) => Err(invalid(&format!(
+            "{parameter}[{index}] must be a tool's name: 1 to {TOOL_NAME_CHARS_MAX} letters, digits, '.', '_' and '-'"
         ))),
     }
 }
@@ -216,15 +216,15 @@ pub(crate) fn invalid(text: &str) -> Fault {
     Fault::new(FaultKind::Invalid, text.to_owned())
 }
 
-pub(crate) fn restart_policy_from_wire(way: methods::OnRestart) -> RestartPolicy {
-    match way {
+pub(crate) fn restart_policy_from_wire(policy: methods::OnRestart) -> RestartPolicy {
+    match policy {
         methods::OnRestart::Resume => RestartPolicy::Resume,
         methods::OnRestart::Mark => RestartPolicy::Mark,
     }
 }
 
-pub(crate) fn restart_policy_to_wire(way: RestartPolicy) -> methods::OnRestart {
-    match way {
+pub(crate) fn restart_policy_to_wire(policy: RestartPolicy) -> methods::OnRestart {
+    match policy {
         RestartPolicy::Resume => methods::OnRestart::Resume,
         RestartPolicy::Mark => methods::OnRestart::Mark,
     }

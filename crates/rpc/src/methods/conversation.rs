@@ -1,4 +1,4 @@
-//! An agent's methods: sending, cancelling, and reading what it holds.
+//! Agent methods: send, steer, cancel, compact, and reading messages, context and tokens.
 
 use agent::{
     Ending, Fault, Halt, Message, MessageSource, NanoDollars, RequestId, ToolCall, TurnEnd, TurnOutcome,
@@ -17,7 +17,7 @@ use crate::dispatcher::Dispatcher;
 use crate::images::{image_views, load_images};
 use crate::routing::AgentHandler;
 
-/// Where a message comes from when its sender does not say.
+/// Source of a message whose sender gives none.
 pub(super) const SOURCE_DEFAULT: &str = "rpc";
 
 impl AgentHandler<spec::Send> for Dispatcher {
@@ -35,7 +35,7 @@ impl AgentHandler<spec::Send> for Dispatcher {
 }
 
 impl Dispatcher {
-    /// What `send` takes, in the runtime's words.
+    /// Converts the parameters of `send` to a message for the runtime.
     pub(crate) async fn new_message(
         &self,
         caller: &Caller,
@@ -52,7 +52,7 @@ impl Dispatcher {
     }
 }
 
-/// A turn's end in the words of `send`.
+/// Converts a turn's end to the result of `send`.
 pub(crate) fn send_output(request_id: RequestId, end: TurnEnd) -> SendOutput {
     SendOutput {
         cancelled: end.outcome == TurnOutcome::Cancelled,
@@ -76,9 +76,10 @@ impl AgentHandler<spec::Steer> for Dispatcher {
         params: SteerParams,
     ) -> Result<SteerOutput, Fault> {
         let source = self.message_source(caller, params.source, params.source_agent_id)?;
-        let taken = agent.steer(params.content, source).await;
-        let reason = taken.is_none().then(|| "no_running_turn_or_full".to_owned());
-        Ok(SteerOutput { steered: taken.is_some(), request_id: taken.map(request_id_to_wire), reason })
+        let request_id = agent.steer(params.content, source).await;
+        let reason = request_id.is_none().then(|| "no_running_turn_or_full".to_owned());
+        let steered = request_id.is_some();
+        Ok(SteerOutput { steered, request_id: request_id.map(request_id_to_wire), reason })
     }
 }
 
@@ -102,8 +103,8 @@ impl AgentHandler<spec::Shutdown> for Dispatcher {
         agent: &AgentHandle,
         _: NoParams,
     ) -> Result<ShutdownOutput, Fault> {
-        let author = caller.awake_principal(&self.pool).await?;
-        self.pool.mark_agent_finished(agent, author.initiator()).await?;
+        let principal = caller.awake_principal(&self.pool).await?;
+        self.pool.mark_agent_finished(agent, principal.initiator()).await?;
         Ok(ShutdownOutput { success: true })
     }
 }
@@ -134,8 +135,8 @@ impl AgentHandler<spec::GetTokens> for Dispatcher {
     }
 }
 
-/// For people: what is lost beyond 15 digits is less than a billionth of a dollar.
-#[expect(clippy::cast_precision_loss, reason = "an amount for people")]
+/// Converts to dollars for display; the precision lost beyond 15 digits is irrelevant.
+#[expect(clippy::cast_precision_loss, reason = "an amount for display")]
 fn dollars(cost: NanoDollars) -> f64 {
     cost as f64 / 1e9
 }
@@ -147,10 +148,10 @@ impl AgentHandler<spec::Compact> for Dispatcher {
         agent: &AgentHandle,
         params: CompactParams,
     ) -> Result<CompactOutput, Fault> {
-        let author = caller.awake_principal(&self.pool).await?;
-        let when =
+        let principal = caller.awake_principal(&self.pool).await?;
+        let condition =
             if params.force.unwrap_or(true) { CompactionCondition::Now } else { CompactionCondition::Full };
-        Ok(match agent.compact(when, author.initiator()).await? {
+        Ok(match agent.compact(condition, principal.initiator()).await? {
             CompactionOutcome::Done { tokens_before, tokens_after } => CompactOutput {
                 compacted: true,
                 tokens_before: Some(tokens_before),
@@ -192,8 +193,8 @@ impl AgentHandler<spec::GetMessages> for Dispatcher {
         let offset = params.offset.unwrap_or_default().0;
         let limit = params.limit.unwrap_or_default().0;
         let page = agent.messages(to_usize(offset), to_usize(limit));
-        let view = |(place, message): (usize, &std::sync::Arc<Message>)| {
-            message_view(offset + place as u64, message)
+        let view = |(index, message): (usize, &std::sync::Arc<Message>)| {
+            message_view(offset + index as u64, message)
         };
         Ok(MessagesOutput {
             agent_id: agent.id().to_string(),
@@ -206,7 +207,7 @@ impl AgentHandler<spec::GetMessages> for Dispatcher {
 }
 
 impl Dispatcher {
-    /// Where a message comes from: an admin says it, an agent is taken for what it is.
+    /// Returns the source of a message. An admin may state any source; for an agent it is always the agent itself.
     fn message_source(
         &self,
         caller: &Caller,
@@ -223,7 +224,7 @@ impl Dispatcher {
     }
 }
 
-/// A number beyond what this machine can address is beyond every list.
+/// Converts an offset or limit, saturating: no list is longer than `usize::MAX`.
 pub(super) fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
@@ -244,7 +245,7 @@ pub(crate) fn tool_call_view(call: &ToolCall) -> ToolCallView {
     ToolCallView { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() }
 }
 
-/// Where a message came from and how it ended.
+/// Returns the `meta` object of a message: its source, and how it ended if not normally.
 pub(crate) fn message_meta(message: &Message) -> Option<Map<String, Value>> {
     let mut meta = Map::new();
     let mut put = |key: &str, value: Value| drop(meta.insert(key.to_owned(), value));

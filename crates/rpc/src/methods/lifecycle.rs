@@ -1,4 +1,4 @@
-//! Kept sessions: listed, copied, shortened, renamed, written down and read again.
+//! Lifecycle methods: list, fork, roll back, rename, export and import agents.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::local_time::format_local;
 use crate::routing::DaemonHandler;
 use crate::snapshot::{ImportContext, ParsedSnapshot, Snapshot};
 
-/// The most text of one export: as much as a client reads of one answer, less what JSON adds.
+/// Maximum text size of one export: the largest response a client reads, less the overhead of JSON.
 const EXPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 impl DaemonHandler<spec::ListSessions> for Dispatcher {
@@ -36,12 +36,12 @@ impl DaemonHandler<spec::ListSessions> for Dispatcher {
 impl DaemonHandler<spec::ForkAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: ForkAgentParams) -> Result<ForkAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
-        let new = params.new_agent_id.as_deref().map(|id| parse_id("new_agent_id", id)).transpose()?;
+        let new_id = params.new_agent_id.as_deref().map(|id| parse_id("new_agent_id", id)).transpose()?;
         let source = caller.find_authorized(&self.pool, &id, Method::ForkAgent).await?;
-        let author = caller.awake_principal(&self.pool).await?;
+        let principal = caller.awake_principal(&self.pool).await?;
         let source = self.pool.wake(&source).await?;
-        let fork = Fork { id: new, messages: params.messages.map(to_usize) };
-        let created = self.pool.fork(&source, fork, author.initiator()).await?;
+        let fork = Fork { id: new_id, messages: params.messages.map(to_usize) };
+        let created = self.pool.fork(&source, fork, principal.initiator()).await?;
         let id = created.handle.id();
         tracing::info!(agent = %id, source = %source.id(), "agent forked");
         Ok(ForkAgentOutput {
@@ -61,9 +61,9 @@ impl DaemonHandler<spec::RollbackAgent> for Dispatcher {
     ) -> Result<RollbackAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
         let agent = caller.find_authorized(&self.pool, &id, Method::RollbackAgent).await?;
-        let author = caller.awake_principal(&self.pool).await?;
+        let principal = caller.awake_principal(&self.pool).await?;
         let agent = self.pool.wake(&agent).await?;
-        let removed = agent.rollback(to_usize(params.messages), author.initiator()).await?;
+        let removed = agent.rollback(to_usize(params.messages), principal.initiator()).await?;
         Ok(RollbackAgentOutput {
             agent_id: agent.id().to_string(),
             message_count: params.messages,
@@ -75,10 +75,10 @@ impl DaemonHandler<spec::RollbackAgent> for Dispatcher {
 impl DaemonHandler<spec::RenameAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: RenameAgentParams) -> Result<RenameAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
-        let new = parse_id("new_agent_id", &params.new_agent_id)?;
+        let new_id = parse_id("new_agent_id", &params.new_agent_id)?;
         let agent = caller.find_authorized(&self.pool, &id, Method::RenameAgent).await?;
-        let author = caller.awake_principal(&self.pool).await?;
-        let renamed = self.pool.rename(&agent, new, author.initiator()).await?;
+        let principal = caller.awake_principal(&self.pool).await?;
+        let renamed = self.pool.rename(&agent, new_id, principal.initiator()).await?;
         tracing::info!(agent = %id, to = %renamed.id(), "agent renamed");
         Ok(RenameAgentOutput { agent_id: renamed.id().to_string(), url: format!("/agent/{}", renamed.id()) })
     }
@@ -91,18 +91,18 @@ impl DaemonHandler<spec::ExportAgent> for Dispatcher {
         let agent = self.pool.wake(&agent).await?;
         let (record, summary, messages) = (agent.record(), self.pool.status(&agent), all_messages(&agent)?);
         let used = agent.tokens().used;
-        let session = Snapshot { record: &record, summary: &summary, used, messages: &messages };
-        Ok(ExportAgentOutput { snapshot: session.to_document(&self.options.zone) })
+        let snapshot = Snapshot { record: &record, summary: &summary, used, messages: &messages };
+        Ok(ExportAgentOutput { snapshot: snapshot.to_document(&self.options.zone) })
     }
 }
 
 impl DaemonHandler<spec::ImportAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: ImportAgentParams) -> Result<ImportAgentOutput, Fault> {
         caller.authorize_admin(&self.pool, Method::ImportAgent)?;
-        let reading = self.parse_snapshot(params)?;
-        let author = caller.awake_principal(&self.pool).await?;
+        let parsed = self.parse_snapshot(params)?;
+        let principal = caller.awake_principal(&self.pool).await?;
         let created =
-            self.pool.import(reading.import, author.initiator()).await.map_err(rename_cwd_in_fault)?;
+            self.pool.import(parsed.import, principal.initiator()).await.map_err(rename_cwd_in_fault)?;
         let id = created.handle.id();
         tracing::info!(agent = %id, "agent imported");
         Ok(ImportAgentOutput {
@@ -110,19 +110,19 @@ impl DaemonHandler<spec::ImportAgent> for Dispatcher {
             url: format!("/agent/{id}"),
             token: created.capability.reveal().to_owned(),
             message_count: created.handle.context().message_count as u64,
-            notes: reading.notes,
+            notes: parsed.notes,
         })
     }
 }
 
 impl Dispatcher {
     fn parse_snapshot(&self, params: ImportAgentParams) -> Result<ParsedSnapshot, Fault> {
-        let here = ImportContext {
+        let context = ImportContext {
             zone: &self.options.zone,
             presets: self.pool.presets(),
             knows_model: &|model| self.pool.has_model(model),
         };
-        here.parse(params)
+        context.parse(params)
     }
 
     fn session_summary(&self, agent: AgentStatus) -> SessionSummary {
@@ -142,7 +142,7 @@ impl Dispatcher {
     }
 }
 
-/// All messages, page by page, as far as they fit into one answer.
+/// Reads all messages page by page; fails if they do not fit into one response.
 fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     let mut bytes = 0;
@@ -153,8 +153,8 @@ fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
         messages.extend(page.messages);
         if bytes > EXPORT_BYTES_MAX {
             return Err(invalid(&format!(
-                "the session is too long for one document: more than {EXPORT_BYTES_MAX} bytes of text; read it with \
-                 get_messages, or fork the agent at an earlier message"
+                "session too large to export: more than {EXPORT_BYTES_MAX} bytes of text; read it with get_messages, \
+                 or fork the agent at an earlier message"
             )));
         }
         if is_end || messages.len() >= page.total {
@@ -163,12 +163,12 @@ fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
     }
 }
 
-/// How much of a document a message is, more or less: pictures are written in base64.
+/// Returns the approximate size of a message in an export, where images are base64.
 fn document_bytes(message: &Message) -> usize {
     message.text.len() + message.images.iter().map(|image| image.data.len() / 3 * 4).sum::<usize>()
 }
 
-/// The runtime calls it `cwd`; whoever reads the fault looks for it in a session.
+/// Renames `cwd`, as the runtime calls it, to the field of the imported document.
 fn rename_cwd_in_fault(mut fault: Fault) -> Fault {
     if let Some(rest) = fault.public.strip_prefix("cwd ") {
         fault.public = format!("session.working_directory {rest}").into();

@@ -1,4 +1,4 @@
-//! One agent's place in the tree and its permissions: shown, explained and changed.
+//! Agent methods for its position in the tree and its permissions: get, explain, set.
 
 use agent::permission::{FilePath, Grant, Limit, NameSet, Resource};
 use agent::{AgentId, Fault};
@@ -54,8 +54,8 @@ impl AgentHandler<spec::SetPermissions> for Dispatcher {
         params: SetPermissionsParams,
     ) -> Result<PermissionsOutput, Fault> {
         let change = permission_change(params)?;
-        let author = caller.awake_principal(&self.pool).await?;
-        self.pool.change_permissions(agent, &change, author.initiator()).await?;
+        let principal = caller.awake_principal(&self.pool).await?;
+        self.pool.change_permissions(agent, &change, principal.initiator()).await?;
         Ok(permissions_output(&self.pool.permissions(agent)))
     }
 }
@@ -134,13 +134,13 @@ fn limit_view(limit: &Limit) -> LimitView {
     }
 }
 
-fn resource_usage_view(holding: &ResourceUsage) -> ResourceUsageView {
+fn resource_usage_view(usage: &ResourceUsage) -> ResourceUsageView {
     ResourceUsageView {
-        resource: holding.resource.name().to_owned(),
-        limit: holding.limit,
-        used: holding.used,
-        reserved: holding.reserved,
-        left: holding.remaining,
+        resource: usage.resource.name().to_owned(),
+        limit: usage.limit,
+        used: usage.used,
+        reserved: usage.reserved,
+        left: usage.remaining,
     }
 }
 

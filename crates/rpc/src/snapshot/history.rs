@@ -1,5 +1,5 @@
-//! The messages of a session, written down and read again. What is read can be shown to a model: every call has its
-//! result right behind it, and every result its call.
+//! Messages of an exported document. Import yields a history that models accept: every tool call is followed by its
+//! result, and every result belongs to a call.
 
 use agent::{Ending, Fault, Message, MessageSource, RequestId, ToolCall, ToolOutcome};
 use nexus3_protocol::methods::{SnapshotMessage, SnapshotToolCall};
@@ -10,10 +10,10 @@ use crate::images::{decode_images, encode_images};
 use crate::methods::agents::invalid;
 use crate::methods::conversation::message_meta;
 
-/// Arguments nested deeper stay text: a document is only read to a certain depth.
+/// Arguments nested deeper are exported as text, because the JSON parser limits the depth of a document.
 const DEPTH_MAX: usize = 32;
 
-/// What a model is told of a call whose result the session does not have.
+/// Result shown to the model for a tool call without a result in the document.
 const NO_RESULT: &str = "Outcome unknown: the session has no result of this call.";
 
 pub(super) fn encode_message(message: &Message) -> SnapshotMessage {
@@ -32,7 +32,7 @@ pub(super) fn encode_message(message: &Message) -> SnapshotMessage {
     }
 }
 
-/// As an object, as the original has them; a text that is none stays a text.
+/// Encodes arguments as an object, as the original format does; text that is not an object stays text.
 fn encode_arguments(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) if depth(&value) <= DEPTH_MAX => value,
@@ -48,16 +48,16 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Reads the messages of a document; `notes` gets what was left out or added.
+/// Decodes the messages of a document; `notes` receives what was skipped or added.
 pub(super) fn decode_messages(
     messages: &[SnapshotMessage],
     notes: &mut Vec<String>,
 ) -> Result<Vec<Message>, Fault> {
     let mut history = HistoryBuilder::default();
-    for (place, message) in messages.iter().enumerate() {
+    for (index, message) in messages.iter().enumerate() {
         history
             .push_message(message)
-            .map_err(|wrong| invalid(&format!("session.messages[{place}]{wrong}")))?;
+            .map_err(|why| invalid(&format!("session.messages[{index}]{why}")))?;
     }
     history.close_open_calls();
     let mut note = |count: usize, text: &str| {
@@ -65,16 +65,16 @@ pub(super) fn decode_messages(
             notes.push(format!("{count} {text}"));
         }
     };
-    note(history.system_skipped, "system messages were left out: the prompt is system_prompt");
-    note(history.empty_skipped, "empty answers were left out");
-    note(history.calls_without_result, "tool calls had no result; their outcome is told as unknown");
+    note(history.system_skipped, "system messages were skipped: system_prompt is used instead");
+    note(history.empty_skipped, "empty assistant messages were skipped");
+    note(history.calls_without_result, "tool calls had no result: added with an unknown outcome");
     Ok(history.messages)
 }
 
 #[derive(Default)]
 struct HistoryBuilder {
     messages: Vec<Message>,
-    /// Calls of the last answer that wait for their results.
+    /// Tool calls of the last assistant message without results so far.
     open_calls: Vec<String>,
     system_skipped: usize,
     empty_skipped: usize,
@@ -82,16 +82,16 @@ struct HistoryBuilder {
 }
 
 impl HistoryBuilder {
-    /// Takes one message; what is wrong with it follows its place in the document.
+    /// Adds one message. The error text continues after the message's path in the document.
     fn push_message(&mut self, message: &SnapshotMessage) -> Result<(), String> {
         if message.role != "assistant" && !message.tool_calls.is_empty() {
-            return Err(".tool_calls are only made by an assistant".to_owned());
+            return Err(".tool_calls are only allowed in assistant messages".to_owned());
         }
         if message.role != "user" && !message.images.is_empty() {
-            return Err(".images are only shown by a user".to_owned());
+            return Err(".images are only allowed in user messages".to_owned());
         }
         if message.role != "tool" && message.tool_call_id.is_some() {
-            return Err(".tool_call_id belongs to a tool".to_owned());
+            return Err(".tool_call_id is only allowed in tool messages".to_owned());
         }
         let meta = MessageMeta(message.meta.as_ref());
         match message.role.as_str() {
@@ -103,14 +103,14 @@ impl HistoryBuilder {
             "user" => {
                 self.close_open_calls();
                 let images = decode_images(&message.images)?;
-                let said = Message::user(message.content.clone(), meta.source()?);
-                self.messages.push(Message { images, ..said });
+                let user = Message::user(message.content.clone(), meta.source()?);
+                self.messages.push(Message { images, ..user });
                 Ok(())
             }
             "assistant" => self.push_assistant_message(message, meta),
-            other => {
+            role => {
                 let choices = "user, assistant, tool, system";
-                Err(format!(".role must be one of {choices}, got: '{}'", excerpt(other)))
+                Err(format!(".role must be one of {choices}, got: '{}'", excerpt(role)))
             }
         }
     }
@@ -126,9 +126,9 @@ impl HistoryBuilder {
             self.empty_skipped += 1;
             return Ok(());
         }
-        for (place, call) in message.tool_calls.iter().enumerate() {
+        for (index, call) in message.tool_calls.iter().enumerate() {
             if self.open_calls.contains(&call.id) {
-                return Err(format!(".tool_calls[{place}].id stands twice: '{}'", excerpt(&call.id)));
+                return Err(format!(".tool_calls[{index}].id is a duplicate: '{}'", excerpt(&call.id)));
             }
             self.open_calls.push(call.id.clone());
         }
@@ -137,26 +137,25 @@ impl HistoryBuilder {
             name: call.name.clone(),
             arguments: match &call.arguments {
                 Value::String(text) => text.clone(),
-                other => other.to_string(),
+                value => value.to_string(),
             },
         });
-        let answer = Message::assistant(message.content.clone(), calls.collect());
-        self.messages.push(Message { ending, ..answer });
+        let assistant = Message::assistant(message.content.clone(), calls.collect());
+        self.messages.push(Message { ending, ..assistant });
         Ok(())
     }
 
     fn push_tool_result(&mut self, message: &SnapshotMessage, meta: MessageMeta<'_>) -> Result<(), String> {
-        let id =
-            message.tool_call_id.as_ref().ok_or(".tool_call_id is missing: which call does it answer?")?;
-        let place = self.open_calls.iter().position(|waiting| waiting == id);
-        let place = place.ok_or_else(|| format!(".tool_call_id answers no call: '{}'", excerpt(id)))?;
-        self.open_calls.remove(place);
+        let id = message.tool_call_id.as_ref().ok_or(".tool_call_id is missing: name the tool call")?;
+        let index = self.open_calls.iter().position(|open| open == id);
+        let index = index.ok_or_else(|| format!(".tool_call_id matches no open call: '{}'", excerpt(id)))?;
+        self.open_calls.remove(index);
         let result = Message::tool_result(id.as_str(), &ToolOutcome::Done(message.content.clone()));
         self.messages.push(Message { ending: meta.ending()?, ..result });
         Ok(())
     }
 
-    /// Models refuse a call without a result.
+    /// Adds results for open tool calls: models reject a call without a result.
     fn close_open_calls(&mut self) {
         self.calls_without_result += self.open_calls.len();
         for id in self.open_calls.drain(..) {
@@ -166,7 +165,7 @@ impl HistoryBuilder {
     }
 }
 
-/// What stands beside a message.
+/// The `meta` object of a message.
 #[derive(Clone, Copy)]
 struct MessageMeta<'a>(Option<&'a Map<String, Value>>);
 

@@ -1,5 +1,5 @@
-//! Who may see what happens: an admin everything, an agent itself and those below it. Judged for each thing that happens,
-//! when it is told.
+//! Visibility of events: an admin sees all, an agent only its own and its descendants'. Each event is filtered when it is
+//! delivered, with the permissions of that time.
 
 use std::collections::BTreeSet;
 
@@ -9,34 +9,33 @@ use runtime::{AgentRef, BusEvent, PoolHandle};
 
 use crate::caller::{Operation, Principal};
 
-/// What a watcher may see.
+/// Filter of the events a subscriber may see.
 pub(super) enum EventFilter {
-    /// Everything.
+    /// All events, for an admin.
     All,
-    /// What an agent may see.
+    /// Events of an agent and its descendants.
     Subtree(Box<SubtreeFilter>),
 }
 
-/// What an agent may see.
+/// Filter for an agent's subtree.
 pub(super) struct SubtreeFilter {
     own: AgentRef,
-    /// Whether it may look at those below it: the same tool that lets it read their messages. None when that has to be
-    /// found out again.
+    /// Whether the agent has the tool that reads its descendants' messages; `None` when `refresh` has to look it up.
     can_see_descendants: Option<bool>,
-    /// Those below it, as far as it knew them: when they are destroyed, the tree does not know them any more.
+    /// Known descendants. Destroyed ones must be remembered here, because the tree no longer contains them.
     descendants: BTreeSet<Serial>,
 }
 
-/// What becomes of one thing that happened.
+/// Visibility of one event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Visibility {
     Visible,
     Hidden,
-    /// There is nobody left to tell.
+    /// The subscribing agent was destroyed; the stream ends.
     Ended,
 }
 
-/// Agents below that are remembered.
+/// Maximum number of remembered descendants.
 const DESCENDANTS_MAX: usize = 4096;
 
 impl EventFilter {
@@ -44,40 +43,40 @@ impl EventFilter {
         match principal {
             Principal::Admin => EventFilter::All,
             Principal::Agent(own) => {
-                let below = pool.descendants_of(&own);
-                let mut sight =
+                let descendants = pool.descendants_of(&own);
+                let mut filter =
                     SubtreeFilter { own, can_see_descendants: None, descendants: BTreeSet::new() };
-                below.into_iter().for_each(|agent| sight.remember_descendant(agent));
-                EventFilter::Subtree(Box::new(sight))
+                descendants.into_iter().for_each(|agent| filter.remember_descendant(agent));
+                EventFilter::Subtree(Box::new(filter))
             }
         }
     }
 
-    /// Finds out what counts now. The agent is woken for it and not held: whoever watches does not keep it from its sleep
-    /// or from another name.
+    /// Looks up the agent's permissions if needed. Wakes the agent but does not hold it, so that a stream prevents neither
+    /// its sleep nor its renaming.
     pub(super) async fn refresh(&mut self, pool: &PoolHandle) {
-        if let EventFilter::Subtree(sight) = self
-            && sight.can_see_descendants.is_none()
+        if let EventFilter::Subtree(filter) = self
+            && filter.can_see_descendants.is_none()
         {
             let tool = Operation::EVENTS.tool();
-            let woken = pool.wake(&sight.own).await;
+            let woken = pool.wake(&filter.own).await;
             let has_tool = woken.is_ok_and(|own| own.tool_names().iter().any(|name| **name == *tool));
-            sight.can_see_descendants = Some(has_tool);
+            filter.can_see_descendants = Some(has_tool);
         }
     }
 
-    /// What becomes of one thing that happened. Only of a clear sight.
+    /// Returns the visibility of an event. Call `refresh` before.
     pub(super) fn visibility(&mut self, pool: &PoolHandle, item: &BusEvent) -> Visibility {
         match (self, item) {
             (EventFilter::All, _) | (EventFilter::Subtree(_), BusEvent::Gap { .. } | BusEvent::Lagged) => {
                 Visibility::Visible
             }
-            (EventFilter::Subtree(sight), BusEvent::Entry(entry)) => sight.entry_visibility(pool, entry),
-            (EventFilter::Subtree(sight), BusEvent::Delta(delta)) if !pool.exists(&sight.own) => {
-                if delta.agent == sight.own.serial() { Visibility::Hidden } else { Visibility::Ended }
+            (EventFilter::Subtree(filter), BusEvent::Entry(entry)) => filter.entry_visibility(pool, entry),
+            (EventFilter::Subtree(filter), BusEvent::Delta(delta)) if !pool.exists(&filter.own) => {
+                if delta.agent == filter.own.serial() { Visibility::Hidden } else { Visibility::Ended }
             }
-            (EventFilter::Subtree(sight), BusEvent::Delta(delta)) => {
-                visible_if(sight.is_visible(pool, delta.agent))
+            (EventFilter::Subtree(filter), BusEvent::Delta(delta)) => {
+                visible_if(filter.is_visible(pool, delta.agent))
             }
         }
     }
@@ -90,25 +89,25 @@ impl SubtreeFilter {
             return Visibility::Ended;
         }
         match &entry.record {
-            // The daemon's own affairs, and what others wanted and did not get.
+            // Hidden: the daemon's own records, and denials of other principals.
             _ if entry.agent == DAEMON => Visibility::Hidden,
             Record::Denied { principal, .. }
                 if entry.agent_id.as_ref().is_none_or(|name| name.as_str() != principal) =>
             {
                 Visibility::Hidden
             }
-            Record::Created(made) => {
-                let is_below =
-                    made.parent.is_some_and(|parent| parent == own || self.descendants.contains(&parent));
-                if is_below {
+            Record::Created(record) => {
+                let is_descendant =
+                    record.parent.is_some_and(|parent| parent == own || self.descendants.contains(&parent));
+                if is_descendant {
                     self.remember_descendant(entry.agent);
                 }
                 visible_if(self.is_visible(pool, entry.agent))
             }
             Record::PermissionsChanged { .. } => {
-                let is_seen = self.is_visible(pool, entry.agent);
+                let is_visible = self.is_visible(pool, entry.agent);
                 self.can_see_descendants = None;
-                visible_if(is_seen)
+                visible_if(is_visible)
             }
             _ => visible_if(self.is_visible(pool, entry.agent)),
         }
@@ -132,6 +131,6 @@ impl SubtreeFilter {
     }
 }
 
-fn visible_if(is_seen: bool) -> Visibility {
-    if is_seen { Visibility::Visible } else { Visibility::Hidden }
+fn visible_if(is_visible: bool) -> Visibility {
+    if is_visible { Visibility::Visible } else { Visibility::Hidden }
 }

@@ -1,4 +1,4 @@
-//! A `send` whose turn is told while it is worked on, and whose last event is its answer.
+//! Streaming `send`: the stream carries the events of its turn, and ends with the JSON-RPC response as the last event.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -22,7 +22,7 @@ use crate::events::event;
 use crate::methods::conversation::send_output;
 use crate::routing::parse_params;
 
-/// A send that was asked for.
+/// A parsed `send` that has not started.
 struct SendRequest {
     dispatcher: Dispatcher,
     target: Target,
@@ -31,7 +31,7 @@ struct SendRequest {
     id: Id<'static>,
 }
 
-/// How far it has come.
+/// State of the stream.
 enum Stage {
     Requested(Box<SendRequest>),
     Streaming(Box<SendStream>),
@@ -39,78 +39,71 @@ enum Stage {
 }
 
 impl Dispatcher {
-    /// Answers one body to a caller that takes events: a `send` is told as it goes, anything else is answered as usual.
-    pub async fn respond_streaming(&self, entrance: Target, caller: &Caller, body: &[u8]) -> CallReply {
+    /// Handles one request body of a client that accepts event streams: a `send` is streamed, any other method gets a
+    /// complete response.
+    pub async fn respond_streaming(&self, target: Target, caller: &Caller, body: &[u8]) -> CallReply {
         match Incoming::parse(body, EnvelopeRules::HTTP) {
             Ok(Incoming::Single(Request { method, params: Params::Named(params), id: Some(id) }))
                 if method == Method::Send.name() && !id.is_null() =>
             {
-                let asked = SendRequest {
+                let request = SendRequest {
                     dispatcher: self.clone(),
-                    target: entrance,
+                    target,
                     caller: caller.clone(),
                     params: parse_params::<spec::Send>(&params),
                     id: id.into_owned(),
                 };
-                let pieces = stream::unfold(Stage::Requested(Box::new(asked)), next_chunk);
-                CallReply::Stream(EventBytes::new(pieces))
+                let chunks = stream::unfold(Stage::Requested(Box::new(request)), next_chunk);
+                CallReply::Stream(EventBytes::new(chunks))
             }
-            _ => CallReply::Complete(self.respond(entrance, caller, body).await),
+            _ => CallReply::Complete(self.respond(target, caller, body).await),
         }
     }
 }
 
 async fn next_chunk(stage: Stage) -> Option<(Vec<u8>, Stage)> {
-    let mut telling = match stage {
+    let mut stream = match stage {
         Stage::Finished => return None,
-        Stage::Streaming(telling) => telling,
-        Stage::Requested(asked) => {
-            let id = asked.id.clone();
-            // As at the desk: a panic is this call's answer.
-            let begun = AssertUnwindSafe(asked.start()).catch_unwind().await.unwrap_or_else(|_| {
+        Stage::Streaming(stream) => stream,
+        Stage::Requested(request) => {
+            let id = request.id.clone();
+            // As in the dispatcher, a panic fails only its own call.
+            let started = AssertUnwindSafe(request.start()).catch_unwind().await.unwrap_or_else(|_| {
                 tracing::error!(method = Method::Send.name(), "a handler panicked");
                 Err(RpcError::new(ErrorCode::Internal, "Internal error: the call panicked"))
             });
-            match begun {
-                Ok(telling) => Box::new(telling),
+            match started {
+                Ok(stream) => Box::new(stream),
                 Err(error) => return Some((response_event(&encode_error(&id, &error)), Stage::Finished)),
             }
         }
     };
-    Some(match telling.next_event().await {
-        Some(piece) => (piece, Stage::Streaming(telling)),
-        None => (response_event(&telling.final_response()), Stage::Finished),
+    Some(match stream.next_event().await {
+        Some(chunk) => (chunk, Stage::Streaming(stream)),
+        None => (response_event(&stream.final_response()), Stage::Finished),
     })
 }
 
 impl SendRequest {
-    /// Listens first, so that nothing of the turn is missed, and sends then.
+    /// Subscribes first, so that no event of the turn is missed, then submits the message.
     async fn start(self) -> Result<SendStream, RpcError> {
-        let SendRequest { dispatcher: desk, target: entrance, caller, params, id } = self;
+        let SendRequest { dispatcher, target, caller, params, id } = self;
         let params = params?;
-        let begin = async {
-            let agent = desk.resolve_agent(&entrance, &caller, Method::Send).await?;
-            let message = desk.new_message(&caller, &agent, params).await?;
-            let subscription = desk.pool.subscribe(EventScope::Agent(agent.clone()), None).await?;
+        let start = async {
+            let agent = dispatcher.resolve_agent(&target, &caller, Method::Send).await?;
+            let message = dispatcher.new_message(&caller, &agent, params).await?;
+            let subscription = dispatcher.pool.subscribe(EventScope::Agent(agent.clone()), None).await?;
             let turn = TurnFilter::new(message.request_id.clone());
             Ok((agent.submit(message)?, subscription, turn))
         };
-        let begun: Result<_, Fault> = begin.await;
-        let (answering, subscription, turn) =
-            begun.map_err(|fault| desk.audited_error(&fault, &caller, Method::Send))?;
-        Ok(SendStream {
-            dispatcher: desk,
-            caller,
-            id,
-            subscription,
-            pending_response: answering,
-            turn,
-            end: None,
-        })
+        let started: Result<_, Fault> = start.await;
+        let (pending_response, subscription, turn) =
+            started.map_err(|fault| dispatcher.audited_error(&fault, &caller, Method::Send))?;
+        Ok(SendStream { dispatcher, caller, id, subscription, pending_response, turn, end: None })
     }
 }
 
-/// A send under way. The turn does not need anybody to listen.
+/// A `send` in flight. Its turn continues if the client disconnects.
 struct SendStream {
     dispatcher: Dispatcher,
     caller: Caller,
@@ -124,12 +117,12 @@ struct SendStream {
 enum Step {
     Item(BusEvent),
     TurnEnded(Result<TurnEnd, Fault>),
-    /// Nothing more can be told.
+    /// The subscription failed; no more events can be delivered.
     SubscriptionLost,
 }
 
 impl SendStream {
-    /// The next piece to tell; none when the answer is next.
+    /// Returns the next event; `None` when only the response is left.
     async fn next_event(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.next_step().await? {
@@ -147,23 +140,23 @@ impl SendStream {
     }
 
     async fn next_step(&mut self) -> Option<Step> {
-        let heard = |item: Result<BusEvent, Fault>| item.map_or(Step::SubscriptionLost, Step::Item);
+        let to_step = |item: Result<BusEvent, Fault>| item.map_or(Step::SubscriptionLost, Step::Item);
         match &self.end {
             Some(_) if self.turn.has_ended => None,
-            // The end is kept, so it will be told.
+            // The turn's end is in the journal, so its event will be delivered.
             Some(end) if self.turn.has_turn() && is_end_journaled(end) => {
-                Some(heard(self.subscription.next().await))
+                Some(to_step(self.subscription.next().await))
             }
-            // What was told before the answer is here already.
-            Some(_) => self.subscription.next().now_or_never().map(heard),
+            // Events published before the response are already queued.
+            Some(_) => self.subscription.next().now_or_never().map(to_step),
             None => {
-                let Self { subscription, pending_response: answering, .. } = self;
+                let Self { subscription, pending_response, .. } = self;
                 let mut item = pin!(subscription.next());
                 let step = poll_fn(|cx| {
                     if let Poll::Ready(item) = item.as_mut().poll(cx) {
-                        return Poll::Ready(heard(item));
+                        return Poll::Ready(to_step(item));
                     }
-                    Pin::new(&mut *answering).poll(cx).map(Step::TurnEnded)
+                    Pin::new(&mut *pending_response).poll(cx).map(Step::TurnEnded)
                 });
                 Some(step.await)
             }
@@ -172,19 +165,19 @@ impl SendStream {
 
     fn final_response(&mut self) -> Vec<u8> {
         let request_id = self.turn.request_id.clone();
-        let answered = match self.end.take() {
+        let response = match self.end.take() {
             Some(Ok(end)) => encode_result(&self.id, &send_output(request_id, end)).map_err(|fault| {
-                tracing::error!(%fault, "an output could not be written");
-                RpcError::new(ErrorCode::Internal, "Internal error: the result could not be written")
+                tracing::error!(%fault, "cannot serialize a result");
+                RpcError::new(ErrorCode::Internal, "Internal error: the result cannot be serialized")
             }),
             Some(Err(fault)) => Err(self.dispatcher.audited_error(&fault, &self.caller, Method::Send)),
             None => Err(RpcError::new(ErrorCode::Internal, "Internal error: the turn has no end")),
         };
-        answered.unwrap_or_else(|error| encode_error(&self.id, &error))
+        response.unwrap_or_else(|error| encode_error(&self.id, &error))
     }
 }
 
-/// Whether a turn that ended so has its end in the journal.
+/// Whether a turn with this end has a `turn_ended` record in the journal.
 fn is_end_journaled(end: &Result<TurnEnd, Fault>) -> bool {
     match end {
         Ok(end) => end.outcome == TurnOutcome::Completed,
@@ -200,7 +193,7 @@ fn response_event(json: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Which of an agent's events belong to one send.
+/// Selects the events of one turn among an agent's events.
 struct TurnFilter {
     request_id: RequestId,
     turn: Option<u64>,
@@ -220,7 +213,7 @@ impl TurnFilter {
     fn accepts(&mut self, item: &BusEvent) -> bool {
         match item {
             BusEvent::Entry(entry) => self.accepts_entry(entry),
-            // A send that is repeated while it runs is known by what its model says.
+            // A duplicate of a running `send` missed the earlier records and finds its turn by the deltas.
             BusEvent::Delta(delta) if delta.request_id == self.request_id => {
                 self.turn = Some(delta.turn);
                 self.is_running = true;

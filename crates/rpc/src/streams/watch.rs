@@ -1,4 +1,4 @@
-//! Watching what happens, from a place in the journal on.
+//! Event subscriptions of clients, from a given journal sequence on.
 
 use agent::Fault;
 use agent::journal::{Record, Serial};
@@ -13,29 +13,29 @@ use crate::caller::{Caller, Operation};
 use crate::dispatcher::{Dispatcher, Target, TargetKind};
 use crate::events::event;
 
-/// One watcher.
+/// A client's event subscription.
 struct Watch {
     pool: PoolHandle,
     subscription: Subscription,
     event_filter: EventFilter,
     query: EventQuery,
-    /// The agent that is watched; all when there is none.
+    /// The watched agent; `None` for all agents.
     agent: Option<Serial>,
     has_ended: bool,
 }
 
 impl Dispatcher {
-    /// Begins to watch: at the daemon's door everybody that the caller may see, at an agent's door that agent.
+    /// Subscribes to the events of one agent or, for the daemon, of all agents the caller may see.
     ///
     /// # Errors
-    /// When the caller may not, or the journal cannot be read.
+    /// When the caller is not authorized, or the journal cannot be read.
     pub async fn watch(
         &self,
-        entrance: &Target,
+        target: &Target,
         caller: &Caller,
         query: EventQuery,
     ) -> Result<EventBytes, StreamError> {
-        self.start_watch(entrance, caller, query).await.map_err(|fault| {
+        self.start_watch(target, caller, query).await.map_err(|fault| {
             self.audited_error(&fault, caller, Operation::EVENTS);
             StreamError::from(&fault)
         })
@@ -43,31 +43,25 @@ impl Dispatcher {
 
     async fn start_watch(
         &self,
-        entrance: &Target,
+        target: &Target,
         caller: &Caller,
         query: EventQuery,
     ) -> Result<EventBytes, Fault> {
-        let (scope, agent) = match &entrance.0 {
+        let (scope, agent) = match &target.0 {
             TargetKind::Daemon => (EventScope::All, None),
             TargetKind::Agent(agent) => {
                 caller.authorize(&self.pool, agent, Operation::EVENTS).await?;
                 (EventScope::Agent(self.pool.wake(agent).await?), Some(agent.serial()))
             }
         };
-        let sight = EventFilter::for_principal(caller.principal(&self.pool)?, &self.pool);
+        let event_filter = EventFilter::for_principal(caller.principal(&self.pool)?, &self.pool);
         let subscription = self.pool.subscribe(scope, query.after).await?;
-        let begins_behind = query.after.is_none().then(|| subscription.cursor());
-        let watch = Watch {
-            pool: self.pool.clone(),
-            subscription,
-            event_filter: sight,
-            query,
-            agent,
-            has_ended: false,
-        };
-        let pieces =
-            stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
-        Ok(EventBytes::new(pieces).starting_after(begins_behind))
+        let starts_after = query.after.is_none().then(|| subscription.cursor());
+        let pool = self.pool.clone();
+        let watch = Watch { pool, subscription, event_filter, query, agent, has_ended: false };
+        let chunks =
+            stream::unfold(watch, |mut watch| async move { watch.next().await.map(|chunk| (chunk, watch)) });
+        Ok(EventBytes::new(chunks).starting_after(starts_after))
     }
 }
 
@@ -79,9 +73,9 @@ impl Watch {
                 Err(fault) => return Some(self.journal_error_comment(&fault)),
             };
             self.event_filter.refresh(&self.pool).await;
-            let look = self.event_filter.visibility(&self.pool, &item);
-            self.has_ended = look == Visibility::Ended || self.is_last(&item);
-            if look != Visibility::Visible {
+            let visibility = self.event_filter.visibility(&self.pool, &item);
+            self.has_ended = visibility == Visibility::Ended || self.is_last(&item);
+            if visibility != Visibility::Visible {
                 continue;
             }
             let event = event(&item);
@@ -92,7 +86,7 @@ impl Watch {
         None
     }
 
-    /// Nothing follows the end of the one that is watched.
+    /// Whether the event destroys the watched agent, after which no event follows.
     fn is_last(&self, item: &BusEvent) -> bool {
         match item {
             BusEvent::Entry(entry) => {
@@ -102,10 +96,10 @@ impl Watch {
         }
     }
 
-    /// The reader may come back to where it was.
+    /// Ends the stream with a comment. The client may reconnect and resume at its last event.
     fn journal_error_comment(&mut self, fault: &Fault) -> Vec<u8> {
         let cause = fault.cause.as_deref().unwrap_or_default();
-        tracing::error!(cause, "an event stream ends because the journal cannot be read: {fault}");
+        tracing::error!(cause, "event stream ended: the journal cannot be read: {fault}");
         self.has_ended = true;
         let mut bytes = Vec::new();
         sse::write_comment(&mut bytes, "the journal cannot be read");

@@ -1,4 +1,4 @@
-//! Messages, outcomes and the ends of turns, as they are written down.
+//! Codec of messages, tool outcomes and turn ends.
 
 use std::borrow::Cow;
 
@@ -22,8 +22,8 @@ pub(super) struct MessageBody<'a> {
     images: Vec<ImageBody<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ToolCallBody<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    thoughts: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "thoughts")]
+    reasoning_block: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ struct SourceBody<'a> {
     agent: Option<RequestIdBody<'a>>,
 }
 
-/// A text or a number, as clients write it.
+/// A string or a number, as the client sent it.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum RequestIdBody<'a> {
@@ -84,16 +84,8 @@ enum EndingTag {
 
 impl<'a> MessageBody<'a> {
     pub(super) fn encode(message: &'a Message) -> Self {
-        let Message {
-            role,
-            text,
-            images,
-            tool_calls,
-            reasoning_block: thoughts,
-            tool_call_id,
-            source,
-            ending,
-        } = message;
+        let Message { role, text, images, tool_calls, reasoning_block, tool_call_id, source, ending } =
+            message;
         Self {
             role: match role {
                 Role::User => RoleTag::User,
@@ -103,7 +95,7 @@ impl<'a> MessageBody<'a> {
             text: Cow::Borrowed(text),
             images: images.iter().map(ImageBody::encode).collect(),
             tool_calls: tool_calls.iter().map(ToolCallBody::encode).collect(),
-            thoughts: thoughts.as_deref().map(Cow::Borrowed),
+            reasoning_block: reasoning_block.as_deref().map(Cow::Borrowed),
             tool_call_id: tool_call_id.as_deref().map(Cow::Borrowed),
             source: SourceBody::encode(source),
             ending: ending.map(|ending| match ending {
@@ -125,7 +117,7 @@ impl<'a> MessageBody<'a> {
             text: self.text.into_owned(),
             images: self.images.into_iter().map(ImageBody::decode).collect::<Result<_, _>>()?,
             tool_calls: self.tool_calls.into_iter().map(ToolCallBody::decode).collect(),
-            reasoning_block: self.thoughts.map(Cow::into_owned),
+            reasoning_block: self.reasoning_block.map(Cow::into_owned),
             tool_call_id: self.tool_call_id.map(Cow::into_owned),
             source: self.source.map(SourceBody::decode).unwrap_or_default(),
             ending: self.ending.map(|ending| match ending {
@@ -146,7 +138,7 @@ impl<'a> ImageBody<'a> {
 
     fn decode(self) -> Result<Image, CodecFault> {
         let data =
-            BASE64.decode(&self.data).map_err(|fault| CodecFault::new(format!("a picture: {fault}")))?;
+            BASE64.decode(&self.data).map_err(|fault| CodecFault::new(format!("image data: {fault}")))?;
         Ok(Image { media_type: self.media_type.into_owned(), data: data.into() })
     }
 }
@@ -216,8 +208,8 @@ impl From<ToolClass> for ClassTag {
 }
 
 impl From<ClassTag> for ToolClass {
-    fn from(word: ClassTag) -> Self {
-        match word {
+    fn from(tag: ClassTag) -> Self {
+        match tag {
             ClassTag::Pure => Self::Pure,
             ClassTag::Keyed => Self::Keyed,
             ClassTag::Once => Self::Once,
@@ -292,7 +284,7 @@ enum FaultKindBody {
     Internal,
 }
 
-/// Tokens of a report.
+/// Token counts reported by a model provider.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UsageBody {
@@ -305,7 +297,7 @@ pub(super) struct UsageBody {
     reasoning: u64,
 }
 
-/// What most models never report is left out.
+/// Omits counts that most providers never report.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
@@ -353,7 +345,7 @@ impl<'a> TurnEndBody<'a> {
             content: self.content.into_owned(),
             usage: self.usage.map(Usage::from),
             rounds: self.rounds,
-            halted: self.halted.map(|word| decode_halt(&word)).transpose()?,
+            halted: self.halted.map(|halt| decode_halt(&halt)).transpose()?,
         })
     }
 }
@@ -393,7 +385,7 @@ impl<'a> FaultBody<'a> {
 
 const ITERATION_LIMIT: &str = "iteration_limit";
 
-/// `iteration_limit`, or the resource whose budget is used up.
+/// Encodes a halt as `iteration_limit`, or as the resource whose budget is used up.
 pub(super) fn encode_halt(halt: Halt) -> &'static str {
     match halt {
         Halt::IterationLimit => ITERATION_LIMIT,
@@ -401,10 +393,10 @@ pub(super) fn encode_halt(halt: Halt) -> &'static str {
     }
 }
 
-pub(super) fn decode_halt(word: &str) -> Result<Halt, CodecFault> {
-    if word == ITERATION_LIMIT {
+pub(super) fn decode_halt(text: &str) -> Result<Halt, CodecFault> {
+    if text == ITERATION_LIMIT {
         return Ok(Halt::IterationLimit);
     }
-    let resource = Resource::ALL.into_iter().find(|resource| resource.name() == word);
-    resource.map(Halt::Budget).ok_or_else(|| CodecFault::new(format!("unknown halt {word:?}")))
+    let resource = Resource::ALL.into_iter().find(|resource| resource.name() == text);
+    resource.map(Halt::Budget).ok_or_else(|| CodecFault::new(format!("unknown halt {text:?}")))
 }

@@ -1,4 +1,4 @@
-//! Records of the journal, as they are written down: one shape for each kind.
+//! Codec of journal records: one JSON shape for each kind.
 
 use std::borrow::Cow;
 
@@ -117,7 +117,7 @@ struct CompactionBody<'a> {
     parts: Vec<CompactionPartBody<'a>>,
 }
 
-/// Messages that stay, from one place to another, or a new one.
+/// A range of retained messages, or an inserted message.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum CompactionPartBody<'a> {
@@ -126,9 +126,9 @@ enum CompactionPartBody<'a> {
 }
 
 impl<'a> CompactionBody<'a> {
-    fn encode(folded: &'a CompactionRecord) -> Self {
-        let CompactionRecord { turn, by, method: how, messages_before, tokens_before, tokens_after, parts } =
-            folded;
+    fn encode(compaction: &'a CompactionRecord) -> Self {
+        let CompactionRecord { turn, by, method, messages_before, tokens_before, tokens_after, parts } =
+            compaction;
         let part = |part: &'a CompactionPart| match part {
             CompactionPart::Retained { from, to } => CompactionPartBody::Stays(*from, *to),
             CompactionPart::Inserted(message) => CompactionPartBody::New(MessageBody::encode(message)),
@@ -136,7 +136,7 @@ impl<'a> CompactionBody<'a> {
         Self {
             turn: *turn,
             by: by.into(),
-            method: how.name().into(),
+            method: method.name().into(),
             messages_before: *messages_before,
             tokens_before: *tokens_before,
             tokens_after: *tokens_after,
@@ -145,8 +145,9 @@ impl<'a> CompactionBody<'a> {
     }
 
     fn decode(self) -> Result<CompactionRecord, CodecFault> {
-        let how = CompactionMethod::ALL.into_iter().find(|how| how.name() == self.method);
-        let how = how.ok_or_else(|| CodecFault::new(format!("unknown way to fold {:?}", self.method)))?;
+        let method = CompactionMethod::ALL.into_iter().find(|method| method.name() == self.method);
+        let method =
+            method.ok_or_else(|| CodecFault::new(format!("unknown compaction method {:?}", self.method)))?;
         let part = |part: CompactionPartBody<'_>| {
             Ok(match part {
                 CompactionPartBody::Stays(from, to) => CompactionPart::Retained { from, to },
@@ -156,7 +157,7 @@ impl<'a> CompactionBody<'a> {
         Ok(CompactionRecord {
             turn: self.turn,
             by: self.by.into_owned(),
-            method: how,
+            method,
             messages_before: self.messages_before,
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
@@ -205,15 +206,15 @@ pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
         Record::Steered { turn, message } => {
             text(&SteeredBody { turn: *turn, message: MessageBody::encode(message) })
         }
-        Record::CallBegun { turn, index: place, call_id, tool, class } => text(&CallBegunBody {
+        Record::CallBegun { turn, index, call_id, tool, class } => text(&CallBegunBody {
             turn: *turn,
-            index: *place,
+            index: *index,
             call_id: call_id.into(),
             tool: tool.into(),
             class: ClassTag::from(*class),
         }),
-        Record::CallDone { turn, index: place, outcome } => {
-            text(&CallDoneBody { turn: *turn, index: *place, outcome: ToolOutcomeBody::encode(outcome) })
+        Record::CallDone { turn, index, outcome } => {
+            text(&CallDoneBody { turn: *turn, index: *index, outcome: ToolOutcomeBody::encode(outcome) })
         }
         Record::TurnEnded { turn, request_id, end } => {
             let (request_id, end) = (RequestIdBody::encode(request_id), TurnEndBody::encode(end));
@@ -224,19 +225,19 @@ pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
             text(&TurnReopenedBody { turn: *turn, request_id, messages: *messages })
         }
         Record::RolledBack { by, messages } => text(&RolledBackBody { by: by.into(), messages: *messages }),
-        Record::Compacted(folded) => text(&CompactionBody::encode(folded)),
-        Record::Denied { principal, action, rule, text: told } => text(&DeniedBody {
+        Record::Compacted(compaction) => text(&CompactionBody::encode(compaction)),
+        Record::Denied { principal, action, rule, text: message } => text(&DeniedBody {
             principal: principal.into(),
             action: action.into(),
             rule: rule.into(),
-            text: told.into(),
+            text: message.into(),
         }),
         Record::DaemonStarted { version } => text(&DaemonStartedBody { version: version.into() }),
         Record::DaemonStopped => text(&EmptyBody {}),
     }
 }
 
-/// The words are those of [`Record::kind`]; the conformance suite reads every kind back.
+/// Decodes a record. The kinds are those of [`Record::kind`]; the conformance suite decodes each of them.
 pub(super) fn decode(kind: &str, text: &str) -> Result<Record, CodecFault> {
     match kind {
         "agent_created" | "permissions_changed" | "agent_renamed" | "agent_finished" | "agent_destroyed" => {

@@ -1,4 +1,4 @@
-//! What an agent is made from, its state and its ledger, as they are written down.
+//! Codec of agent records, permissions, states and ledgers.
 
 use std::borrow::Cow;
 
@@ -39,7 +39,7 @@ impl<'a> AgentBody<'a> {
             system_prompt,
             cwd,
             model,
-            capability_digest: capability,
+            capability_digest,
             on_restart,
             permissions: _,
             origin,
@@ -52,15 +52,15 @@ impl<'a> AgentBody<'a> {
             system_prompt: system_prompt.as_deref().map(Cow::Borrowed),
             cwd: cwd.as_str().into(),
             model: model.as_deref().map(Cow::Borrowed),
-            capability: crate::digest::hex(capability),
+            capability: crate::digest::hex(capability_digest),
             on_restart: on_restart.name().into(),
             origin: origin.as_deref().map(Cow::Borrowed),
         }
     }
 
     pub(super) fn decode(self, permissions: StoredPermissions) -> Result<AgentRecord, CodecFault> {
-        let capability = crate::digest::unhex(&self.capability)
-            .ok_or_else(|| CodecFault::new("the capability is no digest"))?;
+        let capability_digest = crate::digest::unhex(&self.capability)
+            .ok_or_else(|| CodecFault::new("capability is not a digest"))?;
         Ok(AgentRecord {
             id: decode_agent_id(&self.id)?,
             parent: self.parent,
@@ -69,7 +69,7 @@ impl<'a> AgentBody<'a> {
             system_prompt: self.system_prompt.map(Cow::into_owned),
             cwd: decode_file_path(&self.cwd)?,
             model: self.model.map(Cow::into_owned),
-            capability_digest: capability,
+            capability_digest,
             on_restart: RestartPolicy::ALL
                 .into_iter()
                 .find(|policy| policy.name() == self.on_restart)
@@ -85,7 +85,7 @@ impl<'a> AgentBody<'a> {
 pub(super) struct PermissionsBody<'a> {
     preset: Cow<'a, str>,
     level: LevelTag,
-    /// One for each of [`Resource::ALL`], in that order.
+    /// One limit for each of [`Resource::ALL`], in that order.
     budget: [Option<u64>; Resource::ALL.len()],
     may: GrantRequestBody<'a>,
     may_grant: Option<GrantBody<'a>>,
@@ -127,9 +127,9 @@ impl<'a> PermissionsBody<'a> {
             },
             budget: Resource::ALL.map(|resource| budget.limit(resource)),
             may: GrantRequestBody::encode(may),
-            may_grant: may_grant.as_ref().map(|(preset, ask)| GrantBody {
+            may_grant: may_grant.as_ref().map(|(preset, request)| GrantBody {
                 preset: preset.as_deref().map(Cow::Borrowed),
-                request: GrantRequestBody::encode(ask),
+                request: GrantRequestBody::encode(request),
             }),
         }
     }
@@ -137,8 +137,8 @@ impl<'a> PermissionsBody<'a> {
     pub(super) fn decode(self) -> Result<StoredPermissions, CodecFault> {
         let limits = Resource::ALL.into_iter().zip(self.budget);
         let may_grant = self.may_grant.map(|grant| {
-            let ask = grant.request.decode()?;
-            Ok::<_, CodecFault>((grant.preset.map(Cow::into_owned), ask))
+            let request = grant.request.decode()?;
+            Ok::<_, CodecFault>((grant.preset.map(Cow::into_owned), request))
         });
         Ok(StoredPermissions {
             preset: self.preset.into_owned(),
@@ -156,8 +156,8 @@ impl<'a> PermissionsBody<'a> {
 }
 
 impl<'a> GrantRequestBody<'a> {
-    fn encode(ask: &'a StoredGrantRequest) -> Self {
-        let StoredGrantRequest { disable_tools, write_paths, may_create } = ask;
+    fn encode(request: &'a StoredGrantRequest) -> Self {
+        let StoredGrantRequest { disable_tools, write_paths, may_create } = request;
         let texts = |paths: &'a Vec<FilePath>| paths.iter().map(|path| path.as_str().into()).collect();
         Self {
             disable_tools: disable_tools.into(),
@@ -185,9 +185,8 @@ pub(super) struct StateBody {
     usage: UsageBody,
     #[serde(default, skip_serializing_if = "is_zero")]
     cost: u64,
-    /// Thousandths.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "gauge")]
+    /// In thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "gauge")]
     calibration: Option<u64>,
     halted: Option<String>,
     last_rounds: u64,
@@ -202,7 +201,7 @@ impl StateBody {
             messages,
             turns,
             usage_totals: UsageTotals { requests, usage, cost },
-            calibration: gauge,
+            calibration,
             halted,
             last_rounds,
             last_action_at,
@@ -215,10 +214,10 @@ impl StateBody {
             requests: *requests,
             usage: UsageBody::from(*usage),
             cost: *cost,
-            calibration: gauge.permille(),
+            calibration: calibration.permille(),
             halted: halted.map(|halt| encode_halt(halt).to_owned()),
             last_rounds: *last_rounds,
-            last_action_at: last_action_at.map(|moment| moment.0),
+            last_action_at: last_action_at.map(|timestamp| timestamp.0),
             should_shutdown: *should_shutdown,
             is_finished: *is_finished,
         }
@@ -239,14 +238,14 @@ impl StateBody {
     }
 }
 
-/// An account in the order of the fields: limit, used, reserved, paid elsewhere, share, lender, total. Names would be
-/// most of the text, and it is written at every turn.
+/// An account as a tuple: limit, used, reserved, paid elsewhere, share, budget source, total. It is written at every
+/// turn, and field names would be most of its text.
 pub(super) type AccountBody = (Option<u64>, u64, u64, u64, u64, Option<Serial>, u64);
 
 const ACCOUNTS: usize = Resource::CONSUMED.len();
 
-/// A version, its accounts, and what was paid for models; the last is missing in what was written before there were
-/// prices.
+/// A ledger: version, accounts, and the cost of model calls. `Plain` omits a cost of zero; ledgers written before models
+/// had prices have this shape.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum LedgerBody {
@@ -257,9 +256,9 @@ pub(super) enum LedgerBody {
 impl LedgerBody {
     pub(super) fn encode(ledger: &StoredLedger) -> Self {
         let accounts = ledger.accounts.map(|account| {
-            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } =
+            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source, total } =
                 account;
-            (limit, used, reserved, paid_elsewhere, share, lender, total)
+            (limit, used, reserved, paid_elsewhere, share, budget_source, total)
         });
         match ledger.cost {
             0 => Self::Plain(ledger.version, accounts),
@@ -272,9 +271,10 @@ impl LedgerBody {
             Self::Priced(version, accounts, cost) => (version, accounts, cost),
             Self::Plain(version, accounts) => (version, accounts, 0),
         };
-        let accounts = accounts.map(|(limit, used, reserved, paid_elsewhere, share, lender, total)| {
-            StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total }
-        });
+        let accounts =
+            accounts.map(|(limit, used, reserved, paid_elsewhere, share, budget_source, total)| {
+                StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source, total }
+            });
         StoredLedger { version, accounts, cost }
     }
 }
@@ -285,5 +285,9 @@ pub(super) fn decode_agent_id(text: &str) -> Result<AgentId, CodecFault> {
 
 fn decode_file_path(text: &str) -> Result<FilePath, CodecFault> {
     let path = FilePath::resolve(text, &FilePath::root()).map_err(CodecFault::new)?;
-    if path.as_str() == text { Ok(path) } else { Err(CodecFault::new(format!("{text:?} is no plain path"))) }
+    if path.as_str() == text {
+        Ok(path)
+    } else {
+        Err(CodecFault::new(format!("path {text:?} is not normalized")))
+    }
 }

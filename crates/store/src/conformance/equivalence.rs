@@ -1,4 +1,4 @@
-//! The store in memory says what a SQLite file should do: the same calls, at random, have the same outcome on both.
+//! The memory store as a model of the SQLite store: the same random operations have the same outcome on both.
 
 use agent::journal::Record;
 use agent::outside::Append;
@@ -7,28 +7,28 @@ use proptest::prelude::*;
 use super::samples::{created, destroyed, ledger, renamed, reopened, request_id, state};
 use super::{StoreUnderTest, accepted, append, begun, ended, message, timestamp};
 
-const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const AGENT_IDS: [&str; 4] = ["a", "b", "c", "d"];
 const REQUEST_IDS: [&str; 3] = ["x", "y", "z"];
 
 fn any_record() -> impl Strategy<Value = Record> {
-    let name = proptest::sample::select(&NAMES[..]);
-    let send = proptest::sample::select(&REQUEST_IDS[..]);
+    let agent_id = proptest::sample::select(&AGENT_IDS[..]);
+    let request = proptest::sample::select(&REQUEST_IDS[..]);
     prop_oneof![
-        4 => (name.clone(), proptest::option::of(1..8_u64)).prop_map(|(name, parent)| created(name, parent)),
-        2 => name.prop_map(renamed),
+        4 => (agent_id.clone(), proptest::option::of(1..8_u64)).prop_map(|(id, parent)| created(id, parent)),
+        2 => agent_id.prop_map(renamed),
         2 => Just(destroyed()),
-        3 => send.clone().prop_map(|send| accepted(1, send)),
-        3 => send.clone().prop_map(|send| ended(1, send)),
-        1 => send.prop_map(|send| reopened(1, send)),
+        3 => request.clone().prop_map(|request| accepted(1, request)),
+        3 => request.clone().prop_map(|request| ended(1, request)),
+        1 => request.prop_map(|request| reopened(1, request)),
         1 => Just(begun(1)),
         1 => Just(message("text")),
     ]
 }
 
 fn any_append() -> impl Strategy<Value = Append> {
-    let stated = proptest::option::of((0..3_u64).prop_map(state));
+    let states = proptest::option::of((0..3_u64).prop_map(state));
     let ledgers = proptest::collection::vec((0..8_u64, 0..6_u64), 0..2);
-    (0..8_u64, 0..5_i64, proptest::collection::vec(any_record(), 0..3), stated, ledgers).prop_map(
+    (0..8_u64, 0..5_i64, proptest::collection::vec(any_record(), 0..3), states, ledgers).prop_map(
         |(agent, seconds, records, state, ledgers)| Append {
             at: timestamp(seconds),
             state,
@@ -53,11 +53,12 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-async fn turns(bench: &StoreUnderTest) -> String {
+async fn turns(fixture: &StoreUnderTest) -> String {
     let mut all = String::new();
     for agent in 0..8 {
-        for send in REQUEST_IDS {
-            all.push_str(&format!("{agent} {send} {:?}\n", bench.store.turn(agent, request_id(send)).await));
+        for request in REQUEST_IDS {
+            let turn = fixture.store.turn(agent, request_id(request)).await;
+            all.push_str(&format!("{agent} {request} {turn:?}\n"));
         }
     }
     all
@@ -67,20 +68,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_stores_answer_alike(steps in proptest::collection::vec(any_step(), 1..40)) {
+    fn memory_and_sqlite_stores_behave_alike(steps in proptest::collection::vec(any_step(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (memory, mut sqlite) = (StoreUnderTest::in_memory(), StoreUnderTest::in_sqlite());
             for step in steps {
                 match step.clone() {
-                    Step::Append(call) => {
-                        let answers = (memory.store.append(call.clone()).await, sqlite.store.append(call).await);
-                        assert_eq!(answers.0, answers.1, "{step:?}");
+                    Step::Append(batch) => {
+                        let results = (memory.store.append(batch.clone()).await, sqlite.store.append(batch).await);
+                        assert_eq!(results.0, results.1, "{step:?}");
                     }
                     Step::PruneTurns(seconds) => {
                         let before = timestamp(seconds);
-                        let answers = (memory.store.prune_turns(before).await, sqlite.store.prune_turns(before).await);
-                        assert_eq!(answers.0, answers.1, "{step:?}");
+                        let results = (memory.store.prune_turns(before).await, sqlite.store.prune_turns(before).await);
+                        assert_eq!(results.0, results.1, "{step:?}");
                     }
                     Step::Reopen => sqlite.reopen().await,
                 }

@@ -1,4 +1,4 @@
-//! Claims about reading: spans, bounds, histories.
+//! Reads: entry ranges, journal bounds, and visibility of commits.
 
 use agent::outside::{EntryRange, JournalBounds};
 
@@ -6,22 +6,22 @@ use super::samples::entry_range;
 use super::{StoreUnderTest, append, begun, conformance_tests};
 
 conformance_tests!(
-    spans_are_cut_where_they_are_asked_to,
-    an_empty_journal_has_empty_bounds,
+    read_honours_agent_after_and_limit,
+    empty_journal_has_empty_bounds,
     bounds_follow_the_journal,
-    what_was_answered_is_read_at_once,
+    committed_entry_is_visible_at_once,
 );
 
-async fn spans_are_cut_where_they_are_asked_to(bench: &mut StoreUnderTest) {
-    bench.create(1, "one", None).await;
-    bench.create(2, "two", None).await;
+async fn read_honours_agent_after_and_limit(fixture: &mut StoreUnderTest) {
+    fixture.create(1, "one", None).await;
+    fixture.create(2, "two", None).await;
     for turn in 0..4 {
-        bench.commit(append(1, "one", [begun(turn)])).await;
-        bench.commit(append(2, "two", [begun(turn)])).await;
+        fixture.commit(append(1, "one", [begun(turn)])).await;
+        fixture.commit(append(2, "two", [begun(turn)])).await;
     }
-    bench.reopen().await;
+    fixture.reopen().await;
     let read = |agent, after, limit| {
-        let store = std::sync::Arc::clone(&bench.store);
+        let store = std::sync::Arc::clone(&fixture.store);
         async move {
             let entries = store.read(EntryRange { agent, after, limit }).await.unwrap();
             entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>()
@@ -38,26 +38,26 @@ async fn spans_are_cut_where_they_are_asked_to(bench: &mut StoreUnderTest) {
     assert!(read(Some(7), 0, 2).await.is_empty());
 }
 
-async fn an_empty_journal_has_empty_bounds(bench: &mut StoreUnderTest) {
-    assert_eq!(bench.store.bounds().await.unwrap(), JournalBounds { first: 1, last: 0 });
-    assert_eq!(bench.store.read(entry_range(None, 0)).await.unwrap(), []);
-    assert_eq!(bench.store.history(1).await.unwrap(), []);
-    assert_eq!(bench.store.index().await.unwrap(), []);
-    assert!(bench.store.agents_with_open_turns().await.unwrap().is_empty());
+async fn empty_journal_has_empty_bounds(fixture: &mut StoreUnderTest) {
+    assert_eq!(fixture.store.bounds().await.unwrap(), JournalBounds { first: 1, last: 0 });
+    assert_eq!(fixture.store.read(entry_range(None, 0)).await.unwrap(), []);
+    assert_eq!(fixture.store.history(1).await.unwrap(), []);
+    assert_eq!(fixture.store.index().await.unwrap(), []);
+    assert!(fixture.store.agents_with_open_turns().await.unwrap().is_empty());
 }
 
-async fn bounds_follow_the_journal(bench: &mut StoreUnderTest) {
+async fn bounds_follow_the_journal(fixture: &mut StoreUnderTest) {
     for serial in 1..4 {
-        bench.create(serial, &format!("agent-{serial}"), None).await;
-        bench.reopen().await;
-        assert_eq!(bench.store.bounds().await.unwrap(), JournalBounds { first: 1, last: serial });
+        fixture.create(serial, &format!("agent-{serial}"), None).await;
+        fixture.reopen().await;
+        assert_eq!(fixture.store.bounds().await.unwrap(), JournalBounds { first: 1, last: serial });
     }
 }
 
-async fn what_was_answered_is_read_at_once(bench: &mut StoreUnderTest) {
-    bench.create(1, "one", None).await;
+async fn committed_entry_is_visible_at_once(fixture: &mut StoreUnderTest) {
+    fixture.create(1, "one", None).await;
     for turn in 2..200 {
-        bench.commit(append(1, "one", [begun(turn)])).await;
-        assert_eq!(bench.store.bounds().await.unwrap().last, turn);
+        fixture.commit(append(1, "one", [begun(turn)])).await;
+        assert_eq!(fixture.store.bounds().await.unwrap().last, turn);
     }
 }

@@ -1,4 +1,4 @@
-//! Records with every field, and short ways to write appends.
+//! Sample values for tests: records of every kind, and short constructors for appends.
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
 use agent::journal::{
@@ -12,7 +12,7 @@ use agent::{
     TokenCalibration, ToolCall, ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, UsageTotals,
 };
 
-/// Texts that something might trip over.
+/// Texts with special characters, for round-trip tests.
 pub(crate) fn edge_case_texts() -> Vec<String> {
     let plain = [
         "",
@@ -33,7 +33,7 @@ pub(crate) fn edge_case_texts() -> Vec<String> {
     texts
 }
 
-/// As long as anything is.
+/// A text of about 1 MiB.
 pub(crate) fn long_text() -> String {
     "\u{1f980}\0".repeat((1 << 20) / 5)
 }
@@ -222,7 +222,7 @@ fn turn_ends(text: &str) -> Vec<TurnEnd> {
     ends
 }
 
-/// Every kind of record, with every variant of every field, and this text wherever a text can be.
+/// Every kind of record with every variant of its fields; `text` fills all text fields.
 pub(crate) fn every_record(text: &str) -> Vec<Record> {
     let owned = || text.to_owned();
     let bare = AgentRecord {
@@ -239,7 +239,7 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         },
         ..agent_record(text)
     };
-    let halved = StoredPermissions {
+    let without_grant_preset = StoredPermissions {
         may_grant: Some((None, StoredGrantRequest::default())),
         level: Level::Sandboxed,
         ..permissions(text)
@@ -247,7 +247,7 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
     let mut records = vec![
         Record::Created(Box::new(agent_record(text))),
         Record::Created(Box::new(bare)),
-        Record::PermissionsChanged { by: owned(), permissions: Box::new(halved) },
+        Record::PermissionsChanged { by: owned(), permissions: Box::new(without_grant_preset) },
         Record::Renamed { by: owned(), id: id(".temporary") },
         Record::Finished { by: owned() },
         Record::Destroyed { by: owned() },
@@ -267,13 +267,13 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         })));
         records.push(Record::MessageAdded(Box::new(message)));
     }
-    for (how, turn) in [(CompactionMethod::Summary, Some(u64::MAX)), (CompactionMethod::Dropped, None)] {
+    for (method, turn) in [(CompactionMethod::Summary, Some(u64::MAX)), (CompactionMethod::Dropped, None)] {
         let mut parts = vec![CompactionPart::Retained { from: 0, to: usize::MAX }];
         parts.extend(messages(text).into_iter().map(|message| CompactionPart::Inserted(Box::new(message))));
         records.push(Record::Compacted(Box::new(CompactionRecord {
             turn,
             by: owned(),
-            method: how,
+            method,
             messages_before: 9,
             tokens_before: u64::MAX,
             tokens_after: 1,
@@ -297,7 +297,7 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
     records
 }
 
-/// How many kinds there are: a new one does not compile until it is counted, and is missed until it has a sample.
+/// The number of record kinds. A new kind does not compile until it is counted here, and then tests require a sample.
 pub(crate) fn kind_count(record: &Record) -> usize {
     match record {
         Record::Created(_)

@@ -1,4 +1,4 @@
-//! A copy of a store, also while a daemon writes to it: one moment of it, whole or not at all.
+//! Backup of a store, also while a daemon writes to it: a consistent snapshot, verified before it gets its name.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -15,16 +15,16 @@ use crate::sqlite::{
     DatabaseState, HighWaterMark, StoreFiles, inspect_database, open_immutable, parent_folder,
 };
 
-/// What was copied.
+/// Summary of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupReport {
-    /// The copy.
+    /// The backup file.
     pub path: PathBuf,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Agents in it.
+    /// Number of live agents in it.
     pub agents: u64,
-    /// Its journal, read to the end.
+    /// Its verified hash chain.
     pub chain: ChainReport,
 }
 
@@ -35,15 +35,15 @@ impl fmt::Display for BackupReport {
         writeln!(out, "{chain}")?;
         write!(
             out,
-            "To restore it: stop the daemon; remove the -wal, -shm and .mark files of the store; put this file in its place"
+            "To restore it: stop the daemon, remove the store's -wal, -shm and .mark files, put this file in the store's place"
         )
     }
 }
 
-/// Copies the store of a file. The copy is checked before it gets its name.
+/// Backs up a store to a new file. The backup is verified before it gets its name.
 ///
 /// # Errors
-/// When there is no store, the target is there already, there is no room, or the store is not whole.
+/// When there is no store, the target exists, the disk is full, or the store is damaged.
 pub fn backup(from: &Path, to: &Path) -> Result<BackupReport, MaintenanceFault> {
     if !from.exists() {
         return Err(MaintenanceFault::Missing(from.to_owned()));
@@ -57,32 +57,32 @@ fn copy_store(db: &Connection, from: &Path, to: &Path) -> Result<(ChainReport, u
     let mark = HighWaterMark::read(&StoreFiles::new(from).high_water_mark())
         .map_err(|error| MaintenanceFault::io(from, error))?;
     match inspect_database(db, mark.as_ref()).map_err(|error| MaintenanceFault::sql(from, error))? {
-        DatabaseState::Current { .. } => copy_database(db, to, |copied| check_copy(copied, to)),
-        other => {
-            let what = format!("not a store that can be copied ({other:?}); run nexus3 check");
+        DatabaseState::Current { .. } => copy_database(db, to, |copy| check_copy(copy, to)),
+        state => {
+            let what = format!("cannot be backed up: {state:?}; run nexus3 check");
             Err(MaintenanceFault::NotAStore { path: from.to_owned(), what })
         }
     }
 }
 
-fn check_copy(copied: &Connection, to: &Path) -> Result<(ChainReport, u64), MaintenanceFault> {
-    let bad = |why: String| MaintenanceFault::CorruptCopy { path: to.to_owned(), why };
-    let sql = |error: rusqlite::Error| bad(error.to_string());
-    let said: String = copied.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql)?;
-    if said != "ok" {
-        return Err(bad(said));
+fn check_copy(copy: &Connection, to: &Path) -> Result<(ChainReport, u64), MaintenanceFault> {
+    let corrupt = |why: String| MaintenanceFault::CorruptCopy { path: to.to_owned(), why };
+    let sql = |error: rusqlite::Error| corrupt(error.to_string());
+    let result: String = copy.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql)?;
+    if result != "ok" {
+        return Err(corrupt(result));
     }
-    let chain = read_chain(copied, to).map_err(sql)?;
-    if let Some(broken) = chain.breaks.first() {
-        return Err(bad(broken.to_string()));
+    let chain = read_chain(copy, to).map_err(sql)?;
+    if let Some(chain_break) = chain.breaks.first() {
+        return Err(corrupt(chain_break.to_string()));
     }
     let agents: i64 =
-        copied.query_row("SELECT count(*) FROM agents WHERE gone = 0", (), |row| row.get(0)).map_err(sql)?;
+        copy.query_row("SELECT count(*) FROM agents WHERE gone = 0", (), |row| row.get(0)).map_err(sql)?;
     Ok((chain, agents.unsigned_abs()))
 }
 
-/// Copies what a connection sees, has it checked, and gives it its name. Nothing is overwritten, and after a fault
-/// nothing is left.
+/// Copies a connection's snapshot to a partial file, checks it, and renames it. Never overwrites a file, and leaves none
+/// behind after an error.
 pub(crate) fn copy_database<T>(
     db: &Connection,
     to: &Path,
@@ -94,14 +94,14 @@ pub(crate) fn copy_database<T>(
     let mut name = to.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = parent_folder(to).join(name);
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
-    let file = made.map_err(|error| MaintenanceFault::io(&part, error))?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
+    let file = file.map_err(|error| MaintenanceFault::io(&part, error))?;
     let copied = copy_pages(db, &file, &part, check).and_then(|checked| {
         rename_into_place(&part, to)?;
         Ok(checked)
     });
     if copied.is_err() {
-        // The first fault is the one to tell.
+        // The first error is the one to report.
         let _ = std::fs::remove_file(&part);
     }
     copied
@@ -116,9 +116,9 @@ fn copy_pages<T>(
     let sql = |error| MaintenanceFault::sql(part, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut target = Connection::open_with_flags(part, flags).map_err(sql)?;
-    // Whatever happens to a half copy, it is thrown away; the whole one is forced to the disk below.
+    // A partial copy is deleted, so it needs no rollback journal; the complete one is synced below.
     target.execute_batch("PRAGMA journal_mode = off; PRAGMA synchronous = off").map_err(sql)?;
-    // All at once, in one reading transaction: a writer that goes on would make smaller steps begin again and again.
+    // In one step and one read transaction: with smaller steps, every write of the daemon would restart the backup.
     let step = Backup::new(db, &mut target).and_then(|backup| backup.step(-1)).map_err(sql)?;
     if step != StepResult::Done {
         return Err(sql(rusqlite::Error::SqliteFailure(
@@ -138,7 +138,7 @@ fn rename_into_place(part: &Path, to: &Path) -> Result<(), MaintenanceFault> {
     };
     match rustix::fs::renameat_with(CWD, part, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => {}
-        // Some file systems cannot rename so; a link is never made over a file either.
+        // Some file systems do not support NOREPLACE; a hard link does not replace a file either.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             std::fs::hard_link(part, to).and_then(|()| std::fs::remove_file(part)).map_err(fault)?;
         }

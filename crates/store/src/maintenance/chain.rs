@@ -1,5 +1,5 @@
-//! The chain of the journal: every entry's hash covers the entry and the hash before it, so that no entry can be
-//! changed, removed or put in between without changing all that follow.
+//! Verification of the journal's hash chain: every entry's hash covers the entry and the previous hash, so that no entry
+//! can be changed, removed or inserted without changing all later hashes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,39 +13,39 @@ use crate::sqlite::{
     read_entry_row,
 };
 
-/// Breaks that are told.
+/// Maximum number of reported breaks.
 const BREAKS_MAX: usize = 100;
-/// Entries that are read in one transaction, so that a daemon is not kept from emptying its log.
+/// Entries read per transaction; a longer transaction would block the daemon's checkpoints.
 const ENTRIES_PER_TRANSACTION: u32 = 4096;
 
-/// What the chain of a journal says.
+/// Result of verifying a journal's hash chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainReport {
     /// The file.
     pub path: PathBuf,
-    /// Entries there are.
+    /// Number of entries.
     pub entries: u64,
-    /// The first of them; zero when there is none.
+    /// Sequence of the first entry; 0 if there is none.
     pub first: u64,
-    /// The last of them; zero when there is none.
+    /// Sequence of the last entry; 0 if there is none.
     pub last: u64,
-    /// The hash of the last: whoever notes it can tell later that nothing before it has changed.
+    /// Hash of the last entry. Note it to prove later that no earlier entry has changed.
     pub head: [u8; 32],
-    /// Where the chain breaks; the first hundred places.
+    /// Breaks of the chain; at most the first hundred.
     pub breaks: Vec<ChainBreak>,
 }
 
-/// A place where the chain breaks.
+/// An entry at which the hash chain breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainBreak {
-    /// The entry.
+    /// Sequence of the entry.
     pub sequence: u64,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub why: String,
 }
 
 impl ChainReport {
-    /// Whether every entry follows from the one before it.
+    /// Whether the chain has no breaks.
     #[must_use]
     pub fn is_intact(&self) -> bool {
         self.breaks.is_empty()
@@ -62,14 +62,14 @@ impl fmt::Display for ChainReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path: _, entries, first, last, head, breaks } = self;
         if breaks.is_empty() {
-            return write!(out, "chain: whole, {entries} entries, {first} to {last}, head {}", hex(head));
+            return write!(out, "chain: intact, {entries} entries, {first} to {last}, head {}", hex(head));
         }
         write!(out, "chain: BROKEN, {entries} entries, {first} to {last}")?;
-        breaks.iter().try_for_each(|place| write!(out, "\n  {place}"))
+        breaks.iter().try_for_each(|chain_break| write!(out, "\n  {chain_break}"))
     }
 }
 
-/// Reads the whole journal of a store and says whether its chain holds.
+/// Reads the whole journal of a store and verifies its hash chain.
 ///
 /// # Errors
 /// When there is no store, or it cannot be opened.
@@ -84,33 +84,33 @@ fn verify(db: &Connection, path: &Path) -> Result<ChainReport, MaintenanceFault>
     let sql = |error| MaintenanceFault::sql(path, error);
     let mark = HighWaterMark::read(&StoreFiles::new(path).high_water_mark())
         .map_err(|error| MaintenanceFault::io(path, error))?;
-    let look = inspect_database(db, mark.as_ref()).map_err(sql)?;
+    let state = inspect_database(db, mark.as_ref()).map_err(sql)?;
     if let DatabaseState::Empty
     | DatabaseState::Foreign(_)
     | DatabaseState::Newer(_)
-    | DatabaseState::Older(_) = look
+    | DatabaseState::Older(_) = state
     {
         let what = "not a store of this version; run nexus3 check".to_owned();
         return Err(MaintenanceFault::NotAStore { path: path.to_owned(), what });
     }
     let mut report = read_chain(db, path).map_err(sql)?;
-    if let DatabaseState::JournalTruncated { last, marked } = look {
-        let why = format!("missing: {marked} entries were kept, and the last there is is {last}");
+    if let DatabaseState::JournalTruncated { last, marked } = state {
+        let why = format!("missing: {marked} entries were committed, but the last one present is {last}");
         report.breaks.push(ChainBreak { sequence: last + 1, why });
     }
     Ok(report)
 }
 
-/// The chain as a connection sees it.
+/// Verifies the chain in a connection's snapshot.
 pub(crate) fn read_chain(db: &Connection, path: &Path) -> rusqlite::Result<ChainReport> {
     walk_chain(db, path, |_| {})
 }
 
-/// Follows the chain, and shows every entry that can be read.
+/// Verifies the chain and passes every readable entry to `visit`.
 pub(super) fn walk_chain(
     db: &Connection,
     path: &Path,
-    mut show: impl FnMut(&EntryRow<'_>),
+    mut visit: impl FnMut(&EntryRow<'_>),
 ) -> rusqlite::Result<ChainReport> {
     let database = database_id(db)?.unwrap_or_default();
     let mut report = ChainReport {
@@ -132,7 +132,7 @@ pub(super) fn walk_chain(
                 Ok(Some(row)) => row,
                 Ok(None) => break,
                 Err(error) => {
-                    let why = format!("it and what follows cannot be read: {error}");
+                    let why = format!("this and later entries cannot be read: {error}");
                     report.add_break(ChainBreak { sequence: report.last + 1, why });
                     return Ok(report);
                 }
@@ -140,17 +140,17 @@ pub(super) fn walk_chain(
             match read_entry_row(row) {
                 Ok(entry) => {
                     report.add_entry(&entry);
-                    show(&entry);
+                    visit(&entry);
                 }
                 Err(error) => {
                     let sequence = row.get::<_, i64>(0)?.unsigned_abs();
-                    report.add_break(ChainBreak { sequence, why: format!("it makes no sense: {error}") });
+                    report.add_break(ChainBreak { sequence, why: format!("malformed: {error}") });
                     report.entries += 1;
                     report.last = report.last.max(sequence);
                 }
             }
         }
-        // Numbers that were changed may lead back: what does not go on is the end.
+        // Corrupted sequences may not increase: stop when no progress is made.
         if report.last == before || report.entries - entries_before < u64::from(ENTRIES_PER_TRANSACTION) {
             return Ok(report);
         }
@@ -161,13 +161,13 @@ impl ChainReport {
     fn add_entry(&mut self, entry: &EntryRow<'_>) {
         let sequence = entry.sequence;
         if sequence <= self.last {
-            let why = format!("it stands behind entry {}", self.last);
+            let why = format!("out of order: follows entry {}", self.last);
             self.add_break(ChainBreak { sequence, why });
         } else if sequence != self.last + 1 {
-            let why = format!("entries from {} on are missing before it", self.last + 1);
+            let why = format!("entries are missing before it, from {} on", self.last + 1);
             self.add_break(ChainBreak { sequence, why });
         } else if !entry.follows(&self.head) {
-            let why = "it was changed, or does not follow from the one before it".to_owned();
+            let why = "changed, or does not follow from the one before it".to_owned();
             self.add_break(ChainBreak { sequence, why });
         }
         if self.entries == 0 {
@@ -178,9 +178,9 @@ impl ChainReport {
         self.head = entry.hash;
     }
 
-    fn add_break(&mut self, place: ChainBreak) {
+    fn add_break(&mut self, chain_break: ChainBreak) {
         if self.breaks.len() < BREAKS_MAX {
-            self.breaks.push(place);
+            self.breaks.push(chain_break);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The full check of a store: its pages, its rules, its chain, and whether the tables follow from one another. Says
-//! everything that is wrong, and what to do about it. Changes nothing.
+//! Full, read-only check of a store: pages, references, schema, hash chain, and whether the derived tables agree with the
+//! journal. Reports every problem with its remedy.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,49 +17,49 @@ use crate::sqlite::{
     inspect_database, turn_checksum,
 };
 
-/// Problems of one sort that are told.
+/// Maximum number of reported problems of one kind.
 const PROBLEMS_MAX: usize = 100;
 
-const RESTORE_ADVICE: &str = "restore a backup: stop the daemon; remove the -wal, -shm and .mark files of the store; put the backup in \
-                       its place. Without one, move the files away to begin anew";
-const REINDEX_ADVICE: &str = "the rows are whole: stop the daemon and run `sqlite3 FILE REINDEX`";
+const RESTORE_ADVICE: &str = "restore a backup: stop the daemon, remove the store's -wal, -shm and .mark files, put the backup in the \
+                       store's place. Without a backup, move the files away to start with an empty store";
+const REINDEX_ADVICE: &str = "the rows are intact: stop the daemon and run `sqlite3 FILE REINDEX`";
 
-/// What a full check found.
+/// Result of a full check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckReport {
     /// The file.
     pub path: PathBuf,
-    /// The version of its schema; zero when it could not be read.
+    /// Schema version; 0 if it could not be read.
     pub version: u32,
-    /// Bytes of the database.
+    /// Size of the database in bytes.
     pub bytes: u64,
-    /// Bytes of its write-ahead log.
+    /// Size of the write-ahead log in bytes.
     pub wal_bytes: u64,
-    /// Agents there are.
+    /// Number of live agents.
     pub agents: u64,
-    /// Agents that are gone, and kept because somebody below them lives on.
+    /// Number of destroyed agents retained because they have descendants.
     pub destroyed: u64,
-    /// Names of sends that are remembered.
+    /// Number of turns whose request ids are stored.
     pub turns: u64,
-    /// Turns that are open.
+    /// Number of open turns.
     pub open_turns: u64,
-    /// The journal.
+    /// Hash chain of the journal, if it could be read.
     pub chain: Option<ChainReport>,
-    /// Everything that is wrong.
+    /// All problems found.
     pub problems: Vec<Problem>,
 }
 
-/// Something that is wrong.
+/// A problem found by a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What.
+    /// Description of the problem.
     pub what: String,
-    /// What to do.
+    /// Remedy.
     pub repair: String,
 }
 
 impl CheckReport {
-    /// Whether nothing is wrong.
+    /// Whether no problem was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
@@ -74,27 +74,20 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for CheckReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            path,
-            version,
-            bytes,
-            wal_bytes,
-            agents,
-            destroyed: gone,
-            turns,
-            open_turns,
-            chain,
-            problems,
-        } = self;
+        let Self { path, version, bytes, wal_bytes, agents, destroyed, turns, open_turns, chain, problems } =
+            self;
         let kibibytes = |bytes: &u64| bytes.div_ceil(1024);
         writeln!(
             out,
-            "{}: schema {version}, {} KiB, log {} KiB",
+            "{}: schema {version}, {} KiB, write-ahead log {} KiB",
             path.display(),
             kibibytes(bytes),
             kibibytes(wal_bytes)
         )?;
-        writeln!(out, "{agents} agents ({gone} gone), {turns} sends remembered, {open_turns} turns open")?;
+        writeln!(
+            out,
+            "{agents} agents, {destroyed} destroyed, {turns} request ids, {open_turns} open turns"
+        )?;
         if let Some(chain) = chain {
             writeln!(out, "{chain}")?;
         }
@@ -106,10 +99,10 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// Checks the store of a file, also while a daemon uses it.
+/// Checks a store, also while a daemon uses it.
 ///
 /// # Errors
-/// When there is no file, or the system does not let it be read. Everything else is in the report.
+/// When the file does not exist or cannot be read. All other problems are in the report.
 pub fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
     let files = StoreFiles::new(path);
     let file = match std::fs::metadata(path) {
@@ -132,22 +125,22 @@ pub fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
         problems: Vec::new(),
     };
     if file.permissions().mode() & 0o077 != 0 {
-        report.add_problem("other users can read it", "chmod 600 it and the files beside it");
+        report.add_problem("other users can read it", "run chmod 600 on it and its companion files");
     }
-    // The mark first: the journal only grows.
+    // Read the mark before the journal, which only grows.
     let mark = HighWaterMark::read(&files.high_water_mark())
         .map_err(|error| MaintenanceFault::io(&files.high_water_mark(), error))?;
-    let examined = |db: &Connection| {
+    let run = |db: &Connection| {
         let mut report = report.clone();
         report.run_checks(db, mark.as_ref());
         Ok(report)
     };
-    match with_store(path, examined, CheckReport::is_sound) {
+    match with_store(path, run, CheckReport::is_sound) {
         Err(MaintenanceFault::Sql { error, .. }) => {
-            report.add_problem(&format!("it cannot be opened: {error}"), RESTORE_ADVICE);
+            report.add_problem(&format!("cannot be opened: {error}"), RESTORE_ADVICE);
             Ok(report)
         }
-        done => done,
+        result => result,
     }
 }
 
@@ -161,59 +154,56 @@ impl CheckReport {
         if self.is_unsupported(db, mark) {
             return;
         }
-        self.run_check("its pages", |report| report.check_pages(db));
-        self.run_check("its references", |report| report.check_references(db));
-        self.run_check("its schema", |report| {
+        self.run_check("pages", |report| report.check_pages(db));
+        self.run_check("references", |report| report.check_references(db));
+        self.run_check("schema", |report| {
             for problem in crate::sqlite::schema_problems(db)? {
                 report.add_problem(&problem, RESTORE_ADVICE);
             }
             Ok(())
         });
-        self.run_check("its journal", |report| report.check_journal(db));
-        self.run_check("its agents", |report| report.check_agents(db));
-        self.run_check("its turns", |report| report.check_turns(db));
+        self.run_check("journal", |report| report.check_journal(db));
+        self.run_check("agents", |report| report.check_agents(db));
+        self.run_check("turns", |report| report.check_turns(db));
     }
 
-    /// Does one part of the check; a part that cannot be done is a problem, and the next is done all the same.
-    fn run_check(&mut self, what: &str, part: impl FnOnce(&mut Self) -> rusqlite::Result<()>) {
-        if let Err(error) = part(self) {
+    /// Runs one part of the check. An error is recorded as a problem, and the next part still runs.
+    fn run_check(&mut self, what: &str, check: impl FnOnce(&mut Self) -> rusqlite::Result<()>) {
+        if let Err(error) = check(self) {
             self.add_problem(&format!("{what} cannot be read: {error}"), RESTORE_ADVICE);
         }
     }
 
-    /// Whether it makes no sense to look further.
+    /// Whether the file cannot be checked further, because it is not a store of this version.
     fn is_unsupported(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> bool {
-        let look = match inspect_database(db, mark) {
-            Ok(look) => look,
+        let state = match inspect_database(db, mark) {
+            Ok(state) => state,
             Err(error) => {
-                self.add_problem(&format!("it cannot be read: {error}"), RESTORE_ADVICE);
-                // What is no database has nothing more to be looked at.
+                self.add_problem(&format!("cannot be read: {error}"), RESTORE_ADVICE);
                 return error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase);
             }
         };
-        match look {
+        match state {
             DatabaseState::Current { .. } | DatabaseState::Damaged(_) => false,
             DatabaseState::JournalTruncated { last, marked } => {
                 let what = format!(
-                    "the journal ends at entry {last}, but {marked} were kept: its -wal was cut, changed or removed"
+                    "the journal ends at entry {last}, but {marked} were committed: its -wal was cut, changed or removed"
                 );
                 self.add_problem(&what, "put the -wal back or restore a newer backup; if this file is older on purpose, remove its .mark");
                 false
             }
             DatabaseState::Empty => {
-                self.add_problem("nothing was ever written to it", "start the daemon, or restore a backup");
+                self.add_problem("empty: no schema was created", "start the daemon, or restore a backup");
                 true
             }
             DatabaseState::Foreign(application) => {
-                self.add_problem(
-                    &format!("it is another program's (application id {application:#x})"),
-                    "move it away",
-                );
+                let what = format!("a database of another program (application id {application:#x})");
+                self.add_problem(&what, "move it away");
                 true
             }
             DatabaseState::Newer(version) => {
                 let what = format!(
-                    "schema version {version} is newer than {}, the last this nexus3 knows",
+                    "schema version {version} is newer than {}, the highest this nexus3 supports",
                     current_version()
                 );
                 self.add_problem(&what, "use the nexus3 that wrote it");
@@ -221,7 +211,7 @@ impl CheckReport {
             }
             DatabaseState::Older(version) => {
                 let what = format!("schema version {version} is older than {}", current_version());
-                self.add_problem(&what, "start the daemon once: it takes a copy and migrates");
+                self.add_problem(&what, "start the daemon once: it makes a backup and migrates the store");
                 true
             }
         }
@@ -231,9 +221,9 @@ impl CheckReport {
         let mut statement = db.prepare(&format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
         let mut rows = statement.query(())?;
         while let Some(row) = rows.next()? {
-            let said: String = row.get(0)?;
+            let result: String = row.get(0)?;
             // One row may have several lines.
-            for line in said.lines().filter(|line| *line != "ok") {
+            for line in result.lines().filter(|line| *line != "ok") {
                 let is_index = line.contains("missing from index") || line.contains("entries in index");
                 self.add_problem(line, if is_index { REINDEX_ADVICE } else { RESTORE_ADVICE });
             }
@@ -250,7 +240,7 @@ impl CheckReport {
             if found <= PROBLEMS_MAX {
                 let (table, serial): (String, Option<i64>) = (row.get(0)?, row.get(1)?);
                 self.add_problem(
-                    &format!("{table}: row {} refers to nothing", serial.unwrap_or_default()),
+                    &format!("{table}: row {} refers to a missing row", serial.unwrap_or_default()),
                     RESTORE_ADVICE,
                 );
             }
@@ -264,20 +254,17 @@ impl CheckReport {
         let chain = walk_chain(db, &self.path.clone(), |entry| {
             let EntryContent { agent, kind, body, .. } = entry.content;
             let (last, number) = tails.get(&agent).map_or((None, 0), |(last, number)| (Some(*last), *number));
-            if (entry.previous, entry.number) != (last, number + 1) {
-                found.push(format!(
-                    "entry {}: it does not follow its agent's entry before it",
-                    entry.sequence
-                ));
+            if (entry.previous, entry.agent_sequence) != (last, number + 1) {
+                found.push(format!("entry {}: not linked to its agent's previous entry", entry.sequence));
             }
             if let Err(fault) = codec::decode_record(kind, body) {
-                found.push(format!("entry {}: {kind} makes no sense: {fault}", entry.sequence));
+                found.push(format!("entry {}: {kind} cannot be decoded: {fault}", entry.sequence));
             }
             found.truncate(PROBLEMS_MAX);
-            tails.insert(agent, (entry.sequence, entry.number));
+            tails.insert(agent, (entry.sequence, entry.agent_sequence));
         })?;
-        for broken in &chain.breaks {
-            self.add_problem(&format!("the chain breaks at {broken}"), RESTORE_ADVICE);
+        for chain_break in &chain.breaks {
+            self.add_problem(&format!("the chain breaks at {chain_break}"), RESTORE_ADVICE);
         }
         found.iter().for_each(|what| self.add_problem(what, RESTORE_ADVICE));
         let end = chain.last;
@@ -285,7 +272,7 @@ impl CheckReport {
         self.check_tails(db, &mut tails, end)
     }
 
-    /// The tails are those of the entries; a daemon may have gone on meanwhile.
+    /// Compares the positions in `states` with the journal, ignoring entries a daemon added after `end`.
     fn check_tails(
         &mut self,
         db: &Connection,
@@ -294,19 +281,17 @@ impl CheckReport {
     ) -> rusqlite::Result<()> {
         let mut statement = db.prepare("SELECT serial, last, number FROM states")?;
         let mut rows = statement.query(())?;
-        let mut wrong = Vec::new();
+        let mut mismatched = Vec::new();
         while let Some(row) = rows.next()? {
             let [agent, last, number] = [row.get(0)?, row.get(1)?, row.get(2)?].map(i64::unsigned_abs);
             if tails.remove(&agent) != Some((last, number)) && last <= end {
-                wrong.push(agent);
+                mismatched.push(agent);
             }
         }
-        wrong.extend(tails.keys());
-        for agent in wrong.into_iter().take(PROBLEMS_MAX) {
-            self.add_problem(
-                &format!("agent {agent}: its last entry is not where it should be"),
-                RESTORE_ADVICE,
-            );
+        mismatched.extend(tails.keys());
+        for agent in mismatched.into_iter().take(PROBLEMS_MAX) {
+            let what = format!("agent {agent}: its last entry is not at the stored position");
+            self.add_problem(&what, RESTORE_ADVICE);
         }
         Ok(())
     }
@@ -320,9 +305,9 @@ impl CheckReport {
         let mut rows = statement.query(())?;
         let mut found = 0;
         while let Some(row) = rows.next()? {
-            let gone: bool = row.get(3)?;
-            self.agents += u64::from(!gone);
-            self.destroyed += u64::from(gone);
+            let is_destroyed: bool = row.get(3)?;
+            self.agents += u64::from(!is_destroyed);
+            self.destroyed += u64::from(is_destroyed);
             if let Some(what) = agent_problem(row)? {
                 found += 1;
                 if found <= PROBLEMS_MAX {
@@ -358,50 +343,52 @@ impl CheckReport {
     }
 }
 
-/// What is wrong with a row of turns.
+/// Returns the first problem of a `turns` row.
 fn turn_problem(row: &Row<'_>) -> rusqlite::Result<Option<&'static str>> {
     let (accepted, agent, turn): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?);
     let sum = turn_checksum(accepted, agent, &row.get(2)?, turn, &row.get(4)?);
     let (ended, ended_at): (Option<i64>, Option<i64>) = (row.get(6)?, row.get(7)?);
     let (has_end, has_agent): (bool, bool) = (row.get(8)?, row.get(9)?);
     Ok(match ended {
-        _ if sum != row.get::<_, i64>(5)? => Some("its row is not as it was written"),
-        _ if ended.is_some() != ended_at.is_some() => Some("it is half open"),
+        _ if sum != row.get::<_, i64>(5)? => Some("row checksum mismatch"),
+        _ if ended.is_some() != ended_at.is_some() => {
+            Some("has an end without a time, or a time without an end")
+        }
         Some(_) if !has_end => Some("its end is not in the journal"),
-        None if !has_agent => Some("it is open and its agent is not there"),
+        None if !has_agent => Some("open, but its agent does not exist"),
         _ => None,
     })
 }
 
-/// What is wrong with a row of agents.
+/// Returns the first problem of an `agents` row.
 fn agent_problem(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
     if agent_checksum(row, 0)? != row.get::<_, i64>(7)? {
-        return Ok(Some("its row is not as it was written".to_owned()));
+        return Ok(Some("row checksum mismatch".to_owned()));
     }
-    let text = |place| row.get_ref(place)?.as_str().map_err(rusqlite::Error::from);
+    let text = |column| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
     let (Some(state), Some(ledger)) = (row.get_ref(8)?.as_str_or_null()?, row.get_ref(10)?.as_str_or_null()?)
     else {
-        return Ok(Some("it has no state".to_owned()));
+        return Ok(Some("has no state".to_owned()));
     };
     let record = match codec::decode_agent(text(5)?, text(1)?, text(6)?) {
         Ok(record) => record,
-        Err(fault) => return Ok(Some(format!("what it is made from makes no sense: {fault}"))),
+        Err(fault) => return Ok(Some(format!("its record cannot be decoded: {fault}"))),
     };
     let is_finished: bool = row.get(11)?;
     match codec::decode_state(state) {
         Ok(state) if state.is_finished == is_finished => {}
         Ok(_) => return Ok(Some("its state and its row disagree on whether it is finished".to_owned())),
-        Err(fault) => return Ok(Some(format!("its state makes no sense: {fault}"))),
+        Err(fault) => return Ok(Some(format!("its state cannot be decoded: {fault}"))),
     }
     match codec::decode_ledger(ledger) {
         Ok(ledger) if ledger.version == row.get::<_, i64>(9)?.unsigned_abs() => {}
         Ok(_) => return Ok(Some("its ledger and its row disagree on the version".to_owned())),
-        Err(fault) => return Ok(Some(format!("its ledger makes no sense: {fault}"))),
+        Err(fault) => return Ok(Some(format!("its ledger cannot be decoded: {fault}"))),
     }
     let parent = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
     if record.parent != parent || row.get::<_, [u8; 32]>(4)? != record.capability_digest {
-        return Ok(Some("its row and what it is made from disagree".to_owned()));
+        return Ok(Some("its row and its record disagree".to_owned()));
     }
-    let (gone, has_children): (bool, bool) = (row.get(3)?, row.get(12)?);
-    Ok((gone && !has_children).then(|| "it is gone and nobody is below it".to_owned()))
+    let (is_destroyed, has_children): (bool, bool) = (row.get(3)?, row.get(12)?);
+    Ok((is_destroyed && !has_children).then(|| "destroyed without children, but not removed".to_owned()))
 }

@@ -1,4 +1,4 @@
-//! Copies and checks of stores that are used, stopped, or damaged.
+//! Backups and checks of stores that are in use, closed, or damaged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn file_names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_copy_is_whole_private_and_alone() {
+async fn backup_is_complete_private_and_a_single_file() {
     use std::os::unix::fs::PermissionsExt as _;
     let (home, target) = (folder(), folder());
     let store = store_at(home.path());
@@ -49,7 +49,7 @@ async fn a_copy_is_whole_private_and_alone() {
 }
 
 #[tokio::test]
-async fn nothing_is_overwritten_and_nothing_is_left_of_a_fault() {
+async fn failed_backup_overwrites_and_leaves_nothing() {
     let (home, target) = (folder(), folder());
     let store = store_at(home.path());
     fill(&store, 5).await;
@@ -72,30 +72,30 @@ async fn nothing_is_overwritten_and_nothing_is_left_of_a_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_and_checks_of_a_store_in_use_are_of_one_moment() {
+async fn backup_and_check_of_a_store_in_use_are_consistent() {
     let (home, target) = (folder(), folder());
     let store = store_at(home.path());
     fill(&store, 2).await;
-    let (kept, is_over) = (Arc::new(AtomicU64::new(2)), Arc::new(AtomicBool::new(false)));
-    let writing = {
-        let (store, kept, is_over) = (Arc::clone(&store), Arc::clone(&kept), Arc::clone(&is_over));
+    let (committed, is_over) = (Arc::new(AtomicU64::new(2)), Arc::new(AtomicBool::new(false)));
+    let writer = {
+        let (store, committed, is_over) = (Arc::clone(&store), Arc::clone(&committed), Arc::clone(&is_over));
         tokio::spawn(async move {
             while !is_over.load(Ordering::Relaxed) {
                 store.append(vec![append(1, "main", [begun(1), begun(2)])]).await.unwrap();
-                kept.fetch_add(2, Ordering::Relaxed);
+                committed.fetch_add(2, Ordering::Relaxed);
             }
         })
     };
     let from = home.path().join("nexus3.db");
     let copies: Vec<PathBuf> = (0..8).map(|number| target.path().join(format!("{number}.db"))).collect();
     let work = {
-        let (from, copies, kept) = (from.clone(), copies.clone(), Arc::clone(&kept));
+        let (from, copies, committed) = (from.clone(), copies.clone(), Arc::clone(&committed));
         move || {
             for to in &copies {
-                let before = kept.load(Ordering::Relaxed);
+                let before = committed.load(Ordering::Relaxed);
                 let report = backup(&from, to).unwrap();
-                assert!(report.chain.entries >= before, "what was answered before is in it");
-                assert_eq!(report.chain.entries % 2, 0, "a call is in it as a whole");
+                assert!(report.chain.entries >= before, "earlier commits are in the backup");
+                assert_eq!(report.chain.entries % 2, 0, "batches are in the backup as a whole");
                 let checked = check(&from).unwrap();
                 assert!(checked.is_sound(), "{checked}");
                 assert!(verify_chain(&from).unwrap().is_intact());
@@ -104,7 +104,7 @@ async fn copies_and_checks_of_a_store_in_use_are_of_one_moment() {
     };
     tokio::task::spawn_blocking(work).await.unwrap();
     is_over.store(true, Ordering::Relaxed);
-    writing.await.unwrap();
+    writer.await.unwrap();
     store.close().await;
     for to in copies {
         let restored = folder();
@@ -112,14 +112,14 @@ async fn copies_and_checks_of_a_store_in_use_are_of_one_moment() {
         let store = store_at(restored.path());
         let entries = verify_chain(&to).unwrap().entries;
         store.append(vec![append(1, "main", [begun(9)])]).await.unwrap();
-        assert_eq!(store.bounds().await.unwrap().last, entries + 1, "a restored store goes on");
+        assert_eq!(store.bounds().await.unwrap().last, entries + 1, "a restored store accepts appends");
         store.close().await;
         assert!(check(&restored.path().join("nexus3.db")).unwrap().is_sound());
     }
 }
 
 #[tokio::test]
-async fn a_check_changes_nothing_and_counts() {
+async fn check_counts_rows_and_changes_nothing() {
     let home = folder();
     let store = store_at(home.path());
     fill(&store, 20).await;
@@ -140,13 +140,12 @@ async fn a_check_changes_nothing_and_counts() {
 }
 
 #[test]
-fn a_check_of_something_else_says_what_it_is() {
+fn check_of_other_files_reports_what_they_are() {
     let home = folder();
     let path = home.path().join("nexus3.db");
-    for (bytes, part) in [
-        (&b"hello, this is a text and no database at all"[..], "not a database"),
-        (b"", "nothing was ever written"),
-    ] {
+    for (bytes, part) in
+        [(&b"hello, this is a text and no database at all"[..], "not a database"), (b"", "empty: no schema")]
+    {
         std::fs::write(&path, bytes).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let report = check(&path).unwrap();
@@ -154,7 +153,7 @@ fn a_check_of_something_else_says_what_it_is() {
         assert!(report.problems[0].what.contains(part), "{report}");
     }
     for (sql, part) in [
-        ("PRAGMA application_id = 5; PRAGMA user_version = 1", "another program's"),
+        ("PRAGMA application_id = 5; PRAGMA user_version = 1", "another program"),
         ("PRAGMA application_id = 0x6e783373; PRAGMA user_version = 7", "newer than 1"),
     ] {
         std::fs::remove_file(&path).unwrap();
@@ -165,25 +164,25 @@ fn a_check_of_something_else_says_what_it_is() {
     }
 }
 
-/// A number that was changed on the disk leads a reader back to where it was. Every byte that may be the number of the last
-/// entry is tried.
+/// A corrupted sequence could lead a reader back to earlier entries. Tries every byte that may be the last entry's
+/// sequence.
 #[tokio::test]
-async fn a_number_that_leads_back_is_told_and_ends_the_check() {
+async fn decreasing_sequence_is_reported_and_ends_the_walk() {
     const ENTRIES: u8 = 40;
     let home = folder();
     let store = store_at(home.path());
     fill(&store, u64::from(ENTRIES)).await;
     store.close().await;
     let file = home.path().join("nexus3.db");
-    let whole = std::fs::read(&file).unwrap();
-    let mut led_back = 0;
-    for place in (0..whole.len()).filter(|place| whole[*place] == ENTRIES) {
-        let mut changed = whole.clone();
-        changed[place] = 3;
+    let intact = std::fs::read(&file).unwrap();
+    let mut out_of_order = 0;
+    for offset in (0..intact.len()).filter(|offset| intact[*offset] == ENTRIES) {
+        let mut changed = intact.clone();
+        changed[offset] = 3;
         std::fs::write(&file, &changed).unwrap();
         let Ok(report) = verify_chain(&file) else { continue };
-        led_back += u64::from(report.to_string().contains("it stands behind entry 39"));
+        out_of_order += u64::from(report.to_string().contains("out of order: follows entry 39"));
         assert!(report.entries <= u64::from(ENTRIES), "{report}");
     }
-    assert_eq!(led_back, 1, "one of them was the number of the last entry");
+    assert_eq!(out_of_order, 1, "exactly one offset is the last entry's sequence");
 }

@@ -1,4 +1,4 @@
-//! What a store in memory keeps, and how a call changes it: all of it or nothing.
+//! Tables of the in-memory store. A batch is applied as a whole or undone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use agent::{AgentId, RequestId, TurnEnd};
 use crate::batch::{check_integer_range, is_daemon_record, refusal, requires_live_agent};
 use crate::digest::{self, Digest};
 
-/// Everything there is.
+/// The journal, agents and turns of an in-memory store.
 #[derive(Default)]
 pub(super) struct Rows {
     entries: Vec<Arc<JournalEntry>>,
-    /// The places of an agent's entries, by rising sequence.
+    /// Indexes of each agent's entries, by rising sequence.
     entry_indexes: BTreeMap<Serial, Vec<usize>>,
     agents: BTreeMap<Serial, AgentRow>,
-    /// Those that are not gone.
-    serial_by_name: HashMap<AgentId, Serial>,
+    /// Live agents only.
+    serial_by_id: HashMap<AgentId, Serial>,
     children: BTreeMap<Serial, BTreeSet<Serial>>,
     turns: BTreeMap<Serial, HashMap<RequestId, TurnRow>>,
-    /// What the call under way has changed, to be put back if it is refused.
+    /// Changes of the current batch, undone if it is refused.
     undo_log: Vec<UndoStep>,
 }
 
@@ -105,7 +105,7 @@ impl Rows {
                 });
             }
             Record::Renamed { id, .. } => {
-                if self.serial_by_name.get(id).is_some_and(|holder| *holder != agent) {
+                if self.serial_by_id.get(id).is_some_and(|holder| *holder != agent) {
                     return Err(StoreFault::DuplicateAgentId);
                 }
                 self.update_agent(agent, |row| Arc::make_mut(&mut row.record).id = id.clone());
@@ -152,7 +152,7 @@ impl Rows {
         if let Some(parent) = record.parent.filter(|parent| !self.agents.contains_key(parent)) {
             return Err(refusal::no_parent(parent));
         }
-        if self.serial_by_name.contains_key(&record.id) {
+        if self.serial_by_id.contains_key(&record.id) {
             return Err(StoreFault::DuplicateAgentId);
         }
         let row = AgentRow {
@@ -165,7 +165,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Forgets it, and those gone before it that nobody is below now.
+    /// Destroys an agent, and removes it and its destroyed ancestors as far as they have no children.
     fn destroy(&mut self, agent: Serial) {
         if let Some(turns) = self.turns.remove(&agent) {
             self.undo_log.push(UndoStep::Turns(agent, turns));
@@ -182,18 +182,12 @@ impl Rows {
         }
     }
 
-    fn push_entry(&mut self, agent: Serial, name: Option<AgentId>, at: Timestamp, record: Record) {
-        let own = self.entry_indexes.entry(agent).or_default();
-        own.push(self.entries.len());
-        let (sequence, number) = (self.entries.len() as u64 + 1, own.len() as u64);
-        self.entries.push(Arc::new(JournalEntry {
-            sequence,
-            agent,
-            agent_id: name,
-            agent_sequence: number,
-            at,
-            record,
-        }));
+    fn push_entry(&mut self, agent: Serial, agent_id: Option<AgentId>, at: Timestamp, record: Record) {
+        let indexes = self.entry_indexes.entry(agent).or_default();
+        indexes.push(self.entries.len());
+        let (sequence, agent_sequence) = (self.entries.len() as u64 + 1, indexes.len() as u64);
+        let entry = JournalEntry { sequence, agent, agent_id, agent_sequence, at, record };
+        self.entries.push(Arc::new(entry));
     }
 
     fn is_live(&self, agent: Serial) -> bool {
@@ -204,7 +198,7 @@ impl Rows {
         self.turns.get(&agent)?.get(request_id)
     }
 
-    /// Changes an agent's row; one that is not there is left alone.
+    /// Changes an agent's row, if there is one.
     fn update_agent(&mut self, agent: Serial, change: impl FnOnce(&mut AgentRow)) {
         if let Some(mut row) = self.agents.get(&agent).cloned() {
             change(&mut row);
@@ -217,12 +211,12 @@ impl Rows {
         self.undo_log.push(UndoStep::Agent(agent, old.map(Box::new)));
     }
 
-    /// The only place where agents, names and children change, so that they agree.
+    /// Replaces an agent's row. The only code that changes agents, ids and children, so that they stay consistent.
     fn put_agent(&mut self, agent: Serial, row: Option<AgentRow>) -> Option<AgentRow> {
         let old = self.agents.remove(&agent);
         if let Some(old) = &old {
             if !old.is_destroyed {
-                self.serial_by_name.remove(&old.record.id);
+                self.serial_by_id.remove(&old.record.id);
             }
             if let Some(children) = old.record.parent.and_then(|parent| self.children.get_mut(&parent)) {
                 children.remove(&agent);
@@ -230,7 +224,7 @@ impl Rows {
         }
         if let Some(row) = row {
             if !row.is_destroyed {
-                self.serial_by_name.insert(row.record.id.clone(), agent);
+                self.serial_by_id.insert(row.record.id.clone(), agent);
             }
             if let Some(parent) = row.record.parent {
                 self.children.entry(parent).or_default().insert(agent);
@@ -255,9 +249,9 @@ impl Rows {
 
     fn roll_back(&mut self, entries: usize) {
         for entry in self.entries.drain(entries..) {
-            if let Some(own) = self.entry_indexes.get_mut(&entry.agent) {
-                own.pop();
-                if own.is_empty() {
+            if let Some(indexes) = self.entry_indexes.get_mut(&entry.agent) {
+                indexes.pop();
+                if indexes.is_empty() {
                     self.entry_indexes.remove(&entry.agent);
                 }
             }
@@ -272,7 +266,7 @@ impl Rows {
     }
 }
 
-/// Reading.
+/// Queries.
 impl Rows {
     pub(super) fn index(&self) -> Vec<IndexRow> {
         let row = |(serial, row): (&Serial, &AgentRow)| IndexRow {
@@ -292,16 +286,16 @@ impl Rows {
 
     pub(super) fn agents(&self, serials: &[Serial]) -> Vec<StoredAgent> {
         let stored = |serial: &Serial| {
-            let AgentRow { record, state, ledger, is_destroyed: gone } = self.agents.get(serial)?.clone();
+            let AgentRow { record, state, ledger, is_destroyed } = self.agents.get(serial)?.clone();
             let record = AgentRecord::clone(&record);
-            Some(StoredAgent { serial: *serial, record, state, ledger, is_destroyed: gone })
+            Some(StoredAgent { serial: *serial, record, state, ledger, is_destroyed })
         };
         serials.iter().filter_map(stored).collect()
     }
 
     pub(super) fn history(&self, agent: Serial) -> Vec<Record> {
-        let places = self.entry_indexes.get(&agent).map_or(&[][..], Vec::as_slice);
-        places.iter().map(|place| self.entries[*place].record.clone()).collect()
+        let indexes = self.entry_indexes.get(&agent).map_or(&[][..], Vec::as_slice);
+        indexes.iter().map(|index| self.entries[*index].record.clone()).collect()
     }
 
     pub(super) fn agents_with_open_turns(&self) -> Vec<Serial> {
@@ -310,18 +304,18 @@ impl Rows {
     }
 
     pub(super) fn turn(&self, agent: Serial, request_id: &RequestId) -> Option<StoredTurn> {
-        let TurnRow { turn, content_digest: content, end } = self.turn_row(agent, request_id)?.clone();
-        Some(StoredTurn { turn, content_digest: content, end: end.map(|(end, _)| end) })
+        let TurnRow { turn, content_digest, end } = self.turn_row(agent, request_id)?.clone();
+        Some(StoredTurn { turn, content_digest, end: end.map(|(end, _)| end) })
     }
 
-    pub(super) fn read(&self, span: EntryRange) -> Vec<Arc<JournalEntry>> {
-        let Some(agent) = span.agent else {
-            let first = usize::try_from(span.after).unwrap_or(usize::MAX).min(self.entries.len());
-            return self.entries[first..].iter().take(span.limit).cloned().collect();
+    pub(super) fn read(&self, range: EntryRange) -> Vec<Arc<JournalEntry>> {
+        let Some(agent) = range.agent else {
+            let first = usize::try_from(range.after).unwrap_or(usize::MAX).min(self.entries.len());
+            return self.entries[first..].iter().take(range.limit).cloned().collect();
         };
-        let places = self.entry_indexes.get(&agent).map_or(&[][..], Vec::as_slice);
-        let first = places.partition_point(|place| self.entries[*place].sequence <= span.after);
-        places[first..].iter().take(span.limit).map(|place| Arc::clone(&self.entries[*place])).collect()
+        let indexes = self.entry_indexes.get(&agent).map_or(&[][..], Vec::as_slice);
+        let first = indexes.partition_point(|index| self.entries[*index].sequence <= range.after);
+        indexes[first..].iter().take(range.limit).map(|index| Arc::clone(&self.entries[*index])).collect()
     }
 
     pub(super) fn bounds(&self) -> JournalBounds {
@@ -329,12 +323,12 @@ impl Rows {
     }
 
     pub(super) fn prune_turns(&mut self, before: Timestamp) -> u64 {
-        let mut forgotten = 0;
+        let mut pruned = 0;
         for turns in self.turns.values_mut() {
-            let there = turns.len();
+            let count = turns.len();
             turns.retain(|_, row| row.end.as_ref().is_none_or(|(_, at)| *at >= before));
-            forgotten += (there - turns.len()) as u64;
+            pruned += (count - turns.len()) as u64;
         }
-        forgotten
+        pruned
     }
 }

@@ -1,5 +1,5 @@
-//! Moves the pages of the write-ahead log into the database: most of it beside the writer, on a thread and a connection
-//! of its own, so that no commit waits for it. The writer moves the few that came meanwhile; then the log begins anew.
+//! Checkpoints of the write-ahead log. A separate thread with its own connection copies most pages into the database, so
+//! that no commit waits for it; the writer copies the few added meanwhile, after which SQLite reuses the WAL.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use rusqlite::{Connection, DEFAULT_NAME};
 
 use super::disk_error::DiskError;
 
-/// Pages in the log after which they are moved.
+/// WAL size in pages that triggers a checkpoint.
 const CHECKPOINT_PAGES: usize = 1000;
-/// A log larger than this is told of: somebody reads for too long, or the disk does not take it.
+/// WAL size in pages that is logged as a warning: a reader holds its snapshot too long, or checkpoints fail.
 const WARNING_PAGES: usize = (64 << 20) / PAGE_BYTES;
 const PAGE_BYTES: usize = 4096;
 
-/// Moves pages beside the writer.
+/// Handle to the checkpoint thread.
 pub(super) struct Checkpointer {
-    /// None when it has to end.
+    /// Dropped to stop the thread.
     requests: Option<Sender<()>>,
     results: Receiver<Result<(), DiskError>>,
     thread: Option<JoinHandle<()>>,
@@ -29,48 +29,47 @@ pub(super) struct Checkpointer {
     wal_size: WalSize,
 }
 
-/// What the writer has to do.
+/// The writer's next step of a checkpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CheckpointAction {
     Nothing,
-    /// Ask for most of the log to be moved.
+    /// Request a checkpoint from the thread.
     Start,
-    /// Move the rest.
+    /// Checkpoint the remaining pages.
     Finish,
-    /// Most of it was not moved.
+    /// The thread's checkpoint failed.
     Failed(DiskError),
 }
 
 impl Checkpointer {
-    /// Listens to the commits of the writer's connection, and has pages moved by the other one. The file is the
-    /// database's own: SQLite forces it to the disk only when the whole log was moved, and then the writer would wait.
+    /// Starts the thread, which checkpoints on its own connection, and observes the WAL size on the writer's. The thread
+    /// syncs the database file itself: SQLite does so only when the whole WAL was copied, and then the writer would wait.
     pub(super) fn start(
         writer: &mut Connection,
-        own: Connection,
+        checkpoint_db: Connection,
         file: Arc<File>,
     ) -> Result<Self, StartFault> {
-        let size = WalSize::observe(writer).map_err(StartFault::Sql)?;
-        let (ask, asked) = channel();
-        let (tell, moved) = channel();
+        let wal_size = WalSize::observe(writer).map_err(StartFault::Sql)?;
+        let (requests, request_receiver) = channel();
+        let (result_sender, results) = channel();
         let serve = move || {
-            while asked.recv().is_ok() {
-                let moved = run_checkpoint(&own, CheckpointMode::PASSIVE).and_then(|_| {
-                    let forced = file.sync_data();
-                    forced.map_err(|error| {
-                        DiskError::Broken(format!("the disk did not take the database: {error}"))
-                    })
+            while request_receiver.recv().is_ok() {
+                let result = run_checkpoint(&checkpoint_db, CheckpointMode::PASSIVE).and_then(|_| {
+                    let synced = file.sync_data();
+                    synced
+                        .map_err(|error| DiskError::Broken(format!("fsync of the database failed: {error}")))
                 });
-                if tell.send(moved).is_err() {
+                if result_sender.send(result).is_err() {
                     return;
                 }
             }
         };
         let thread = std::thread::Builder::new().name("store-checkpoint".to_owned()).spawn(serve);
         let thread = Some(thread.map_err(StartFault::Io)?);
-        Ok(Self { requests: Some(ask), results: moved, thread, is_running: false, wal_size: size })
+        Ok(Self { requests: Some(requests), results, thread, is_running: false, wal_size })
     }
 
-    /// What is to be done after a commit.
+    /// Returns what the writer has to do after a commit.
     pub(super) fn next_action(&mut self) -> CheckpointAction {
         if !self.is_running {
             return if self.wal_size.is_checkpoint_due() {
@@ -83,54 +82,54 @@ impl Checkpointer {
             Err(TryRecvError::Empty) => CheckpointAction::Nothing,
             Err(TryRecvError::Disconnected) => {
                 self.is_running = false;
-                CheckpointAction::Failed(DiskError::Broken("the checkpointer has fallen".to_owned()))
+                CheckpointAction::Failed(DiskError::Broken("the checkpoint thread panicked".to_owned()))
             }
-            Ok(moved) => {
+            Ok(result) => {
                 self.is_running = false;
-                match moved {
+                match result {
                     Ok(()) => CheckpointAction::Finish,
-                    Err(trouble) => CheckpointAction::Failed(trouble),
+                    Err(error) => CheckpointAction::Failed(error),
                 }
             }
         }
     }
 
-    /// Has most of the log moved.
+    /// Requests a checkpoint from the thread.
     pub(super) fn request(&mut self) {
-        // Whether it hears is found out by whoever waits for its answer.
-        let _ = self.requests.as_ref().map(|ask| ask.send(()));
+        // If the thread is gone, `next_action` finds the result channel disconnected.
+        let _ = self.requests.as_ref().map(|requests| requests.send(()));
         self.is_running = true;
     }
 
-    /// Notes whether the log is empty now.
-    pub(super) fn record_result(&mut self, is_all: bool) {
-        self.wal_size.record_result(is_all);
+    /// Records whether a checkpoint copied all pages.
+    pub(super) fn record_result(&mut self, is_complete: bool) {
+        self.wal_size.record_result(is_complete);
     }
 
-    /// Ends the thread.
+    /// Stops the thread and joins it.
     pub(super) fn stop(&mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there is no reason for one here.
+            // A panic of the checkpoint thread must not become one of the writer.
             drop(thread.join());
         }
     }
 }
 
-/// Why it cannot start.
+/// Why the checkpoint thread cannot start.
 pub(super) enum StartFault {
     Io(std::io::Error),
     Sql(rusqlite::Error),
 }
 
-/// Moves what can be moved; whether that was everything.
+/// Runs a checkpoint; returns whether it copied all pages.
 pub(super) fn run_checkpoint(db: &Connection, mode: CheckpointMode) -> Result<bool, DiskError> {
-    let (pages, moved) =
+    let (pages, copied) =
         db.wal_checkpoint_v2(DEFAULT_NAME, mode).map_err(|error| DiskError::classify(&error))?;
-    Ok(moved >= pages)
+    Ok(copied >= pages)
 }
 
-/// How large the log is, and what was done about it.
+/// Current size of the WAL, and the sizes of the next checkpoint and warning.
 struct WalSize {
     pages: Arc<AtomicUsize>,
     next_checkpoint: usize,
@@ -140,9 +139,9 @@ struct WalSize {
 impl WalSize {
     fn observe(db: &mut Connection) -> rusqlite::Result<Self> {
         let pages = Arc::new(AtomicUsize::new(0));
-        let heard = Arc::clone(&pages);
+        let observed = Arc::clone(&pages);
         db.wal_hook(Some(move |_: &mut Wal, pages: std::ffi::c_int| {
-            heard.store(usize::try_from(pages).unwrap_or_default(), Ordering::Relaxed);
+            observed.store(usize::try_from(pages).unwrap_or_default(), Ordering::Relaxed);
             Ok(())
         }))?;
         Ok(Self { pages, next_checkpoint: CHECKPOINT_PAGES, next_warning: WARNING_PAGES })
@@ -156,10 +155,10 @@ impl WalSize {
         self.pages() >= self.next_checkpoint
     }
 
-    /// A log that could not be emptied is tried again when it has grown by as much.
-    fn record_result(&mut self, is_all: bool) {
+    /// After an incomplete checkpoint, the next one is due when the WAL has grown by another `CHECKPOINT_PAGES`.
+    fn record_result(&mut self, is_complete: bool) {
         let pages = self.pages();
-        if is_all {
+        if is_complete {
             (self.next_checkpoint, self.next_warning) = (CHECKPOINT_PAGES, WARNING_PAGES);
             return;
         }
@@ -167,7 +166,10 @@ impl WalSize {
         if pages >= self.next_warning {
             self.next_warning = pages * 2;
             let mebibytes = (pages * PAGE_BYTES) >> 20;
-            tracing::warn!(mebibytes, "the write-ahead log grows: a reader keeps it from being emptied");
+            tracing::warn!(
+                mebibytes,
+                "the write-ahead log grows: a long read transaction blocks the checkpoint"
+            );
         }
     }
 }

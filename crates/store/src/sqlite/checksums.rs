@@ -1,30 +1,31 @@
-//! The sums of rows: over which columns they are, for whoever writes them and whoever checks them.
+//! Checksums of `agents` and `turns` rows: the columns they cover, shared by the writer, the queries and `check`.
 
 use rusqlite::Row;
 
 use crate::digest::{Digest, RequestKey, checksum_parts};
 
-/// The columns of an agent's row, in the order of [`agent_sum`].
+/// Columns of an `agents` row that the checksum covers, in the order of [`agent_checksum`].
 pub(crate) const AGENT_CHECKSUM_COLUMNS: &str = "serial, id, parent, gone, capability, record, rights";
 
-/// The sum of an agent's row whose columns begin at this place.
+/// Computes the checksum of an `agents` row whose covered columns start at column `first`.
 pub(crate) fn agent_checksum(row: &Row<'_>, first: usize) -> rusqlite::Result<i64> {
     let serial: i64 = row.get(first)?;
     let parent: Option<i64> = row.get(first + 2)?;
-    let gone: bool = row.get(first + 3)?;
-    let text = |place| row.get_ref(first + place)?.as_str().map_err(rusqlite::Error::from);
+    let is_destroyed: bool = row.get(first + 3)?;
+    let text = |column| row.get_ref(first + column)?.as_str().map_err(rusqlite::Error::from);
     Ok(checksum_parts(&[
         &serial.to_be_bytes(),
         text(1)?.as_bytes(),
         &parent.unwrap_or_default().to_be_bytes(),
-        &[u8::from(gone)],
+        &[u8::from(is_destroyed)],
         row.get_ref(first + 4)?.as_blob()?,
         text(5)?.as_bytes(),
         text(6)?.as_bytes(),
     ]))
 }
 
-/// The sum of a turn's row; its end is looked up in the journal, which has sums of its own.
+/// Computes the checksum of a `turns` row. It does not cover the turn's end, which is in the journal with its own
+/// checksum.
 pub(crate) fn turn_checksum(accepted: i64, agent: i64, key: &RequestKey, turn: i64, content: &Digest) -> i64 {
     checksum_parts(&[&accepted.to_be_bytes(), &agent.to_be_bytes(), key, &turn.to_be_bytes(), content])
 }

@@ -1,38 +1,38 @@
-//! What SQLite's errors mean for a store: no room now, or never again.
+//! Classification of SQLite errors: temporarily full, permanently broken, or a constraint violation.
 
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
 
-/// What an error means for the group it met.
+/// Effect of a SQLite error on the group being committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DiskError {
-    /// Nothing was kept; it may pass later.
+    /// Nothing was committed; a retry may succeed.
     Full(String),
-    /// Nobody knows what was kept, or nothing can be any more.
+    /// The outcome of the commit is unknown, or no further commit is possible.
     Broken(String),
-    /// One call breaks a rule of the schema.
+    /// A batch violates a constraint of the schema.
     ConstraintViolation(String),
 }
 
 impl DiskError {
     pub(super) fn classify(error: &rusqlite::Error) -> Self {
         let rusqlite::Error::SqliteFailure(code, _) = error else {
-            return Self::Broken(format!("the store was used wrongly: {error}"));
+            return Self::Broken(format!("invalid use of SQLite: {error}"));
         };
         match code.code {
             ErrorCode::DiskFull => Self::Full("no space is left for the database".to_owned()),
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                 Self::Full("another program holds the database".to_owned())
             }
-            // The index of the write-ahead log could not grow; nothing was written yet.
+            // The WAL index (-shm) could not grow; nothing was written yet.
             ErrorCode::SystemIoFailure if code.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
                 Self::Full("no space is left for the index of the write-ahead log".to_owned())
             }
             ErrorCode::ConstraintViolation => Self::ConstraintViolation(error.to_string()),
             ErrorCode::SystemIoFailure if code.extended_code == ffi::SQLITE_IOERR_FSYNC => {
-                Self::Broken(format!("the disk did not take what was written: {error}"))
+                Self::Broken(format!("fsync failed: {error}"))
             }
-            ErrorCode::ReadOnly => Self::Broken(format!("the database has become read-only: {error}")),
+            ErrorCode::ReadOnly => Self::Broken(format!("the database became read-only: {error}")),
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
                 Self::Broken(format!("the database is damaged: {error}; run nexus3 check"))
             }

@@ -1,6 +1,6 @@
-//! Places where a debug build can be told to fail: `edge[:kind][@n]=action[,…]`. A release build has none.
+//! Failpoints: fault injection for tests in debug builds, `edge[:kind][@n]=action[,…]`. A release build has none.
 
-/// Where it can fail.
+/// Site at which a fault can be injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailpointSite {
     CommitBefore,
@@ -10,13 +10,13 @@ pub(super) enum FailpointSite {
     MigrateMiddle,
 }
 
-/// What to pretend; a process that shall end has ended.
-#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "a release build pretends nothing"))]
+/// An injected fault for the caller to simulate. Aborts and delays are executed by `hit` itself.
+#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "a release build injects no faults"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InjectedFault {
-    /// As if the disk were full.
+    /// The disk is full.
     DiskFull,
-    /// As if the disk had not taken what was written.
+    /// An fsync failed.
     FsyncFailed,
 }
 
@@ -39,9 +39,9 @@ mod debug {
     #[derive(Debug)]
     struct Failpoint {
         site: FailpointSite,
-        /// A kind of record that has to be in the group.
+        /// Counts only groups with a record of this kind.
         kind: Option<String>,
-        /// Only this time; every time when there is none.
+        /// Triggers only at this hit; at every hit if `None`.
         hit_number: Option<u64>,
         hits: u64,
         action: Action,
@@ -60,53 +60,53 @@ mod debug {
             Ok(Self { points: points.map(Failpoint::parse).collect::<Result<_, _>>()? })
         }
 
-        /// Passes an edge with records of these kinds.
+        /// Triggers the failpoints of a site for a group with records of these kinds.
         pub(crate) fn hit<'a>(
             &mut self,
-            edge: FailpointSite,
+            site: FailpointSite,
             kinds: &(impl Iterator<Item = &'a str> + Clone),
         ) -> Option<InjectedFault> {
-            let mut pretence = None;
-            for point in self.points.iter_mut().filter(|point| point.site == edge) {
-                if !point.kind.as_deref().is_none_or(|kind| kinds.clone().any(|there| there == kind)) {
+            let mut injected = None;
+            for point in self.points.iter_mut().filter(|point| point.site == site) {
+                if !point.kind.as_deref().is_none_or(|kind| kinds.clone().any(|present| present == kind)) {
                     continue;
                 }
                 point.hits += 1;
-                if point.hit_number.is_none_or(|time| time == point.hits) {
-                    pretence = point.action.execute().or(pretence);
+                if point.hit_number.is_none_or(|number| number == point.hits) {
+                    injected = point.action.execute().or(injected);
                 }
             }
-            pretence
+            injected
         }
     }
 
     impl Failpoint {
         fn parse(text: &str) -> Result<Self, String> {
-            let wrong = |what: &str| format!("the failpoint {text:?} {what}");
-            let (place, action) = text.split_once('=').ok_or_else(|| wrong("has no `=`"))?;
-            let (place, time) = match place.split_once('@') {
-                None => (place, None),
-                Some((place, time)) => {
-                    (place, Some(time.parse().map_err(|_| wrong("has no number after `@`"))?))
+            let invalid = |why: &str| format!("the failpoint {text:?} {why}");
+            let (target, action) = text.split_once('=').ok_or_else(|| invalid("has no `=`"))?;
+            let (target, hit_number) = match target.split_once('@') {
+                None => (target, None),
+                Some((target, number)) => {
+                    (target, Some(number.parse().map_err(|_| invalid("has no number after `@`"))?))
                 }
             };
-            let (edge, kind) = match place.split_once(':') {
-                None => (place, None),
-                Some((edge, kind)) => (edge, Some(kind.to_owned())),
+            let (site, kind) = match target.split_once(':') {
+                None => (target, None),
+                Some((site, kind)) => (site, Some(kind.to_owned())),
             };
-            let edge = match edge {
+            let site = match site {
                 "commit.before" => FailpointSite::CommitBefore,
                 "commit.after" => FailpointSite::CommitAfter,
                 "checkpoint.before" => FailpointSite::CheckpointBefore,
                 "migrate.before" => FailpointSite::MigrateBefore,
                 "migrate.middle" => FailpointSite::MigrateMiddle,
-                _ => return Err(wrong("has an unknown edge")),
+                _ => return Err(invalid("has an unknown edge")),
             };
-            let action = Action::parse(action).ok_or_else(|| wrong("has an unknown action"))?;
-            if edge == FailpointSite::CommitAfter && matches!(action, Action::Inject(_)) {
-                return Err(wrong("comes too late: the commit is done"));
+            let action = Action::parse(action).ok_or_else(|| invalid("has an unknown action"))?;
+            if site == FailpointSite::CommitAfter && matches!(action, Action::Inject(_)) {
+                return Err(invalid("comes too late: the commit is done"));
             }
-            Ok(Self { site: edge, kind, hit_number: time, hits: 0, action })
+            Ok(Self { site, kind, hit_number, hits: 0, action })
         }
     }
 
@@ -123,7 +123,7 @@ mod debug {
             }
         }
 
-        #[expect(clippy::disallowed_methods, reason = "a delay is what the failpoint was asked for")]
+        #[expect(clippy::disallowed_methods, reason = "the failpoint requests a delay")]
         fn execute(self) -> Option<InjectedFault> {
             match self {
                 Self::Abort => std::process::abort(),
@@ -131,7 +131,7 @@ mod debug {
                     std::thread::sleep(Duration::from_millis(delay_ms));
                     None
                 }
-                Self::Inject(pretence) => Some(pretence),
+                Self::Inject(fault) => Some(fault),
             }
         }
     }
@@ -141,24 +141,24 @@ mod debug {
         use super::*;
 
         #[test]
-        fn a_failpoint_counts_only_what_it_waits_for() {
+        fn failpoint_counts_only_matching_hits() {
             let text = "commit.before:message@2=full, commit.before@3=fsync";
             let mut points = Failpoints::parse(Some(text)).unwrap();
-            let mut pass =
+            let mut hit =
                 |kinds: &[&'static str]| points.hit(FailpointSite::CommitBefore, &kinds.iter().copied());
-            assert_eq!(pass(&["message", "denied"]), None);
-            assert_eq!(pass(&["denied"]), None);
+            assert_eq!(hit(&["message", "denied"]), None);
+            assert_eq!(hit(&["denied"]), None);
             assert_eq!(
-                pass(&["message"]),
+                hit(&["message"]),
                 Some(InjectedFault::FsyncFailed),
-                "the second message, and the third commit"
+                "second message and third commit: the last failpoint wins"
             );
-            assert_eq!(pass(&["message"]), None);
+            assert_eq!(hit(&["message"]), None);
             assert_eq!(points.hit(FailpointSite::CheckpointBefore, &std::iter::empty()), None);
         }
 
         #[test]
-        fn a_failpoint_that_makes_no_sense_says_why() {
+        fn invalid_failpoint_is_rejected_with_the_reason() {
             for (text, why) in [
                 ("commit.before", "has no `=`"),
                 ("commit.during=abort", "has an unknown edge"),
@@ -179,7 +179,7 @@ mod debug {
 
 #[cfg(not(debug_assertions))]
 mod release {
-    use super::{Edge, Pretence};
+    use super::{FailpointSite, InjectedFault};
 
     #[derive(Debug, Default)]
     pub(crate) struct Failpoints;
@@ -189,7 +189,7 @@ mod release {
             match text {
                 None => Ok(Self),
                 Some(_) => {
-                    Err("this is a release build, which has no failpoints: take a debug build".to_owned())
+                    Err("failpoints are not available: this is a release build; use a debug build".to_owned())
                 }
             }
         }

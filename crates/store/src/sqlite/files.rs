@@ -1,9 +1,9 @@
-//! The files of a store: the database, and those beside it that bear its name and an ending.
+//! Paths of a store's files: the database, and companion files named after it with a suffix.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where the files of one store are.
+/// Paths of one store's files.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFiles {
     pub(crate) database: PathBuf,
@@ -14,22 +14,22 @@ impl StoreFiles {
         Self { database: database.to_owned() }
     }
 
-    /// SQLite's write-ahead log: commits that are not in the database yet.
+    /// SQLite's write-ahead log: commits not yet checkpointed into the database.
     pub(crate) fn wal(&self) -> PathBuf {
         self.with_suffix("-wal")
     }
 
-    /// Held by the daemon that uses the store.
+    /// The lock file of the daemon that uses the store.
     pub(crate) fn lock(&self) -> PathBuf {
         self.with_suffix(".lock")
     }
 
-    /// How far the journal had come.
+    /// The high-water mark of the journal.
     pub(crate) fn high_water_mark(&self) -> PathBuf {
         self.with_suffix(".mark")
     }
 
-    /// The copy that was taken before the schema left this version; a number tells later ones apart.
+    /// The backup made before migrating from this schema version; `number` distinguishes repeated ones.
     pub(crate) fn migration_backup(&self, version: u32, number: u32) -> PathBuf {
         match number {
             0 => self.with_suffix(&format!(".v{version}.bak")),
@@ -37,19 +37,19 @@ impl StoreFiles {
         }
     }
 
-    /// The folder they are in.
+    /// The folder of the store.
     pub(crate) fn folder(&self) -> &Path {
         parent_folder(&self.database)
     }
 
-    fn with_suffix(&self, ending: &str) -> PathBuf {
+    fn with_suffix(&self, suffix: &str) -> PathBuf {
         let mut path = OsString::from(&self.database);
-        path.push(ending);
+        path.push(suffix);
         PathBuf::from(path)
     }
 }
 
-/// The folder of a path that may be a plain name.
+/// Returns the parent folder of a path, `.` for a bare file name.
 pub(crate) fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

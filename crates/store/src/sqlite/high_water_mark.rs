@@ -1,5 +1,5 @@
-//! How far the journal had come, written beside the database after every commit that is safe. SQLite takes a
-//! write-ahead log that was cut, changed or removed for a shorter one; the mark knows better.
+//! High-water mark of the journal: a file next to the database, rewritten after every durable commit. SQLite cannot tell
+//! a truncated, changed or removed write-ahead log from a shorter one; the mark can.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::digest::{DatabaseId, Digest, hex, unhex};
 
-/// The last entry that was known to be kept.
+/// The last entry known to be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HighWaterMark {
     pub(crate) database: DatabaseId,
@@ -19,7 +19,7 @@ pub(crate) struct HighWaterMark {
 const HEADER: &str = "nexus3 mark";
 
 impl HighWaterMark {
-    /// Reads the mark; nothing when there is none, or when it was not written to its end.
+    /// Reads the mark; `None` if there is none, or if it is malformed, as after an interrupted write.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -32,19 +32,19 @@ impl HighWaterMark {
     }
 
     fn decode(text: &str) -> Option<Self> {
-        let mut words = text.strip_suffix('\n')?.strip_prefix(HEADER)?.split(' ').skip(1);
-        let (database, sequence, hash) = (words.next()?, words.next()?, words.next()?);
+        let mut fields = text.strip_suffix('\n')?.strip_prefix(HEADER)?.split(' ').skip(1);
+        let (database, sequence, hash) = (fields.next()?, fields.next()?, fields.next()?);
         let mark = Self { database: unhex(database)?, sequence: sequence.parse().ok()?, hash: unhex(hash)? };
-        words.next().is_none().then_some(mark)
+        fields.next().is_none().then_some(mark)
     }
 
-    /// Always of the same length, so that a later mark covers an earlier one.
+    /// Encodes the mark with a fixed length, so that a later mark overwrites an earlier one.
     fn encode(&self) -> String {
         format!("{HEADER} {} {:020} {}\n", hex(&self.database), self.sequence, hex(&self.hash))
     }
 }
 
-/// The file of the mark, open for writing.
+/// The file of the high-water mark, open for writing.
 #[derive(Debug)]
 pub(super) struct HighWaterMarkFile {
     file: File,
@@ -56,7 +56,7 @@ impl HighWaterMarkFile {
         Ok(Self { file })
     }
 
-    /// Not forced to the disk: after a power cut the mark may be older than the journal, and that is no harm.
+    /// Writes the mark without fsync: after power loss the mark may be older than the journal, which is harmless.
     pub(super) fn write(&self, mark: &HighWaterMark) -> io::Result<()> {
         self.file.write_all_at(mark.encode().as_bytes(), 0)
     }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_reads_back_and_half_a_mark_is_none() {
+    fn mark_round_trips_and_truncated_mark_is_none() {
         let mark = HighWaterMark { database: [7; 16], sequence: 12, hash: [9; 32] };
         let text = mark.encode();
         assert_eq!(HighWaterMark::decode(&text), Some(mark));

@@ -1,4 +1,4 @@
-//! Where a store may be: a folder of this machine that can be written, in which no other daemon uses the same file.
+//! Lock file of a store, and checks of its folder: local, writable, and not used by another daemon.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use super::files::StoreFiles;
 use super::opening::OpenFault;
 
-/// Held while a daemon uses the store. The file stays; the lock goes with the process.
+/// Exclusive lock on a store. The file remains; the kernel releases the lock when the process ends.
 #[derive(Debug)]
 pub(super) struct LockFile {
     _file: File,
@@ -27,40 +27,40 @@ impl LockFile {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut holder = String::new();
-                // Who holds it is a courtesy.
+                // The holder's process id only improves the message.
                 let _ = (&file).take(32).read_to_string(&mut holder);
                 return Err(OpenFault::Locked { path, holder: holder.trim().parse().ok() });
             }
             Err(error) => return Err(OpenFault::io(&path, "locked", error.into())),
         }
-        let note = |file: &mut File| {
+        let write_process_id = |file: &mut File| {
             file.set_len(0)?;
             file.rewind()?;
             writeln!(file, "{}", std::process::id())
         };
-        // A full disk must not keep a daemon from starting: the lock itself needs no room.
-        if let Err(error) = note(&mut file) {
-            tracing::warn!(%error, "the lock file does not say who holds it");
+        // A full disk must not prevent a start: the lock itself needs no space.
+        if let Err(error) = write_process_id(&mut file) {
+            tracing::warn!(%error, "cannot write the process id to the lock file");
         }
         Ok(Self { _file: file })
     }
 }
 
-/// The folder is there, on this machine, and can be written.
+/// Checks that the folder exists, is on a local disk, and is writable.
 pub(super) fn check_folder(files: &StoreFiles) -> Result<(), OpenFault> {
     let folder = files.folder();
-    let there = std::fs::metadata(folder).map_err(|error| OpenFault::io(folder, "found", error))?;
+    let metadata = std::fs::metadata(folder).map_err(|error| OpenFault::io(folder, "found", error))?;
     if let Some(system) = network_file_system(folder) {
         return Err(OpenFault::NetworkFileSystem { path: folder.to_owned(), system });
     }
-    // Whoever took the right to write away meant it, even where the user may do everything.
-    if there.permissions().mode() & 0o200 == 0 {
+    // Respect a missing write bit even for root, which could write anyway.
+    if metadata.permissions().mode() & 0o200 == 0 {
         return Err(OpenFault::ReadOnly { path: folder.to_owned() });
     }
     Ok(())
 }
 
-/// The database can be written, if it is there.
+/// Checks that the database, if it exists, is a writable regular file.
 pub(super) fn check_database_file(files: &StoreFiles) -> Result<(), OpenFault> {
     match std::fs::metadata(&files.database) {
         Ok(file) if file.permissions().mode() & 0o200 == 0 => {
@@ -77,7 +77,7 @@ fn check_writable(path: &Path) -> Result<(), OpenFault> {
     OpenOptions::new().write(true).open(path).map(drop).map_err(|error| OpenFault::io(path, "written", error))
 }
 
-/// Makes the database file, or closes it to others: SQLite gives the files beside it the same rights.
+/// Creates the database file with mode 0600, or restricts it to that. SQLite creates companion files with the same mode.
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
@@ -86,9 +86,9 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The file system's name, when the folder is on another machine: locks and shared memory do not work there.
+/// Returns the file system's name if the folder is on a network file system: locks and shared memory fail there.
 fn network_file_system(folder: &Path) -> Option<String> {
-    // What cannot be asked is not refused for it.
+    // If statfs fails, the folder is accepted.
     let magic = rustix::fs::statfs(folder).ok()?.f_type;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let folder = folder.canonicalize().ok()?;
@@ -104,7 +104,7 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x5346_414f, "AFS"),
     (0x00c3_6400, "Ceph"),
 ];
-/// File systems in user space that lead to other machines.
+/// FUSE file systems backed by a network.
 const FUSE_NETWORK_FILE_SYSTEMS: &[&str] =
     &["sshfs", "rclone", "s3fs", "gcsfuse", "davfs", "glusterfs", "ceph", "cifs", "smb"];
 
@@ -124,7 +124,7 @@ fn classify_file_system(magic: i64, folder: &str, mounts: &str) -> Option<String
     FUSE_NETWORK_FILE_SYSTEMS.iter().any(|name| system.contains(name)).then(|| system.to_owned())
 }
 
-/// The mount point and the file system of a line of `mountinfo`.
+/// Parses the mount point and the file system type of a `mountinfo` line.
 fn parse_mount(line: &str) -> Option<(&str, &str)> {
     let (before, after) = line.split_once(" - ")?;
     Some((before.split(' ').nth(4)?, after.split(' ').next()?))
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_systems_of_other_machines_are_known() {
+    fn network_file_systems_are_recognized() {
         let mounts = "22 1 8:1 / / rw - ext4 /dev/sda rw\n\
                       30 22 0:40 / /mnt/far rw shared:1 - fuse.sshfs host:/ rw\n\
                       31 22 0:41 / /mnt/farther rw - fuse.gocryptfs crypt rw\n";

@@ -1,5 +1,5 @@
-//! Takes a database from one version of the schema to the next: a copy first, then each step in a transaction of its
-//! own, so that a crash leaves one version or the other.
+//! Schema migrations: a backup first, then each migration in its own transaction, so that a crash leaves either the old
+//! or the new version.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use super::schema::{APPLICATION_ID, DATABASE_ID, Migration};
 use crate::digest::DatabaseId;
 use crate::maintenance::copy_database;
 
-/// Copies of one version that are kept beside each other.
+/// Maximum number of backups of one schema version.
 const COPIES_MAX: u32 = 100;
 
-/// Brings a database from `version` to the end of the list. Zero is a new file: nothing is copied.
+/// Migrates a database from `version` to the end of the list. Version 0 is a new file and needs no backup.
 pub(super) fn migrate(
     db: &mut Connection,
     files: &StoreFiles,
@@ -25,7 +25,7 @@ pub(super) fn migrate(
 ) -> Result<(), OpenFault> {
     if version > 0 {
         let path = back_up(db, files, version)?;
-        tracing::info!(path = %path.display(), version, "a copy was taken before the schema changes");
+        tracing::info!(path = %path.display(), version, "backup made before the schema migration");
     }
     for (number, migration) in (1..).zip(migrations).skip(version as usize) {
         inject_fault(failpoints.hit(FailpointSite::MigrateBefore, &std::iter::empty()), &files.database)?;
@@ -68,12 +68,12 @@ fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf,
     let path = files.migration_backup(version, 0);
     Err(OpenFault::BackupFailed {
         path,
-        why: format!("{COPIES_MAX} copies of that version are there already"),
+        why: format!("{COPIES_MAX} backups of schema version {version} exist already"),
     })
 }
 
-fn inject_fault(pretence: Option<InjectedFault>, path: &Path) -> Result<(), OpenFault> {
-    match pretence {
+fn inject_fault(fault: Option<InjectedFault>, path: &Path) -> Result<(), OpenFault> {
+    match fault {
         None => Ok(()),
         Some(InjectedFault::DiskFull) => Err(OpenFault::DiskFull { path: path.to_owned() }),
         Some(InjectedFault::FsyncFailed) => {

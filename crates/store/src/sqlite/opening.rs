@@ -1,4 +1,4 @@
-//! Opens a store, or says why not: which file, what is wrong with it, and what to do.
+//! Opens a SQLite store, or refuses it with an error that names the file, the cause and the remedy.
 
 use std::fs::File;
 use std::io;
@@ -24,13 +24,13 @@ use super::writer::{Writer, WriterContext};
 use super::{Durability, SqliteOptions, SqliteStore};
 use crate::digest::DatabaseId;
 
-/// The first SQLite without the fault that loses commits when a log is begun anew under load.
+/// The first SQLite release without the bug that loses commits when the WAL is reset under load.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenFault {
-    /// Another daemon uses it.
+    /// Another daemon uses the store.
     #[error(
         "{}: another daemon{} uses this store; stop it, or give this one another home",
         .path.display(), .holder.map(|id| format!(" (process {id})")).unwrap_or_default()
@@ -38,16 +38,16 @@ pub enum OpenFault {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The process that holds it, if it said so.
+        /// Id of the process that holds the lock, if the file names it.
         holder: Option<u32>,
     },
-    /// It cannot be written.
-    #[error("{}: read-only; give the daemon's user the right to write (chmod u+w), or remount the disk", .path.display())]
+    /// The file or folder cannot be written.
+    #[error("{}: read-only; make it writable for the daemon's user (chmod u+w), or remount the disk", .path.display())]
     ReadOnly {
         /// The file or folder.
         path: PathBuf,
     },
-    /// It is on another machine.
+    /// The folder is on a network file system.
     #[error(
         "{}: on a network file system ({system}), where locks and shared memory cannot be trusted; \
          move the daemon's home to a disk of this machine", .path.display()
@@ -58,15 +58,16 @@ pub enum OpenFault {
         /// The file system.
         system: String,
     },
-    /// It is no database.
+    /// The file is not a SQLite database.
     #[error(
-        "{}: not a database; restore a backup, or move the file away to begin anew", .path.display()
+        "{}: not a database; restore a backup, or move the file away to start with an empty store",
+        .path.display()
     )]
     NotADatabase {
         /// The file.
         path: PathBuf,
     },
-    /// Another program's.
+    /// The database belongs to another program.
     #[error(
         "{}: a database of another program (application id {application:#x}); move it away or give the daemon \
          another home", .path.display()
@@ -74,27 +75,27 @@ pub enum OpenFault {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it says it is.
+        /// The application id in its header.
         application: i32,
     },
-    /// A later program's.
+    /// A newer nexus3 wrote the database.
     #[error(
-        "{}: schema version {found}, and this nexus3 knows versions up to {known}: an older binary cannot read \
-         what a newer one wrote; use the newer nexus3, or restore the copy it took ({}.v{known}.bak)",
+        "{}: schema version {found}, but this nexus3 supports versions up to {known}: an older binary cannot read \
+         a newer schema; use the newer nexus3, or restore the backup it made ({}.v{known}.bak)",
         .path.display(), .path.display()
     )]
     NewerSchema {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Its schema version.
         found: u32,
-        /// The highest version that is known.
+        /// The highest supported schema version.
         known: u32,
     },
-    /// It is not whole.
+    /// The database is damaged.
     #[error(
-        "{}: damaged: {why}; run nexus3 check to see all of it, then restore a backup, or move the file and its \
-         -wal away to begin anew", .path.display()
+        "{}: damaged: {why}; run nexus3 check for a full report, then restore a backup, or move the file and its \
+         -wal away to start with an empty store", .path.display()
     )]
     Damaged {
         /// The file.
@@ -102,44 +103,48 @@ pub enum OpenFault {
         /// What is wrong.
         why: String,
     },
-    /// Entries are missing that were kept.
+    /// Committed entries are missing at the end of the journal.
     #[error(
-        "{}: the journal ends at entry {last}, but {marked} were kept: {}-wal was cut, changed or removed; put it \
-         back or restore a newer backup; if this file is older on purpose, remove {}.mark to go on without the rest",
+        "{}: the journal ends at entry {last}, but {marked} were committed: {}-wal was cut, changed or removed; \
+         put it back or restore a newer backup; if this file is older on purpose, remove {}.mark to continue \
+         without the missing entries",
         .path.display(), .path.display(), .path.display()
     )]
     JournalTruncated {
         /// The file.
         path: PathBuf,
-        /// The last entry there is.
+        /// Sequence of the last entry in the file.
         last: u64,
-        /// The last entry there was.
+        /// Sequence of the last committed entry, from the high-water mark.
         marked: u64,
     },
-    /// Commits without the database they belong to.
+    /// A write-ahead log without its database.
     #[error(
         "{}: not there or empty, but its {}-wal holds commits; put the database back, or move the -wal file away \
-         as well", .path.display(), .path.display()
+         too", .path.display(), .path.display()
     )]
     WalWithoutDatabase {
         /// The file.
         path: PathBuf,
     },
-    /// There is no room to open it.
+    /// The disk is full.
     #[error("{}: no space is left on this disk; make room and start again", .path.display())]
     DiskFull {
         /// The file.
         path: PathBuf,
     },
-    /// The copy before a migration failed.
-    #[error("{}: the copy before the schema changes cannot be written: {why}; make room or move it away", .path.display())]
+    /// The backup before a schema migration failed.
+    #[error(
+        "{}: the backup before the schema migration cannot be written: {why}; make room, or move old backups away",
+        .path.display()
+    )]
     BackupFailed {
-        /// The copy.
+        /// The backup file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// The library is too old.
+    /// The linked SQLite library is too old.
     #[error(
         "SQLite {found} can lose commits; this program needs {} or later",
         format_version(SQLITE_VERSION_MIN)
@@ -148,28 +153,28 @@ pub enum OpenFault {
         /// Its version.
         found: &'static str,
     },
-    /// Failpoints that make no sense, or are asked of a release build.
+    /// Invalid failpoints, or failpoints in a release build.
     #[error("{0}")]
     Failpoints(String),
-    /// The system gives no random bytes.
+    /// The operating system's random number generator failed.
     #[error("no random bytes: {0}")]
     Random(String),
-    /// The system refused.
-    #[error("{}: cannot be {doing}: {error}", .path.display())]
+    /// A file operation failed.
+    #[error("{}: cannot be {action}: {error}", .path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
-        doing: &'static str,
-        /// What the system said.
+        /// The failed operation, as a past participle.
+        action: &'static str,
+        /// The system's error.
         error: io::Error,
     },
-    /// SQLite refused.
+    /// A SQLite operation failed.
     #[error("{}: {error}; run nexus3 check", .path.display())]
     Sql {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// SQLite's error.
         error: rusqlite::Error,
     },
 }
@@ -179,12 +184,12 @@ fn format_version(number: i32) -> String {
 }
 
 impl OpenFault {
-    pub(super) fn io(path: &Path, doing: &'static str, error: io::Error) -> Self {
+    pub(super) fn io(path: &Path, action: &'static str, error: io::Error) -> Self {
         let path = path.to_owned();
         match error.kind() {
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Self::ReadOnly { path },
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
-            _ => Self::Io { path, doing, error },
+            _ => Self::Io { path, action, error },
         }
     }
 
@@ -200,10 +205,10 @@ impl OpenFault {
     }
 }
 
-/// Opens the store of a file, which is made if it is not there.
+/// Opens the store at a path, and creates the file if it does not exist.
 ///
 /// # Errors
-/// When it is in use, not whole, not ours, or cannot be written; the text names the file and what to do.
+/// When the store is in use, damaged, another program's, or not writable; the text names the file and the remedy.
 pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     let mut failpoints = Failpoints::parse(options.failpoints.as_deref()).map_err(OpenFault::Failpoints)?;
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
@@ -211,13 +216,12 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     }
     let files = StoreFiles::new(&options.path);
     lock_file::check_folder(&files)?;
-    // Before the database is touched: a process that closes a file gives up all its locks on it, and SQLite's may be
-    // among them.
+    // Lock before opening the database file: closing a file releases all POSIX locks of the process on it, SQLite's too.
     let lock = LockFile::acquire(&files)?;
     lock_file::check_database_file(&files)?;
     let version = check_before_open(&files)?;
     lock_file::make_private(&files.database)
-        .map_err(|error| OpenFault::io(&files.database, "made", error))?;
+        .map_err(|error| OpenFault::io(&files.database, "created", error))?;
     let mut db = open_writer(&files, options.durability)?;
     if let Some(version) = version {
         migrate(&mut db, &files, version, MIGRATIONS, &mut failpoints)?;
@@ -228,44 +232,45 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
         (0..READER_THREADS).map(|_| open_reader(&files.database)).collect::<Result<_, _>>().map_err(sql)?;
     let mark = HighWaterMarkFile::open(&files.high_water_mark())
         .map_err(|error| OpenFault::io(&files.high_water_mark(), "opened", error))?;
-    let own = open_writer(&files, options.durability)?;
+    let checkpoint_db = open_writer(&files, options.durability)?;
     let file =
         File::open(&files.database).map_err(|error| OpenFault::io(&files.database, "opened", error))?;
     let file = Arc::new(file);
-    let checkpointer = Checkpointer::start(&mut db, own, Arc::clone(&file)).map_err(|fault| match fault {
-        StartFault::Io(error) => OpenFault::io(&files.database, "given a thread", error),
-        StartFault::Sql(error) => OpenFault::sql(&files.database, error),
-    })?;
-    let (line, readers) = (Arc::new(WriteQueue::default()), Arc::new(ReaderPool::default()));
-    let store = SqliteStore { queue: Arc::clone(&line), readers: Arc::clone(&readers) };
+    let checkpointer =
+        Checkpointer::start(&mut db, checkpoint_db, Arc::clone(&file)).map_err(|fault| match fault {
+            StartFault::Io(error) => OpenFault::io(&files.database, "given a thread", error),
+            StartFault::Sql(error) => OpenFault::sql(&files.database, error),
+        })?;
+    let (queue, readers) = (Arc::new(WriteQueue::default()), Arc::new(ReaderPool::default()));
+    let store = SqliteStore { queue: Arc::clone(&queue), readers: Arc::clone(&readers) };
     let no_thread = |error| {
-        // Nobody else will end what has begun.
+        // No writer thread will stop the queue and the readers, so do it here.
         store.queue.mark_stopped();
         store.readers.close();
         OpenFault::io(&files.database, "given a thread", error)
     };
     let reader_threads = readers.start(connections).map_err(no_thread)?;
     let durability = options.durability;
-    let hand =
-        WriterContext { queue: line, database, durability, failpoints, high_water_mark: mark, checkpointer };
-    let writer = Writer { db, head, context: hand, readers, reader_threads, file, lock };
+    let context =
+        WriterContext { queue, database, durability, failpoints, high_water_mark: mark, checkpointer };
+    let writer = Writer { db, head, context, readers, reader_threads, file, lock };
     writer.start().map_err(no_thread)?;
     Ok(Arc::new(store))
 }
 
-/// Looks without writing, so that what is refused is left as it was found. The version to migrate from, if any.
+/// Inspects the database read-only, so that a refused file is left unchanged. Returns the version to migrate from, if any.
 fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
     let path = files.database.clone();
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     if size(&path) == 0 {
-        // SQLite would take the log for a leftover and delete it.
+        // SQLite would delete the WAL as stale.
         return if size(&files.wal()) == 0 {
             Ok(Some(0))
         } else {
             Err(OpenFault::WalWithoutDatabase { path })
         };
     }
-    // We hold the lock: without a log nobody writes, and nothing has to be put beside it.
+    // The lock is held: without a WAL there is no writer, so an immutable read needs no companion files.
     let db = if files.wal().exists() { open_reader(&path) } else { open_immutable(&path) };
     let db = db.map_err(|error| OpenFault::sql(&path, error))?;
     match inspect(&db, files)? {
@@ -281,7 +286,7 @@ fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
     }
 }
 
-/// After the migrations everything has to be in order.
+/// Inspects the database after the migrations: only a current, intact schema is accepted.
 fn check_after_open(db: &Connection, files: &StoreFiles) -> Result<(DatabaseId, JournalHead), OpenFault> {
     let path = files.database.clone();
     match inspect(db, files)? {
@@ -289,7 +294,7 @@ fn check_after_open(db: &Connection, files: &StoreFiles) -> Result<(DatabaseId, 
         DatabaseState::JournalTruncated { last, marked } => {
             Err(OpenFault::JournalTruncated { path, last, marked })
         }
-        other => Err(OpenFault::Damaged { path, why: format!("after it was opened: {other:?}") }),
+        state => Err(OpenFault::Damaged { path, why: format!("after opening: {state:?}") }),
     }
 }
 
@@ -299,9 +304,9 @@ fn inspect(db: &Connection, files: &StoreFiles) -> Result<DatabaseState, OpenFau
     inspect_database(db, mark.as_ref()).map_err(|error| OpenFault::sql(&files.database, error))
 }
 
-/// How long to wait for another program that holds the database, such as a backup that begins.
+/// How long SQLite waits for a lock that another program holds, such as a starting backup.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The write-ahead log is cut to this size when it has been emptied. Writing over old pages is cheaper than growing.
+/// Size the WAL file is truncated to after a checkpoint. Overwriting old pages is cheaper than growing the file.
 const WAL_BYTES_RETAINED_MAX: i64 = 16 << 20;
 
 fn open_writer(files: &StoreFiles, durability: Durability) -> Result<Connection, OpenFault> {
@@ -315,7 +320,7 @@ fn open_writer(files: &StoreFiles, durability: Durability) -> Result<Connection,
         db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(sql)?;
     if mode != "wal" {
         let error = io::Error::other(format!("its journal mode stays {mode}"));
-        return Err(OpenFault::Io { path: path.clone(), doing: "put into WAL mode", error });
+        return Err(OpenFault::Io { path: path.clone(), action: "put into WAL mode", error });
     }
     let synchronous = match durability {
         Durability::Full => "full",
@@ -325,15 +330,14 @@ fn open_writer(files: &StoreFiles, durability: Durability) -> Result<Connection,
         db.pragma_update(None, "synchronous", synchronous)?;
         db.pragma_update(None, "wal_autocheckpoint", 0)?;
         db.pragma_update(None, "journal_size_limit", WAL_BYTES_RETAINED_MAX)?;
-        // In KiB. What is written lies together, so a few pages do; and a commit that has moved pages in a tree looks
-        // through all of them.
+        // In KiB. Writes have locality, so a small cache suffices; and a commit after a B-tree rebalance scans all of it.
         db.pragma_update(None, "cache_size", -4096)
     };
     set().map_err(sql)?;
     Ok(db)
 }
 
-/// A connection that cannot write.
+/// Opens a read-only connection.
 pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
@@ -341,7 +345,7 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// A file that nobody else uses or will: read without the files that SQLite would put beside it.
+/// Opens a file that no other process writes, without creating SQLite's companion files.
 pub(crate) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -360,7 +364,7 @@ pub(crate) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// What holds for every connection.
+/// Applies the settings that all connections share.
 fn configure_connection(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY_TIMEOUT)?;
     db.set_prepared_statement_cache_capacity(64);

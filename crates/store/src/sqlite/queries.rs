@@ -1,5 +1,5 @@
-//! What is read: each question is one transaction that ends with the answer. What makes no sense is told, never
-//! guessed.
+//! Read queries of the store. The reader pool runs each in one read transaction. Rows are verified against their
+//! checksums; a mismatch is reported as corruption, never guessed around.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use super::transaction_writer::to_i64;
 use crate::codec::{self, CodecFault};
 use crate::digest::{self, Digest, EntryContent};
 
-/// What cannot be read is damaged, whatever the reason: a store that cannot be written says so when it is.
+/// Maps a read error to a fault. Any error but a busy database counts as corruption; the writer reports write failures.
 pub(crate) fn read_fault(error: &rusqlite::Error) -> StoreFault {
     match error {
         rusqlite::Error::SqliteFailure(code, _) if code.code == rusqlite::ErrorCode::DatabaseBusy => {
             StoreFault::Full("another program holds the database".to_owned())
         }
-        error => StoreFault::Corrupt(format!("it cannot be read: {error}")),
+        error => StoreFault::Corrupt(format!("read failed: {error}")),
     }
 }
 
-/// For `?` in this file: [`damage`] by value.
+/// Wrapper that lets `?` convert SQLite errors with [`read_fault`].
 struct QueryFault(StoreFault);
 
 impl From<rusqlite::Error> for QueryFault {
@@ -42,8 +42,8 @@ impl From<StoreFault> for QueryFault {
 }
 
 impl From<QueryFault> for StoreFault {
-    fn from(misread: QueryFault) -> Self {
-        misread.0
+    fn from(fault: QueryFault) -> Self {
+        fault.0
     }
 }
 
@@ -58,13 +58,13 @@ fn read_index(db: &Connection) -> Result<Vec<IndexRow>, QueryFault> {
     let mut rows = statement.query(())?;
     let mut index = Vec::new();
     while let Some(row) = rows.next()? {
-        let serial = to_u64(row.get(0)?, "a serial")?;
+        let serial = to_u64(row.get(0)?, "serial")?;
         check_agent_checksum(row)?;
         let id = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         index.push(IndexRow {
             serial,
             id: codec::decode_agent_id(id).map_err(|fault| damaged(&format!("agent {serial}"), fault))?,
-            parent: row.get::<_, Option<i64>>(2)?.map(|parent| to_u64(parent, "a parent")).transpose()?,
+            parent: row.get::<_, Option<i64>>(2)?.map(|parent| to_u64(parent, "parent")).transpose()?,
             capability_digest: row.get(4)?,
             is_destroyed: row.get(3)?,
             is_finished: row.get(8)?,
@@ -73,18 +73,18 @@ fn read_index(db: &Connection) -> Result<Vec<IndexRow>, QueryFault> {
     Ok(index)
 }
 
-/// The row begins with [`AGENT_SUMMED`] and the sum.
+/// Verifies the checksum of a row that starts with [`AGENT_CHECKSUM_COLUMNS`] and the checksum.
 fn check_agent_checksum(row: &Row<'_>) -> Result<(), QueryFault> {
     if agent_checksum(row, 0)? == row.get::<_, i64>(7)? {
         return Ok(());
     }
-    Err(damaged(&format!("agent {}", row.get::<_, i64>(0)?), "its row is not as it was written").into())
+    Err(damaged(&format!("agent {}", row.get::<_, i64>(0)?), "row checksum mismatch").into())
 }
 
-/// Every agent has an entry, and entries are never removed.
+/// Returns the highest serial ever used. Every agent has a `states` row, and those are never removed.
 pub(super) fn last_serial(db: &Connection) -> Result<Serial, StoreFault> {
     let last: Option<i64> = query_optional(db, "SELECT max(serial) FROM states")?;
-    last.map_or(Ok(DAEMON), |last| to_u64(last, "a serial"))
+    last.map_or(Ok(DAEMON), |last| to_u64(last, "serial"))
 }
 
 pub(super) fn agents(db: &Connection, serials: &[Serial]) -> Result<Vec<StoredAgent>, StoreFault> {
@@ -102,13 +102,13 @@ fn read_agent(db: &Connection, serial: Serial) -> Result<Option<StoredAgent>, Qu
     let mut rows = statement.query([to_i64(serial)?])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     check_agent_checksum(row)?;
-    let about = |fault: CodecFault| damaged(&format!("agent {serial}"), fault);
-    let text = |place| row.get_ref(place)?.as_str().map_err(rusqlite::Error::from);
+    let agent_fault = |fault: CodecFault| damaged(&format!("agent {serial}"), fault);
+    let text = |column| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
     Ok(Some(StoredAgent {
         serial,
-        record: codec::decode_agent(text(5)?, text(1)?, text(6)?).map_err(about)?,
-        state: codec::decode_state(text(8)?).map_err(about)?,
-        ledger: codec::decode_ledger(text(9)?).map_err(about)?,
+        record: codec::decode_agent(text(5)?, text(1)?, text(6)?).map_err(agent_fault)?,
+        state: codec::decode_state(text(8)?).map_err(agent_fault)?,
+        ledger: codec::decode_ledger(text(9)?).map_err(agent_fault)?,
         is_destroyed: row.get(3)?,
     }))
 }
@@ -124,19 +124,20 @@ fn read_history(db: &Connection, agent: Serial) -> Result<Vec<Record>, QueryFaul
             records.push(decode_record(row)?);
             Ok(())
         })?;
-        // A tail that was turned into an earlier one would have another number.
-        if records.len() as u64 != tail.number.unwrap_or_default() {
-            return Err(damaged(&format!("agent {agent}"), "its last entry is not where it should be").into());
+        // A tail pointer corrupted into an earlier entry would yield fewer records.
+        if records.len() as u64 != tail.agent_sequence.unwrap_or_default() {
+            return Err(damaged(&format!("agent {agent}"), "last entry is not at its position").into());
         }
     }
     records.reverse();
     Ok(records)
 }
 
-/// Where an agent's entries end, or where they are read from.
+/// The entry from which an agent's entries are read backwards.
 struct JournalTail {
     last: i64,
-    number: Option<u64>,
+    /// Its position among the agent's own entries; `None` when not known beforehand.
+    agent_sequence: Option<u64>,
 }
 
 fn read_tail(db: &Connection, agent: Serial) -> Result<Option<JournalTail>, QueryFault> {
@@ -144,33 +145,34 @@ fn read_tail(db: &Connection, agent: Serial) -> Result<Option<JournalTail>, Quer
     let found: Option<(i64, i64)> =
         statement.query_row([to_i64(agent)?], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((last, number)) = found else { return Ok(None) };
-    Ok(Some(JournalTail { last, number: Some(to_u64(number, "a number")?) }))
+    Ok(Some(JournalTail { last, agent_sequence: Some(to_u64(number, "agent sequence")?) }))
 }
 
-/// Shows the entries of an agent from its tail back to the one behind `after`.
+/// Visits an agent's entries from the tail backwards, down to the first one after sequence `after`.
 fn visit_backwards(
     db: &Connection,
     agent: Serial,
     tail: &JournalTail,
     after: i64,
-    mut show: impl FnMut(&Row<'_>) -> Result<(), QueryFault>,
+    mut visit: impl FnMut(&Row<'_>) -> Result<(), QueryFault>,
 ) -> Result<(), QueryFault> {
     let mut statement = db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence = ?1"))?;
     let mut next = Some(tail.last);
-    let mut number = tail.number;
+    let mut expected = tail.agent_sequence;
     while let Some(sequence) = next.filter(|sequence| *sequence > after) {
         let mut rows = statement.query([sequence])?;
-        let about = |why: &str| damaged(&format!("entry {sequence}"), why);
-        let row = rows.next()?.ok_or_else(|| about("it is missing"))?;
+        let entry_fault = |why: &str| damaged(&format!("entry {sequence}"), why);
+        let row = rows.next()?.ok_or_else(|| entry_fault("missing"))?;
         let entry = read_entry_row(row)?;
-        if entry.content.agent != agent || number.is_some_and(|number| number != entry.number) {
-            return Err(about("it is not the one that should be there").into());
+        if entry.content.agent != agent || expected.is_some_and(|number| number != entry.agent_sequence) {
+            return Err(entry_fault("unexpected agent or agent sequence").into());
         }
-        show(row)?;
-        number = entry.number.checked_sub(1);
+        visit(row)?;
+        expected = entry.agent_sequence.checked_sub(1);
         next = row.get(8)?;
-        if next.is_some_and(|previous| previous >= sequence) || next.is_none() != (entry.number == 1) {
-            return Err(about("it does not lead back").into());
+        if next.is_some_and(|previous| previous >= sequence) || next.is_none() != (entry.agent_sequence == 1)
+        {
+            return Err(entry_fault("invalid pointer to the agent's previous entry").into());
         }
     }
     Ok(())
@@ -186,7 +188,7 @@ fn read_agents_with_open_turns(db: &Connection) -> Result<Vec<Serial>, QueryFaul
     let mut rows = statement.query(())?;
     let mut serials = Vec::new();
     while let Some(row) = rows.next()? {
-        serials.push(to_u64(row.get(0)?, "a serial")?);
+        serials.push(to_u64(row.get(0)?, "serial")?);
     }
     Ok(serials)
 }
@@ -199,7 +201,7 @@ pub(super) fn turn(
     Ok(read_turn(db, agent, request_id)?)
 }
 
-/// A destroyed agent may have left turns that are not forgotten yet; they are no longer there for anybody.
+/// Reads a turn of a live agent. Turns of a destroyed agent that are not pruned yet are invisible.
 fn read_turn(
     db: &Connection,
     agent: Serial,
@@ -213,22 +215,22 @@ fn read_turn(
     let mut rows = statement.query(params![to_i64(agent)?, key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (accepted, turn, content): (i64, i64, Digest) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    let about = |what: &str| damaged(&format!("turn {turn} of agent {agent}"), what);
+    let turn_fault = |why: &str| damaged(&format!("turn {turn} of agent {agent}"), why);
     let (ended, ended_at): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
     if turn_checksum(accepted, to_i64(agent)?, &key, turn, &content) != row.get::<_, i64>(3)?
         || ended.is_some() != ended_at.is_some()
     {
-        return Err(about("its row is not as it was written").into());
+        return Err(turn_fault("row checksum mismatch").into());
     }
-    let turn = to_u64(turn, "a turn")?;
+    let turn = to_u64(turn, "turn")?;
     let end = ended.map(|ended| read_turn_end(db, ended, request_id)).transpose()?;
     if end.as_ref().is_some_and(Option::is_none) {
-        return Err(about("its end is not where it should be").into());
+        return Err(turn_fault("its end is not in the referenced entry").into());
     }
     Ok(Some(StoredTurn { turn, content_digest: content, end: end.flatten() }))
 }
 
-/// The end of a turn in the entry of this sequence, if it is of that send.
+/// Reads the turn end in the entry with this sequence, if it belongs to the request.
 fn read_turn_end(db: &Connection, sequence: i64, request: &RequestId) -> Result<Option<TurnEnd>, QueryFault> {
     let mut statement = db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence = ?1"))?;
     let mut rows = statement.query([sequence])?;
@@ -239,27 +241,26 @@ fn read_turn_end(db: &Connection, sequence: i64, request: &RequestId) -> Result<
     })
 }
 
-pub(super) fn read(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>>, StoreFault> {
-    Ok(read_range(db, span)?)
+pub(super) fn read(db: &Connection, range: EntryRange) -> Result<Vec<Arc<JournalEntry>>, StoreFault> {
+    Ok(read_range(db, range)?)
 }
 
-fn read_range(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>>, QueryFault> {
-    let after = i64::try_from(span.after).unwrap_or(i64::MAX);
-    if let Some(agent) = span.agent {
-        return read_agent_entries(db, agent, after, span.limit);
+fn read_range(db: &Connection, range: EntryRange) -> Result<Vec<Arc<JournalEntry>>, QueryFault> {
+    let after = i64::try_from(range.after).unwrap_or(i64::MAX);
+    if let Some(agent) = range.agent {
+        return read_agent_entries(db, agent, after, range.limit);
     }
-    let limit = i64::try_from(span.limit).unwrap_or(i64::MAX);
+    let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
     let mut statement =
         db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     let mut rows = statement.query([after, limit])?;
-    let (mut entries, mut last): (Vec<Arc<JournalEntry>>, _) = (Vec::new(), span.after);
+    let (mut entries, mut last): (Vec<Arc<JournalEntry>>, _) = (Vec::new(), range.after);
     while let Some(row) = rows.next()? {
         let entry = decode_entry(row)?;
-        // Whoever reads on behind the last one must never come back to where it was.
+        // A reader that continues after the last entry must never be sent backwards.
         if entry.sequence <= last {
-            return Err(
-                damaged(&format!("entry {}", entry.sequence), format!("it stands behind {last}")).into()
-            );
+            let why = format!("out of order: follows entry {last}");
+            return Err(damaged(&format!("entry {}", entry.sequence), why).into());
         }
         last = entry.sequence;
         entries.push(Arc::new(entry));
@@ -267,7 +268,8 @@ fn read_range(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>
     Ok(entries)
 }
 
-/// One agent's entries, from one milestone to the next: each stretch is read backwards from its end.
+/// Reads one agent's entries in stretches of up to 64: the partial index on every 64th entry finds the end of a stretch,
+/// from which the pointers lead backwards.
 fn read_agent_entries(
     db: &Connection,
     agent: Serial,
@@ -284,50 +286,50 @@ fn read_agent_entries(
             )?
             .query_row([to_i64(agent)?, after], |row| row.get(0))
             .optional()?;
-        let end = milestone.map_or(JournalTail { ..tail }, |last| JournalTail { last, number: None });
-        let begun = entries.len();
+        let end = milestone.map_or(JournalTail { ..tail }, |last| JournalTail { last, agent_sequence: None });
+        let stretch_start = entries.len();
         visit_backwards(db, agent, &end, after, |row| {
             entries.push(Arc::new(decode_entry(row)?));
             Ok(())
         })?;
-        entries[begun..].reverse();
+        entries[stretch_start..].reverse();
         after = end.last;
     }
     entries.truncate(limit);
     Ok(entries)
 }
 
-/// A row of [`ENTRIES`] as an entry.
+/// Decodes a row of [`SELECT_ENTRIES`] into an entry.
 fn decode_entry(row: &Row<'_>) -> Result<JournalEntry, QueryFault> {
     let entry = read_entry_row(row)?;
-    let name =
-        Some(entry.content.name).filter(|name| !name.is_empty()).map(codec::decode_agent_id).transpose();
+    let agent_id =
+        Some(entry.content.agent_id).filter(|id| !id.is_empty()).map(codec::decode_agent_id).transpose();
     Ok(JournalEntry {
         sequence: entry.sequence,
         agent: entry.content.agent,
-        agent_id: name.map_err(|fault| damaged(&format!("entry {}", entry.sequence), fault))?,
-        agent_sequence: entry.number,
+        agent_id: agent_id.map_err(|fault| damaged(&format!("entry {}", entry.sequence), fault))?,
+        agent_sequence: entry.agent_sequence,
         at: Timestamp(entry.content.at),
         record: decode_record(row)?,
     })
 }
 
-/// What a row of [`ENTRIES`] says, if it is what was written.
+/// Verifies the checksum of a row of [`SELECT_ENTRIES`] and decodes its record.
 fn decode_record(row: &Row<'_>) -> Result<Record, QueryFault> {
     let entry = read_entry_row(row)?;
-    let about = |why: String| damaged(&format!("entry {}", entry.sequence), why);
+    let entry_fault = |why: String| damaged(&format!("entry {}", entry.sequence), why);
     if !entry.checksum_matches() {
-        return Err(about("it is not as it was written".to_owned()).into());
+        return Err(entry_fault("checksum mismatch".to_owned()).into());
     }
     let EntryContent { kind, body, .. } = entry.content;
-    Ok(codec::decode_record(kind, body).map_err(|fault| about(format!("{kind}: {fault}")))?)
+    Ok(codec::decode_record(kind, body).map_err(|fault| entry_fault(format!("{kind}: {fault}")))?)
 }
 
 pub(super) fn bounds(db: &Connection) -> Result<JournalBounds, StoreFault> {
     let first: Option<i64> = query_optional(db, "SELECT min(sequence) FROM journal")?;
     let last: Option<i64> = query_optional(db, "SELECT max(sequence) FROM journal")?;
-    let last = last.map_or(Ok(0), |last| to_u64(last, "a sequence"))?;
-    let first = first.map_or(Ok(last + 1), |first| to_u64(first, "a sequence"))?;
+    let last = last.map_or(Ok(0), |last| to_u64(last, "sequence"))?;
+    let first = first.map_or(Ok(last + 1), |first| to_u64(first, "sequence"))?;
     Ok(JournalBounds { first, last })
 }
 
@@ -342,5 +344,5 @@ fn damaged(what: &str, why: impl std::fmt::Display) -> StoreFault {
 }
 
 fn to_u64(number: i64, what: &str) -> Result<u64, StoreFault> {
-    u64::try_from(number).map_err(|_| damaged(what, format!("{number} is below zero")))
+    u64::try_from(number).map_err(|_| damaged(what, format!("negative value {number}")))
 }

@@ -1,4 +1,4 @@
-//! The line of work before the writer: whoever joins it is in order from then on. It is bounded, and says so.
+//! Bounded FIFO queue of tasks for the writer thread. The order of `enqueue` is the order of commit; a full queue refuses.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,22 +9,22 @@ use tokio::sync::oneshot;
 
 use crate::batch::{PreparedBatch, refusal};
 
-/// Calls that may wait.
+/// Maximum number of queued tasks.
 const TASKS_MAX: usize = 65_536;
-/// Bytes that may wait.
+/// Maximum size of all queued batches.
 const QUEUE_BYTES_MAX: usize = 256 << 20;
-/// Calls that share one commit.
+/// Maximum number of tasks in one commit.
 const GROUP_TASKS_MAX: usize = 1024;
-/// Bytes that share one commit, so that it takes milliseconds.
+/// Size at which a group is closed, so that one commit takes milliseconds.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
-/// One thing for the writer to do.
+/// A task for the writer thread.
 pub(super) enum WriteTask {
     Append(QueuedBatch),
     PruneTurns { before: Timestamp, pruned: u64, reply: oneshot::Sender<Result<u64, StoreFault>> },
 }
 
-/// A call whose caller waits.
+/// A batch with the channel on which its caller awaits the commit.
 pub(super) struct QueuedBatch {
     pub(super) batch: PreparedBatch,
     pub(super) reply: oneshot::Sender<Result<(), StoreFault>>,
@@ -33,21 +33,21 @@ pub(super) struct QueuedBatch {
 impl WriteTask {
     fn bytes(&self) -> usize {
         match self {
-            WriteTask::Append(waiting) => waiting.batch.bytes,
+            WriteTask::Append(queued) => queued.batch.bytes,
             WriteTask::PruneTurns { .. } => 0,
         }
     }
 
     fn refuse(self, fault: StoreFault) {
-        // A caller that no longer waits needs no answer.
+        // The send fails if the caller dropped its future, and then no reply is needed.
         match self {
-            WriteTask::Append(waiting) => drop(waiting.reply.send(Err(fault))),
+            WriteTask::Append(queued) => drop(queued.reply.send(Err(fault))),
             WriteTask::PruneTurns { reply, .. } => drop(reply.send(Err(fault))),
         }
     }
 }
 
-/// What callers and the writer share.
+/// Queue shared by the callers and the writer thread.
 #[derive(Default)]
 pub(super) struct WriteQueue {
     state: Mutex<State>,
@@ -67,16 +67,16 @@ struct State {
 }
 
 impl WriteQueue {
-    /// Nothing that panics runs under these locks.
+    /// A poisoned lock is safe to use: no code that can panic runs under it.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts work at the end of the line.
+    /// Appends a task to the queue.
     ///
     /// # Errors
-    /// When the line is too long, closed or broken.
-    pub(super) fn enqueue(&self, work: WriteTask) -> Result<(), StoreFault> {
+    /// When the queue is full or closed, or the store has failed.
+    pub(super) fn enqueue(&self, task: WriteTask) -> Result<(), StoreFault> {
         let mut state = self.state();
         if let Some(why) = &state.failure {
             return Err(StoreFault::Failed(why.clone()));
@@ -85,14 +85,14 @@ impl WriteQueue {
             return Err(refusal::closed());
         }
         if state.tasks.len() >= TASKS_MAX {
-            return Err(StoreFault::Full(format!("{TASKS_MAX} calls wait already")));
+            return Err(StoreFault::Full(format!("write queue full: {TASKS_MAX} tasks")));
         }
-        let bytes = state.bytes.saturating_add(work.bytes());
+        let bytes = state.bytes.saturating_add(task.bytes());
         if bytes > QUEUE_BYTES_MAX {
-            return Err(StoreFault::Full(format!("more than {} MiB would wait", QUEUE_BYTES_MAX >> 20)));
+            return Err(StoreFault::Full(format!("write queue full: {} MiB", QUEUE_BYTES_MAX >> 20)));
         }
         state.bytes = bytes;
-        state.tasks.push_back(work);
+        state.tasks.push_back(task);
         let was_empty = state.tasks.len() == 1;
         drop(state);
         if was_empty {
@@ -101,16 +101,16 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Puts back work that is only half done. It was in line before, so a closed line takes it too.
-    pub(super) fn requeue(&self, work: WriteTask) {
+    /// Enqueues a partly done task again. A closed queue accepts it too, since the task was enqueued before.
+    pub(super) fn requeue(&self, task: WriteTask) {
         let mut state = self.state();
         match state.failure.clone() {
-            Some(why) => work.refuse(StoreFault::Failed(why)),
-            None => state.tasks.push_back(work),
+            Some(why) => task.refuse(StoreFault::Failed(why)),
+            None => state.tasks.push_back(task),
         }
     }
 
-    /// Waits for work and takes what is there, up to a group; nothing when the line is closed and empty.
+    /// Blocks until tasks are queued and dequeues a group of them; `None` when the queue is closed and empty.
     pub(super) fn dequeue_group(&self) -> Option<Vec<WriteTask>> {
         let mut state = self.state();
         while state.tasks.is_empty() {
@@ -122,28 +122,29 @@ impl WriteQueue {
         let mut group = Vec::new();
         let mut bytes = 0;
         while group.len() < GROUP_TASKS_MAX && bytes < GROUP_BYTES_MAX {
-            let Some(work) = state.tasks.pop_front() else { break };
-            bytes += work.bytes();
-            group.push(work);
+            let Some(task) = state.tasks.pop_front() else { break };
+            bytes += task.bytes();
+            group.push(task);
         }
         state.bytes -= bytes;
         Some(group)
     }
 
-    /// Takes nothing more from outside. The answer comes when the writer has ended.
+    /// Closes the queue to callers. The receiver resolves when the writer has stopped.
     pub(super) fn close(&self) -> oneshot::Receiver<()> {
-        let (ended, waiting) = oneshot::channel();
+        let (stopped, receiver) = oneshot::channel();
         let mut state = self.state();
         state.is_closed = true;
         if !state.has_stopped {
-            state.stop_waiters.push(ended);
+            state.stop_waiters.push(stopped);
         }
         drop(state);
         self.task_available.notify_one();
-        waiting
+        receiver
     }
 
-    /// Everything in line and everything to come is refused. Only the first reason counts, and is told.
+    /// Marks the store as failed: refuses all queued and later tasks, and notifies the listener. Only the first cause
+    /// counts.
     pub(super) fn fail(&self, why: &str) {
         let mut state = self.state();
         if state.failure.is_some() {
@@ -151,13 +152,13 @@ impl WriteQueue {
         }
         state.failure = Some(why.to_owned());
         state.bytes = 0;
-        let work = std::mem::take(&mut state.tasks);
+        let tasks = std::mem::take(&mut state.tasks);
         drop(state);
-        if let Some(watcher) = self.listener() {
-            watcher.store_failed(why);
+        if let Some(listener) = self.listener() {
+            listener.store_failed(why);
         }
-        for work in work {
-            work.refuse(StoreFault::Failed(why.to_owned()));
+        for task in tasks {
+            task.refuse(StoreFault::Failed(why.to_owned()));
         }
     }
 
@@ -165,41 +166,41 @@ impl WriteQueue {
         self.state().failure.is_some()
     }
 
-    /// Why nothing more is taken.
+    /// Returns why the store failed, if it did.
     pub(super) fn failure(&self) -> Option<String> {
         self.state().failure.clone()
     }
 
-    /// The writer has ended; whatever it left in line is refused.
+    /// Records that the writer has stopped, and refuses the remaining tasks.
     pub(super) fn mark_stopped(&self) {
         let mut state = self.state();
         state.has_stopped = true;
         state.is_closed = true;
-        let work = std::mem::take(&mut state.tasks);
-        let waiting = std::mem::take(&mut state.stop_waiters);
+        let tasks = std::mem::take(&mut state.tasks);
+        let stop_waiters = std::mem::take(&mut state.stop_waiters);
         drop(state);
-        // A watcher may hold the store that holds this line.
+        // The listener may hold the store, which holds this queue: break the cycle.
         drop(self.listener.lock().unwrap_or_else(PoisonError::into_inner).take());
-        work.into_iter().for_each(|work| work.refuse(refusal::closed()));
-        for waiting in waiting {
-            // Whoever no longer waits needs no answer.
-            let _ = waiting.send(());
+        tasks.into_iter().for_each(|task| task.refuse(refusal::closed()));
+        for waiter in stop_waiters {
+            // The send fails if the caller dropped its future.
+            let _ = waiter.send(());
         }
         self.writer_stopped.notify_all();
     }
 
-    /// Waits for the end of the writer; says whether it came in time.
-    pub(super) fn wait_until_stopped(&self, time: Duration) -> bool {
+    /// Blocks until the writer has stopped; returns false on timeout.
+    pub(super) fn wait_until_stopped(&self, timeout: Duration) -> bool {
         let state = self.state();
-        let waited = self.writer_stopped.wait_timeout_while(state, time, |state| !state.has_stopped);
+        let waited = self.writer_stopped.wait_timeout_while(state, timeout, |state| !state.has_stopped);
         waited.unwrap_or_else(PoisonError::into_inner).0.has_stopped
     }
 
-    pub(super) fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
-        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+    pub(super) fn set_listener(&self, listener: Arc<dyn CommitListener>) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
-    /// Whoever hears of what is kept now.
+    /// Returns the current commit listener.
     pub(super) fn listener(&self) -> Option<Arc<dyn CommitListener>> {
         self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,5 +1,5 @@
-//! A few threads that read, each with a connection of its own that cannot write. Every question is one short
-//! transaction, so that none keeps the write-ahead log from being emptied.
+//! Thread pool for queries. Each thread has its own read-only connection, and each query runs in one short transaction,
+//! so that none blocks a checkpoint of the write-ahead log.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 use super::queries::read_fault;
 use crate::batch::refusal;
 
-/// Threads that read.
+/// Number of reader threads.
 pub(super) const READER_THREADS: usize = 3;
-/// Questions that may wait.
+/// Maximum number of queued queries.
 const QUERIES_QUEUED_MAX: usize = 16_384;
 
 type QueryJob = Box<dyn FnOnce(&Connection) + Send>;
 
-/// The line of questions before the readers.
+/// Job queue of the reader threads.
 #[derive(Default)]
 pub(super) struct ReaderPool {
     state: Mutex<State>,
@@ -37,21 +37,21 @@ impl ReaderPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a question in line.
+    /// Enqueues a query.
     ///
     /// # Errors
-    /// When the line is too long or closed.
+    /// When the queue is full or closed.
     pub(super) fn submit<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<oneshot::Receiver<Result<T, StoreFault>>, StoreFault> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, receiver) = oneshot::channel();
         let mut state = self.state();
         if state.is_closed {
             return Err(refusal::closed());
         }
         if state.jobs.len() >= QUERIES_QUEUED_MAX {
-            return Err(StoreFault::Full(format!("{QUERIES_QUEUED_MAX} questions wait already")));
+            return Err(StoreFault::Full(format!("read queue full: {QUERIES_QUEUED_MAX} queries")));
         }
         state.jobs.push_back(Box::new(move |db| {
             if !reply.is_closed() {
@@ -60,13 +60,13 @@ impl ReaderPool {
         }));
         drop(state);
         self.job_available.notify_one();
-        Ok(answer)
+        Ok(receiver)
     }
 
     /// Starts one thread for each connection.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When a thread cannot be spawned.
     pub(super) fn start(
         self: &Arc<Self>,
         connections: Vec<Connection>,
@@ -78,18 +78,18 @@ impl ReaderPool {
         connections.into_iter().map(start).collect()
     }
 
-    /// Answers what is in line, and takes nothing more.
+    /// Closes the queue. The threads finish the queued queries, then stop.
     pub(super) fn close(&self) {
         self.state().is_closed = true;
         self.job_available.notify_all();
     }
 
     fn run_jobs(&self, db: &Connection) {
-        while let Some(question) = self.next_job() {
-            // A question that panics is its own failure: its asker finds the answer closed.
-            let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| question(db)));
-            if asked.is_err() {
-                tracing::error!("a question to the store panicked");
+        while let Some(job) = self.next_job() {
+            // A query that panics fails alone: its caller finds the reply channel closed.
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job(db)));
+            if outcome.is_err() {
+                tracing::error!("a store query panicked");
             }
         }
     }
@@ -97,8 +97,8 @@ impl ReaderPool {
     fn next_job(&self) -> Option<QueryJob> {
         let mut state = self.state();
         loop {
-            if let Some(question) = state.jobs.pop_front() {
-                return Some(question);
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
             }
             if state.is_closed {
                 return None;
@@ -108,11 +108,11 @@ impl ReaderPool {
     }
 }
 
-/// Everything a question reads is of one moment, and the moment ends with it.
+/// Runs a query in one read transaction, so that it sees a single snapshot.
 fn in_read_transaction<T>(
     db: &Connection,
     query: impl FnOnce(&Connection) -> Result<T, StoreFault>,
 ) -> Result<T, StoreFault> {
-    let moment = db.unchecked_transaction().map_err(|error| read_fault(&error))?;
-    query(&moment)
+    let transaction = db.unchecked_transaction().map_err(|error| read_fault(&error))?;
+    query(&transaction)
 }

@@ -1,22 +1,24 @@
-//! What is in the file: the journal, which is only ever appended to, and the tables that follow from it.
+//! Database schema: the append-only journal, and the tables derived from it.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-/// `nx3s`: tells our files from those of other programs.
+/// SQLite application id `nx3s`, which marks a file as a nexus3 store.
 pub(crate) const APPLICATION_ID: i32 = 0x6e78_3373;
 
-/// One step of the schema; its place in [`MIGRATIONS`] plus one is the version it leads to.
+/// SQL of one migration; its index in [`MIGRATIONS`] plus one is the version it produces.
 pub(crate) type Migration = &'static str;
 
-/// Steps are never changed once they were released, only added.
+/// All migrations. A released migration is never changed; new ones are appended.
 pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA];
 
-/// Every page that a commit touches is written twice, so what changes together lies together. States change at every
-/// turn and are small, so they are apart from what agents are made from; of an agent that is forgotten, and of the
-/// daemon, only the place of the last entry is there. Entries of one agent are found backwards: each names the one
-/// before it. An index of them all would touch a page for each agent; every 64th is in one, as a place to begin from in
-/// the middle. A turn's row lies where it was accepted; its end is an entry of the journal, and the row says which.
-/// Sums tell when a disk has changed something: SQLite has none of its own.
+/// The tables. WAL mode writes every page of a commit twice, so values that change together are stored together.
+///
+/// - `states`: small and updated at every turn, so separate from `agents`. For removed agents and the daemon a row holds
+///   only the position of the last entry (`last`, `number`).
+/// - `journal`: `previous` links an agent's entries backwards. An index of all entries would touch one page per agent in
+///   each commit; `journal_milestones` indexes every 64th entry, as a start for reads in the middle.
+/// - `turns`: `accepted` is the sequence of the accepting entry, `ended` that of the entry with the turn's end.
+/// - `sum`: checksum of the row, because SQLite has none of its own.
 const INITIAL_SCHEMA: Migration = "
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
@@ -75,15 +77,15 @@ CREATE INDEX turns_open ON turns (agent) WHERE ended IS NULL;
 CREATE INDEX turns_by_end ON turns (ended_at) WHERE ended_at IS NOT NULL;
 ";
 
-/// The key of what tells this database from all others.
+/// Key of the database id in `meta`.
 pub(crate) const DATABASE_ID: &str = "database_id";
 
-/// The version that this program writes.
+/// Returns the schema version this program writes.
 pub(crate) fn current_version() -> u32 {
     u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)
 }
 
-/// What of the schema is not as it should be, in words. The file has to have the current version.
+/// Returns descriptions of missing or changed tables and indexes. The file must have the current version.
 pub(crate) fn schema_problems(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let model = Connection::open_in_memory()?;
     model.execute_batch(&MIGRATIONS.concat())?;
@@ -93,11 +95,11 @@ pub(crate) fn schema_problems(db: &Connection) -> rusqlite::Result<Vec<String>> 
     let mut rows = expected.query(())?;
     while let Some(row) = rows.next()? {
         let (kind, name, sql): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let there: Option<Option<String>> = found.query_row((&kind, &name), |row| row.get(0)).optional()?;
-        match there {
+        let actual: Option<Option<String>> = found.query_row((&kind, &name), |row| row.get(0)).optional()?;
+        match actual {
             None => problems.push(format!("the {kind} {name} is missing")),
-            Some(there) if there.as_deref() != Some(&sql) => {
-                problems.push(format!("the {kind} {name} is not what it should be"));
+            Some(actual) if actual.as_deref() != Some(&sql) => {
+                problems.push(format!("the {kind} {name} has an unexpected definition"));
             }
             Some(_) => {}
         }

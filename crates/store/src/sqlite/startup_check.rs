@@ -1,5 +1,5 @@
-//! The first look at a database that is there: is it ours, can we read its version, is its end what it should be.
-//! A full look is left to `check`.
+//! Quick check of an existing database at startup: application id, schema version, tables, and the end of the hash chain.
+//! The full check is [`crate::check`].
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -8,34 +8,35 @@ use super::schema::{APPLICATION_ID, DATABASE_ID, current_version, schema_problem
 use super::transaction_writer::JournalHead;
 use crate::digest::{DatabaseId, Digest, EntryContent, chain_hash, checksum, genesis};
 
-/// Databases up to this size are looked at page by page.
+/// Databases up to this size get SQLite's integrity check.
 const INTEGRITY_CHECK_BYTES_MAX: u64 = 8 << 20;
-/// Entries at the end of the journal whose links are looked at.
+/// Number of entries at the end of the journal whose hashes are verified.
 const TAIL_ENTRIES: i64 = 64;
 
-/// What a first look found.
+/// Result of the startup check.
 #[derive(Debug)]
 pub(crate) enum DatabaseState {
-    /// A file that nothing was written to.
+    /// A new file without a schema.
     Empty,
-    /// An older schema, to be migrated.
+    /// An older schema that needs migration.
     Older(u32),
     /// The current schema.
     Current { database: DatabaseId, head: JournalHead },
-    /// Another program's.
+    /// Another program's database, with its application id.
     Foreign(i32),
-    /// A later program's.
+    /// The schema of a newer nexus3.
     Newer(u32),
-    /// It is not whole.
+    /// A damaged database, with the first problem found.
     Damaged(String),
-    /// Entries are missing that were kept.
+    /// Committed entries are missing at the end of the journal.
     JournalTruncated { last: u64, marked: u64 },
 }
 
-/// Looks. The mark is read before: the journal only grows.
+/// Checks a database. Read the high-water mark before: the journal only grows, so a later mark could exceed what this
+/// connection sees.
 ///
 /// # Errors
-/// When SQLite cannot read it.
+/// When SQLite cannot read the database.
 pub(crate) fn inspect_database(
     db: &Connection,
     mark: Option<&HighWaterMark>,
@@ -45,7 +46,7 @@ pub(crate) fn inspect_database(
     let objects: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
     match (application, version) {
         (0, 0) if objects == 0 => {
-            // A mark beside it says that it was not: all of it was in a log that is gone.
+            // A mark means that entries were committed: they were only in the WAL, which was lost.
             let lost = mark.filter(|mark| mark.sequence > 0);
             return Ok(lost.map_or(DatabaseState::Empty, |mark| DatabaseState::JournalTruncated {
                 last: 0,
@@ -55,7 +56,7 @@ pub(crate) fn inspect_database(
         (APPLICATION_ID, version) if version > current_version() => return Ok(DatabaseState::Newer(version)),
         (APPLICATION_ID, version) if version < current_version() => return Ok(DatabaseState::Older(version)),
         (APPLICATION_ID, _) => {}
-        (other, _) => return Ok(DatabaseState::Foreign(other)),
+        (application, _) => return Ok(DatabaseState::Foreign(application)),
     }
     if let Some(problem) = schema_problems(db)?.into_iter().next() {
         return Ok(DatabaseState::Damaged(problem));
@@ -64,7 +65,7 @@ pub(crate) fn inspect_database(
         return Ok(DatabaseState::Damaged(problem));
     }
     let Some(database) = database_id(db)? else {
-        return Ok(DatabaseState::Damaged("it does not say which database it is".to_owned()));
+        return Ok(DatabaseState::Damaged("its database id is missing".to_owned()));
     };
     let head = match verify_tail(db, &database)? {
         Ok(head) => head,
@@ -98,7 +99,7 @@ fn compare_with_mark(
     if found == Some(mark.hash) {
         return Ok(DatabaseState::Current { database, head });
     }
-    Ok(DatabaseState::Damaged(format!("entry {} of the journal is not the one that was kept", mark.sequence)))
+    Ok(DatabaseState::Damaged(format!("entry {} of the journal is not the one committed", mark.sequence)))
 }
 
 fn page_problem(db: &Connection) -> rusqlite::Result<Option<String>> {
@@ -109,15 +110,16 @@ fn page_problem(db: &Connection) -> rusqlite::Result<Option<String>> {
     if pages.saturating_mul(page_bytes) > INTEGRITY_CHECK_BYTES_MAX {
         return Ok(None);
     }
-    let said: String = db.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0))?;
-    Ok((said != "ok").then_some(said))
+    let result: String = db.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0))?;
+    Ok((result != "ok").then_some(result))
 }
 
 pub(crate) fn database_id(db: &Connection) -> rusqlite::Result<Option<DatabaseId>> {
     db.query_row("SELECT value FROM meta WHERE key = ?1", [DATABASE_ID], |row| row.get(0)).optional()
 }
 
-/// The end of the journal, when the last links hold. The first of them is tied to one that is not looked at.
+/// Verifies the hashes of the last entries and returns the head of the journal. The first of them is taken on trust,
+/// since the entry before it is not read.
 fn verify_tail(db: &Connection, database: &DatabaseId) -> rusqlite::Result<Result<JournalHead, String>> {
     let sql = format!(
         "{SELECT_ENTRIES} WHERE sequence > (SELECT max(sequence) FROM journal) - ?1 ORDER BY sequence"
@@ -139,15 +141,15 @@ fn verify_tail(db: &Connection, database: &DatabaseId) -> rusqlite::Result<Resul
     Ok(Ok(before.unwrap_or(genesis)))
 }
 
-/// Everything that is tied into a link, and the link, for [`kept`].
+/// Selects all hashed columns and the hash, in the order of [`read_entry_row`].
 pub(crate) const SELECT_ENTRIES: &str =
     "SELECT sequence, agent, number, at, name, kind, body, hash, previous, sum FROM journal";
 
-/// An entry as it is kept.
+/// A row of the `journal` table.
 pub(crate) struct EntryRow<'row> {
     pub(crate) sequence: u64,
-    pub(crate) number: u64,
-    /// The entry of the same agent before it.
+    pub(crate) agent_sequence: u64,
+    /// Sequence of the same agent's previous entry.
     pub(crate) previous: Option<u64>,
     pub(crate) content: EntryContent<'row>,
     checksum: i64,
@@ -155,29 +157,29 @@ pub(crate) struct EntryRow<'row> {
 }
 
 impl EntryRow<'_> {
-    /// Whether no disk has changed what it says.
+    /// Whether the content matches the row's checksum.
     pub(crate) fn checksum_matches(&self) -> bool {
         checksum(&self.content.digest()) == self.checksum
     }
 
-    /// Whether it is what was written after an entry with this hash.
+    /// Whether the row's hash is the successor of the previous entry's hash.
     pub(crate) fn follows(&self, previous: &Digest) -> bool {
         let content = self.content.digest();
         checksum(&content) == self.checksum
-            && chain_hash(previous, self.sequence, self.number, &content) == self.hash
+            && chain_hash(previous, self.sequence, self.agent_sequence, &content) == self.hash
     }
 }
 
-/// A row of [`ENTRIES`].
+/// Reads a row of [`SELECT_ENTRIES`].
 pub(crate) fn read_entry_row<'row>(row: &'row Row<'_>) -> rusqlite::Result<EntryRow<'row>> {
     Ok(EntryRow {
         sequence: row.get::<_, i64>(0)?.unsigned_abs(),
-        number: row.get::<_, i64>(2)?.unsigned_abs(),
+        agent_sequence: row.get::<_, i64>(2)?.unsigned_abs(),
         previous: row.get::<_, Option<i64>>(8)?.map(i64::unsigned_abs),
         content: EntryContent {
             agent: row.get::<_, i64>(1)?.unsigned_abs(),
             at: row.get(3)?,
-            name: row.get_ref(4)?.as_str_or_null()?.unwrap_or_default(),
+            agent_id: row.get_ref(4)?.as_str_or_null()?.unwrap_or_default(),
             kind: row.get_ref(5)?.as_str()?,
             body: row.get_ref(6)?.as_str()?,
         },

@@ -1,4 +1,4 @@
-//! Faults on real files: what is refused when a store is opened, what disks do to it, and what a crash leaves.
+//! Tests on real files: refusals when opening, disk corruption, full disks, migrations, and crashes.
 
 mod corruption;
 #[cfg(debug_assertions)]
@@ -16,7 +16,7 @@ use agent::outside::{Store as _, StoreFault};
 use super::{Durability, OpenFault, SqliteOptions, SqliteStore, StoreFiles, open};
 use crate::conformance::{append, begun, created, message};
 
-/// A folder for one store.
+/// A temporary folder for one store.
 struct Home {
     folder: tempfile::TempDir,
 }
@@ -48,25 +48,25 @@ impl Home {
         open(&SqliteOptions::new(self.path())).unwrap_err()
     }
 
-    /// A store with one agent and some messages, closed in order.
+    /// Creates a store with one agent and some messages, and closes it.
     async fn with_messages(messages: u32) -> Self {
         let home = Self::new();
         fill(&home.open(), messages).await;
         home
     }
 
-    /// The files of a daemon that was killed now.
+    /// Copies the files as a daemon that is killed now would leave them.
     fn crash_copy(&self) -> Home {
-        let other = Home::new();
+        let copy = Home::new();
         for from in [self.path(), self.files().wal(), self.files().high_water_mark()] {
             if from.exists() {
-                std::fs::copy(&from, other.folder.path().join(from.file_name().unwrap())).unwrap();
+                std::fs::copy(&from, copy.folder.path().join(from.file_name().unwrap())).unwrap();
             }
         }
-        other
+        copy
     }
 
-    /// Nothing is left of it in memory: the next to open it reads the files.
+    /// Runs a full check and prints its report if it finds problems.
     async fn is_sound(&self) -> bool {
         let report = crate::check(&self.path()).unwrap();
         if !report.is_sound() {
@@ -104,25 +104,25 @@ fn edit_bytes(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn the_library_is_new_enough() {
+fn linked_sqlite_is_new_enough() {
     assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
 }
 
 #[tokio::test]
-async fn a_store_that_is_dropped_keeps_what_was_in_line() {
+async fn dropped_store_commits_queued_batches() {
     let home = Home::new();
     let store = home.open();
     append_records(&store, [created("main", None)]).await.unwrap();
-    let waiting: Vec<_> = (0..100).map(|turn| store.append(vec![append(1, "main", [begun(turn)])])).collect();
+    let results: Vec<_> = (0..100).map(|turn| store.append(vec![append(1, "main", [begun(turn)])])).collect();
     drop(store);
-    for answer in waiting {
-        assert_eq!(answer.await, Ok(()));
+    for result in results {
+        assert_eq!(result.await, Ok(()));
     }
     assert_eq!(last_sequence(&home.open()).await, 101);
 }
 
 #[tokio::test]
-async fn a_closed_store_is_one_file_and_what_guards_it() {
+async fn closed_store_leaves_database_lock_and_mark() {
     let home = Home::with_messages(5).await;
     let mut names: Vec<_> = std::fs::read_dir(home.folder.path())
         .unwrap()
@@ -144,7 +144,7 @@ async fn only_the_owner_can_read_the_files() {
             (entry.file_name(), entry.metadata().unwrap().permissions().mode() & 0o777)
         })
     };
-    assert_eq!(modes().count(), 5, "database, log, its index, lock, mark");
+    assert_eq!(modes().count(), 5, "database, -wal, -shm, lock, mark");
     assert!(modes().all(|(_, mode)| mode == 0o600), "{:?}", modes().collect::<Vec<_>>());
     store.close().await;
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
@@ -154,17 +154,13 @@ async fn only_the_owner_can_read_the_files() {
 }
 
 #[tokio::test]
-async fn both_durabilities_keep_what_they_say() {
+async fn both_durabilities_survive_a_process_crash() {
     for durability in [Durability::Full, Durability::Normal] {
         let home = Home::new();
         let store = open(&SqliteOptions { durability, ..SqliteOptions::new(home.path()) }).unwrap();
         append_records(&store, [created("main", None)]).await.unwrap();
         let copy = home.crash_copy();
-        assert_eq!(
-            last_sequence(&copy.open()).await,
-            1,
-            "{durability:?}: the end of a process takes nothing"
-        );
+        assert_eq!(last_sequence(&copy.open()).await, 1, "{durability:?}: a process crash loses nothing");
         store.close().await;
         let mark = super::HighWaterMark::read(&home.files().high_water_mark()).unwrap().unwrap();
         assert_eq!(mark.sequence, 1, "{durability:?}");

@@ -1,5 +1,5 @@
-//! Writes calls into an open transaction: entries with their places and hashes, and the rows that follow from them.
-//! Knows nothing of commits.
+//! Writes batches into an open transaction: journal entries with their positions and hashes, and the derived rows.
+//! The writer thread begins, commits and rolls back.
 
 use std::collections::HashMap;
 
@@ -13,31 +13,31 @@ use crate::batch::{
 };
 use crate::digest::{Digest, chain_hash, checksum};
 
-/// Agents whose places are remembered.
+/// Maximum number of cached agent positions.
 const POSITIONS_MAX: usize = 32_768;
-/// Turns of a destroyed agent that are forgotten at once. The rest goes when its time comes, so that no commit is long.
+/// Maximum number of a destroyed agent's turns deleted with it. Pruning deletes the others, so that no commit is long.
 const TURNS_DELETED_MAX: u32 = 1024;
 
-/// The end of the journal.
+/// Sequence and hash of the last journal entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JournalHead {
     pub(super) sequence: u64,
     pub(super) hash: Digest,
 }
 
-/// Where a record was put.
+/// Position of a written entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryPosition {
     pub(super) sequence: u64,
-    pub(super) number: u64,
+    pub(super) agent_sequence: u64,
 }
 
-/// Why a call was not written.
+/// Why a batch was not written.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// It may not be; others may.
+    /// The batch is invalid; others of the group may succeed.
     Refused(StoreFault),
-    /// SQLite could not.
+    /// SQLite failed.
     Sqlite(rusqlite::Error),
 }
 
@@ -53,12 +53,12 @@ impl From<StoreFault> for WriteError {
     }
 }
 
-/// Knows the end of the journal and of the records of agents that wrote lately.
+/// Writes batches and caches the journal's head and the positions of recently active agents.
 pub(super) struct TransactionWriter<'db> {
     db: &'db Connection,
     head: JournalHead,
     positions: HashMap<Serial, AgentPosition>,
-    /// What every turn needs; the rest is looked up in the connection's cache.
+    /// Statements that every turn needs; the connection's cache holds the others.
     insert_entry: Statement<'db>,
     update_state: Statement<'db>,
     insert_turn: Statement<'db>,
@@ -67,18 +67,18 @@ pub(super) struct TransactionWriter<'db> {
 
 #[derive(Debug, Clone, Copy)]
 struct AgentPosition {
-    /// The agent's last entry.
+    /// Sequence of the agent's last entry.
     last: Option<u64>,
-    /// Its number.
-    number: u64,
+    /// Number of the agent's entries.
+    agent_sequence: u64,
     liveness: AgentLiveness,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AgentLiveness {
-    /// It never was there, or is forgotten.
+    /// Never created, or removed.
     Absent,
-    /// It was destroyed, and somebody below it lives on.
+    /// Destroyed, but retained because it has descendants.
     Destroyed,
     Live,
 }
@@ -95,16 +95,14 @@ const END_TURN: &str =
 
 impl<'db> TransactionWriter<'db> {
     pub(super) fn new(head: JournalHead, db: &'db Connection) -> rusqlite::Result<Self> {
-        let [enter, settle, accept, end] =
-            [INSERT_ENTRY, UPDATE_STATE, INSERT_TURN, END_TURN].map(|sql| db.prepare(sql));
         Ok(Self {
             db,
             head,
             positions: HashMap::new(),
-            insert_entry: enter?,
-            update_state: settle?,
-            insert_turn: accept?,
-            end_turn: end?,
+            insert_entry: db.prepare(INSERT_ENTRY)?,
+            update_state: db.prepare(UPDATE_STATE)?,
+            insert_turn: db.prepare(INSERT_TURN)?,
+            end_turn: db.prepare(END_TURN)?,
         })
     }
 
@@ -112,147 +110,147 @@ impl<'db> TransactionWriter<'db> {
         self.head
     }
 
-    /// Goes back to an earlier end; what was written behind it is not there any more.
+    /// Resets to an earlier head after a rollback, and drops the cached positions.
     pub(super) fn reset_to(&mut self, head: JournalHead) {
         self.head = head;
         self.positions.clear();
     }
 
-    /// Writes a call. After a setback the caller takes back what was written, and calls [`Scribe::go_back`].
-    pub(super) fn write_batch(&mut self, call: &PreparedBatch) -> Result<Vec<EntryPosition>, WriteError> {
-        let mut places = Vec::with_capacity(call.record_count());
-        for part in &call.appends {
-            self.check_append(part)?;
-            // What records change comes before all entries: what is refused is refused before anything was written.
+    /// Writes a batch. After an error the caller rolls back and calls [`TransactionWriter::reset_to`].
+    pub(super) fn write_batch(&mut self, batch: &PreparedBatch) -> Result<Vec<EntryPosition>, WriteError> {
+        let mut positions = Vec::with_capacity(batch.record_count());
+        for prepared in &batch.appends {
+            self.check_append(prepared)?;
+            // Row updates run before the entries are inserted, so that most refusals come before any row is written.
             let sequences = self.head.sequence + 1..;
-            for ((record, line), sequence) in
-                part.append.records.iter().zip(&part.encoded_records).zip(sequences)
-            {
-                self.apply_row_update(part, record, line, sequence)?;
+            let records = prepared.append.records.iter().zip(&prepared.encoded_records);
+            for ((record, encoded), sequence) in records.zip(sequences) {
+                self.apply_row_update(prepared, record, encoded, sequence)?;
             }
-            self.insert_entries(part, &mut places)?;
-            self.update_state(part)?;
+            self.insert_entries(prepared, &mut positions)?;
+            self.update_state(prepared)?;
         }
-        Ok(places)
+        Ok(positions)
     }
 
-    /// What can be refused before anything is written.
-    fn check_append(&mut self, part: &PreparedAppend) -> Result<(), WriteError> {
-        let agent = part.append.agent;
-        if agent == DAEMON {
-            if let Some(record) = part.append.records.iter().find(|record| !is_daemon_record(record)) {
+    /// Checks what can be refused before any row is written.
+    fn check_append(&mut self, prepared: &PreparedAppend) -> Result<(), WriteError> {
+        let append = &prepared.append;
+        if append.agent == DAEMON {
+            if let Some(record) = append.records.iter().find(|record| !is_daemon_record(record)) {
                 return Err(refusal::invalid_for_daemon(record.kind()).into());
             }
-            if part.append.state.is_some() {
+            if append.state.is_some() {
                 return Err(refusal::invalid_for_daemon("state").into());
             }
         }
-        let is_new = matches!(part.append.records.first(), Some(Record::Created(_)));
-        if part.append.state.is_some() && !is_new && self.position(agent)?.liveness != AgentLiveness::Live {
+        let is_new = matches!(append.records.first(), Some(Record::Created(_)));
+        if append.state.is_some() && !is_new && self.position(append.agent)?.liveness != AgentLiveness::Live {
             return Err(refusal::no_agent().into());
         }
         Ok(())
     }
 
     fn position(&mut self, agent: Serial) -> Result<AgentPosition, WriteError> {
-        if let Some(seat) = self.positions.get(&agent) {
-            return Ok(*seat);
+        if let Some(position) = self.positions.get(&agent) {
+            return Ok(*position);
         }
         let tail: Option<(i64, i64)> = self
             .db
             .prepare_cached("SELECT last, number FROM states WHERE serial = ?1")?
             .query_row([to_i64(agent)?], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        let gone: Option<bool> = self
+        let is_destroyed: Option<bool> = self
             .db
             .prepare_cached("SELECT gone FROM agents WHERE serial = ?1")?
             .query_row([to_i64(agent)?], |row| row.get(0))
             .optional()?;
-        let seat = AgentPosition {
+        let position = AgentPosition {
             last: tail.map(|(last, _)| last.unsigned_abs()),
-            number: tail.map_or(0, |(_, number)| number.unsigned_abs()),
-            liveness: match gone {
+            agent_sequence: tail.map_or(0, |(_, number)| number.unsigned_abs()),
+            liveness: match is_destroyed {
                 None => AgentLiveness::Absent,
                 Some(true) => AgentLiveness::Destroyed,
                 Some(false) => AgentLiveness::Live,
             },
         };
-        self.cache_position(agent, seat);
-        Ok(seat)
+        self.cache_position(agent, position);
+        Ok(position)
     }
 
-    fn cache_position(&mut self, agent: Serial, seat: AgentPosition) {
+    fn cache_position(&mut self, agent: Serial, position: AgentPosition) {
         if self.positions.len() >= POSITIONS_MAX && !self.positions.contains_key(&agent) {
             self.positions.clear();
         }
-        self.positions.insert(agent, seat);
+        self.positions.insert(agent, position);
     }
 
-    fn set_liveness(&mut self, agent: Serial, standing: AgentLiveness) -> Result<(), WriteError> {
-        let seat = self.position(agent)?;
-        self.cache_position(agent, AgentPosition { liveness: standing, ..seat });
+    fn set_liveness(&mut self, agent: Serial, liveness: AgentLiveness) -> Result<(), WriteError> {
+        let position = self.position(agent)?;
+        self.cache_position(agent, AgentPosition { liveness, ..position });
         Ok(())
     }
 
     fn insert_entries(
         &mut self,
-        part: &PreparedAppend,
-        places: &mut Vec<EntryPosition>,
+        prepared: &PreparedAppend,
+        positions: &mut Vec<EntryPosition>,
     ) -> Result<(), WriteError> {
-        let agent = part.append.agent;
-        let mut seat = self.position(agent)?;
-        let name = part.append.agent_id.as_ref().map(agent::AgentId::as_str);
-        for (record, line) in part.append.records.iter().zip(&part.encoded_records) {
-            let (sequence, number) = (self.head.sequence + 1, seat.number + 1);
-            let hash = chain_hash(&self.head.hash, sequence, number, &line.content_digest);
+        let append = &prepared.append;
+        let agent = append.agent;
+        let mut position = self.position(agent)?;
+        let agent_id = append.agent_id.as_ref().map(agent::AgentId::as_str);
+        for (record, encoded) in append.records.iter().zip(&prepared.encoded_records) {
+            let (sequence, agent_sequence) = (self.head.sequence + 1, position.agent_sequence + 1);
+            let hash = chain_hash(&self.head.hash, sequence, agent_sequence, &encoded.content_digest);
             self.insert_entry.execute(params![
                 to_i64(sequence)?,
                 to_i64(agent)?,
-                to_i64(number)?,
-                seat.last.map(to_i64).transpose()?,
-                name,
-                part.append.at.0,
+                to_i64(agent_sequence)?,
+                position.last.map(to_i64).transpose()?,
+                agent_id,
+                append.at.0,
                 record.kind(),
-                line.body,
-                checksum(&line.content_digest),
+                encoded.body,
+                checksum(&encoded.content_digest),
                 hash
             ])?;
             self.head = JournalHead { sequence, hash };
-            seat = AgentPosition { last: Some(sequence), number, ..seat };
-            places.push(EntryPosition { sequence, number });
+            position = AgentPosition { last: Some(sequence), agent_sequence, ..position };
+            positions.push(EntryPosition { sequence, agent_sequence });
         }
-        self.cache_position(agent, seat);
+        self.cache_position(agent, position);
         Ok(())
     }
 
-    /// Writes where the agent's last entry is and what it is now, and the ledgers of others.
-    fn update_state(&mut self, part: &PreparedAppend) -> Result<(), WriteError> {
-        let agent = part.append.agent;
-        let seat = self.position(agent)?;
-        let is_there = seat.liveness != AgentLiveness::Absent;
-        let state = part.append.state.as_ref().zip(part.state.as_deref()).filter(|_| is_there);
-        let mut own: Option<(&StoredLedger, &str)> = None;
-        for ((serial, ledger), text) in part.append.ledgers.iter().zip(&part.ledgers) {
-            if *serial == agent && own.is_none_or(|(earlier, _)| ledger.version > earlier.version) {
-                own = Some((ledger, text.as_str())).filter(|_| is_there);
+    /// Writes the agent's last position, state and ledger, and the ledgers of other agents.
+    fn update_state(&mut self, prepared: &PreparedAppend) -> Result<(), WriteError> {
+        let agent = prepared.append.agent;
+        let position = self.position(agent)?;
+        let exists = position.liveness != AgentLiveness::Absent;
+        let state = prepared.append.state.as_ref().zip(prepared.state.as_deref()).filter(|_| exists);
+        let mut own_ledger: Option<(&StoredLedger, &str)> = None;
+        for ((serial, ledger), text) in prepared.append.ledgers.iter().zip(&prepared.ledgers) {
+            if *serial == agent && own_ledger.is_none_or(|(earlier, _)| ledger.version > earlier.version) {
+                own_ledger = Some((ledger, text.as_str())).filter(|_| exists);
             } else if *serial != agent {
                 self.write_ledger(*serial, ledger, text)?;
             }
         }
-        let Some(last) = seat.last else { return Ok(()) };
-        if part.encoded_records.is_empty() && state.is_none() && own.is_none() {
+        let Some(last) = position.last else { return Ok(()) };
+        if prepared.encoded_records.is_empty() && state.is_none() && own_ledger.is_none() {
             return Ok(());
         }
         let is_finished = state.map(|(state, _)| state.is_finished);
-        let version = own.map_or(Ok(0), |(ledger, _)| to_i64(ledger.version))?;
-        let (state, ledger) = (state.map(|(_, text)| text), own.map(|(_, text)| text));
-        let (serial, last, number) = (to_i64(agent)?, to_i64(last)?, to_i64(seat.number)?);
-        let found =
+        let version = own_ledger.map_or(Ok(0), |(ledger, _)| to_i64(ledger.version))?;
+        let (state, ledger) = (state.map(|(_, text)| text), own_ledger.map(|(_, text)| text));
+        let (serial, last, number) = (to_i64(agent)?, to_i64(last)?, to_i64(position.agent_sequence)?);
+        let updated =
             self.update_state.execute(params![serial, last, number, is_finished, state, version, ledger])?;
-        if found == 0 {
-            let [blank_state, blank_ledger] = initial_state_and_ledger(is_there)?;
-            let ledger = ledger.filter(|_| version > 0).or(blank_ledger.as_deref());
-            let (state, is_finished) = (state.or(blank_state.as_deref()), is_finished.unwrap_or_default());
+        if updated == 0 {
+            let [initial_state, initial_ledger] = initial_state_and_ledger(exists)?;
+            let ledger = ledger.filter(|_| version > 0).or(initial_ledger.as_deref());
+            let (state, is_finished) = (state.or(initial_state.as_deref()), is_finished.unwrap_or_default());
             self.db
                 .prepare_cached("INSERT INTO states VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
                 .execute(params![serial, last, number, is_finished, state, version, ledger])?;
@@ -260,7 +258,7 @@ impl<'db> TransactionWriter<'db> {
         Ok(())
     }
 
-    /// A ledger of somebody who is not there, or an old one, is left out.
+    /// Writes another agent's ledger, unless that agent was removed or its stored ledger is newer.
     fn write_ledger(&self, serial: Serial, ledger: &StoredLedger, text: &str) -> Result<(), WriteError> {
         self.db
             .prepare_cached(
@@ -273,19 +271,19 @@ impl<'db> TransactionWriter<'db> {
 
     fn apply_row_update(
         &mut self,
-        part: &PreparedAppend,
+        prepared: &PreparedAppend,
         record: &Record,
-        line: &EncodedRecord,
+        encoded: &EncodedRecord,
         sequence: u64,
     ) -> Result<(), WriteError> {
-        let agent = part.append.agent;
+        let agent = prepared.append.agent;
         if agent != DAEMON
             && requires_live_agent(record)
             && self.position(agent)?.liveness != AgentLiveness::Live
         {
             return Err(refusal::no_agent().into());
         }
-        match (&line.row_update, record) {
+        match (&encoded.row_update, record) {
             (RowUpdate::Create { record: text, permissions }, Record::Created(record)) => {
                 self.create(agent, record, [text, permissions])
             }
@@ -300,22 +298,22 @@ impl<'db> TransactionWriter<'db> {
             (RowUpdate::AcceptTurn { key, content_digest: content }, Record::TurnAccepted(accepted)) => {
                 let (accepted, agent, turn) = (to_i64(sequence)?, to_i64(agent)?, to_i64(accepted.turn)?);
                 let sum = turn_checksum(accepted, agent, key, turn, content);
-                let taken = self.insert_turn.execute(params![accepted, agent, key, turn, content, sum])?;
-                if taken == 0 { Err(StoreFault::DuplicateRequestId.into()) } else { Ok(()) }
+                let inserted = self.insert_turn.execute(params![accepted, agent, key, turn, content, sum])?;
+                if inserted == 0 { Err(StoreFault::DuplicateRequestId.into()) } else { Ok(()) }
             }
             (RowUpdate::EndTurn(key), _) => {
-                let at = part.append.at.0;
+                let at = prepared.append.at.0;
                 let ended = self.end_turn.execute(params![to_i64(agent)?, key, to_i64(sequence)?, at])?;
                 if ended == 0 { Err(refusal::no_open_turn().into()) } else { Ok(()) }
             }
             (RowUpdate::ReopenTurn(key), _) => {
-                let opened = self
+                let reopened = self
                     .db
                     .prepare_cached(
                         "UPDATE turns SET ended = NULL, ended_at = NULL WHERE agent = ?1 AND request = ?2",
                     )?
                     .execute(params![to_i64(agent)?, key])?;
-                if opened == 0 { Err(refusal::no_turn().into()) } else { Ok(()) }
+                if reopened == 0 { Err(refusal::no_turn().into()) } else { Ok(()) }
             }
             (
                 RowUpdate::Unchanged
@@ -333,8 +331,8 @@ impl<'db> TransactionWriter<'db> {
         record: &AgentRecord,
         [text, permissions]: [&str; 2],
     ) -> Result<(), WriteError> {
-        let seat = self.position(agent)?;
-        if seat.liveness != AgentLiveness::Absent || seat.last.is_some() {
+        let position = self.position(agent)?;
+        if position.liveness != AgentLiveness::Absent || position.last.is_some() {
             return Err(refusal::serial_reused(agent).into());
         }
         if let Some(parent) = record.parent
@@ -342,7 +340,7 @@ impl<'db> TransactionWriter<'db> {
         {
             return Err(refusal::no_parent(parent).into());
         }
-        let made = self
+        let inserted = self
             .db
             .prepare_cached(
                 "INSERT INTO agents (serial, id, parent, capability, record, rights, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0) \
@@ -356,14 +354,14 @@ impl<'db> TransactionWriter<'db> {
                 text,
                 permissions
             ])?;
-        if made == 0 {
+        if inserted == 0 {
             return Err(StoreFault::DuplicateAgentId.into());
         }
         update_agent_checksum(self.db, agent)?;
         self.set_liveness(agent, AgentLiveness::Live)
     }
 
-    /// Forgets it, and those gone before it that nobody is below now.
+    /// Destroys an agent, and removes it and its destroyed ancestors as far as they have no children.
     fn destroy(&mut self, agent: Serial) -> Result<(), WriteError> {
         let db = self.db;
         db.prepare_cached("DELETE FROM turns WHERE agent = ?1 AND ended IS NULL")?
@@ -377,14 +375,14 @@ impl<'db> TransactionWriter<'db> {
         self.set_liveness(agent, AgentLiveness::Destroyed)?;
         let mut next = Some(agent);
         while let Some(serial) = next {
-            let forgotten = db
+            let removed = db
                 .prepare_cached(
                     "DELETE FROM agents WHERE serial = ?1 AND gone = 1 \
                      AND NOT EXISTS (SELECT 1 FROM agents AS child WHERE child.parent = ?1) RETURNING parent",
                 )?
                 .query_row([to_i64(serial)?], |row| row.get::<_, Option<i64>>(0))
                 .optional()?;
-            let Some(parent) = forgotten else { break };
+            let Some(parent) = removed else { break };
             db.prepare_cached(
                 "UPDATE states SET is_finished = 0, state = NULL, ledger_version = 0, ledger = NULL \
                  WHERE serial = ?1",
@@ -408,7 +406,7 @@ fn rename(db: &Connection, agent: Serial, id: &str) -> Result<(), WriteError> {
     update_agent_checksum(db, agent)
 }
 
-/// Writes the sum of an agent's row anew, if it is there.
+/// Recomputes the checksum of an agent's row, if the row exists.
 fn update_agent_checksum(db: &Connection, agent: Serial) -> Result<(), WriteError> {
     let sum: Option<i64> = db
         .prepare_cached(&format!("SELECT {AGENT_CHECKSUM_COLUMNS} FROM agents WHERE serial = ?1"))?
@@ -420,9 +418,9 @@ fn update_agent_checksum(db: &Connection, agent: Serial) -> Result<(), WriteErro
     Ok(())
 }
 
-/// The state and the ledger of an agent that has done nothing; none for whoever is not there.
-fn initial_state_and_ledger(is_there: bool) -> Result<[Option<String>; 2], WriteError> {
-    if !is_there {
+/// Returns the encoded state and ledger of a new agent; `None` for one that does not exist.
+fn initial_state_and_ledger(exists: bool) -> Result<[Option<String>; 2], WriteError> {
+    if !exists {
         return Ok([None, None]);
     }
     let texts = crate::codec::encode_state(&AgentState::default())
@@ -430,7 +428,7 @@ fn initial_state_and_ledger(is_there: bool) -> Result<[Option<String>; 2], Write
     texts.map_err(|fault| StoreFault::Corrupt(fault.to_string()).into())
 }
 
-/// SQLite's numbers have a sign; ours never come so far that it would matter.
+/// Converts to SQLite's signed integer. Sequences and serials never get large enough to fail.
 pub(super) fn to_i64(number: u64) -> Result<i64, StoreFault> {
-    i64::try_from(number).map_err(|_| StoreFault::Corrupt(format!("{number} is too large a number")))
+    i64::try_from(number).map_err(|_| refusal::too_large(number))
 }

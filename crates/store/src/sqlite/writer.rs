@@ -1,5 +1,5 @@
-//! The one thread that writes: takes what waits, writes it in one transaction, commits once, and answers all. When the
-//! disk is full it answers so and goes on; when nobody knows what the disk has kept, it never writes again.
+//! Writer thread: dequeues a group of batches, commits them in one transaction, notifies the listener, then replies.
+//! A full disk refuses the group and the thread continues; an unknown commit outcome fails the store for good.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -23,23 +23,23 @@ use super::transaction_writer::{EntryPosition, JournalHead, TransactionWriter, W
 use crate::batch::PreparedBatch;
 use crate::digest::DatabaseId;
 
-/// Turns that are forgotten in one transaction.
+/// Maximum number of turns pruned in one transaction.
 const TURNS_PRUNED_MAX: u32 = 256;
 
-/// What the writer begins with.
+/// Resources the writer thread owns, released in order when it stops.
 pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) head: JournalHead,
     pub(super) context: WriterContext,
     pub(super) readers: Arc<ReaderPool>,
     pub(super) reader_threads: Vec<JoinHandle<()>>,
-    /// The database, closed after the last connection: whoever closes it gives up SQLite's locks on it.
+    /// The database file, closed after the last connection: closing it releases SQLite's POSIX locks.
     pub(super) file: Arc<File>,
-    /// Held until everything is closed.
+    /// Released last.
     pub(super) lock: LockFile,
 }
 
-/// What the writer has beside its connection.
+/// The writer's state besides its connection.
 pub(super) struct WriterContext {
     pub(super) queue: Arc<WriteQueue>,
     pub(super) database: DatabaseId,
@@ -49,7 +49,7 @@ pub(super) struct WriterContext {
     pub(super) checkpointer: Checkpointer,
 }
 
-/// The writer at work.
+/// Main loop of the writer thread.
 struct WriterLoop<'a> {
     db: &'a Connection,
     transaction_writer: TransactionWriter<'a>,
@@ -59,8 +59,7 @@ struct WriterLoop<'a> {
 /// Why a group was not committed.
 enum CommitFailure {
     Disk(DiskError),
-    /// A call failed outside a savepoint after something of it was written: the group is written again, with one for
-    /// each call.
+    /// A batch without savepoint failed after writing some rows: the group is retried with a savepoint for each batch.
     NeedsSavepoints,
 }
 
@@ -70,12 +69,12 @@ impl From<rusqlite::Error> for CommitFailure {
     }
 }
 
-/// What came of each call of a group.
+/// Outcome of each batch of a group.
 type Outcomes = Vec<Result<Vec<EntryPosition>, StoreFault>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Savepoints {
-    /// For calls that may be refused after something of them was written.
+    /// Only for batches that may be refused after writing some rows.
     WhereNeeded,
     Everywhere,
 }
@@ -87,32 +86,35 @@ impl Writer {
     }
 
     fn run(mut self) {
-        let fallen = StopGuard(Arc::clone(&self.context.queue));
+        let stop_guard = StopGuard(Arc::clone(&self.context.queue));
         match TransactionWriter::new(self.head, &self.db) {
-            Ok(scribe) => {
-                WriterLoop { db: &self.db, transaction_writer: scribe, context: &mut self.context }.run()
+            Ok(transaction_writer) => {
+                WriterLoop { db: &self.db, transaction_writer, context: &mut self.context }.run()
             }
-            Err(error) => fallen.0.fail(&format!("the database cannot be written: {error}")),
+            Err(error) => stop_guard.0.fail(&format!("the database cannot be written: {error}")),
         }
         self.shut_down();
-        drop(fallen);
+        drop(stop_guard);
     }
 
-    /// Moves everything into the database and lets go of it. A store that has failed is left as it is: its pages in
-    /// memory may not be those on the disk.
+    /// Checkpoints the WAL and closes the database. A failed store is not checkpointed: its cached pages may differ from
+    /// those on disk.
     fn shut_down(mut self) {
         self.readers.close();
         for thread in self.reader_threads.drain(..) {
-            // A reader that panicked is no reason to do so here.
+            // A panic of a reader must not become one of the writer.
             drop(thread.join());
         }
         self.context.checkpointer.stop();
-        let is_well = !self.context.queue.has_failed();
-        if is_well && let Err(trouble) = run_checkpoint(&self.db, CheckpointMode::TRUNCATE) {
-            tracing::warn!(?trouble, "the write-ahead log stays; it is read again at the next start");
+        let is_healthy = !self.context.queue.has_failed();
+        if is_healthy && let Err(error) = run_checkpoint(&self.db, CheckpointMode::TRUNCATE) {
+            tracing::warn!(
+                ?error,
+                "final checkpoint failed; SQLite recovers the write-ahead log at the next start"
+            );
         }
-        if let Err(error) = self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !is_well) {
-            tracing::warn!(%error, "the database may be closed in another way than it should");
+        if let Err(error) = self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, !is_healthy) {
+            tracing::warn!(%error, "cannot configure the checkpoint on close");
         }
         drop(self.db);
         drop(self.file);
@@ -121,35 +123,33 @@ impl Writer {
 }
 
 impl WriterLoop<'_> {
-    /// Until the line is closed and empty.
+    /// Processes groups until the queue is closed and empty.
     fn run(&mut self) {
         while let Some(group) = self.context.queue.dequeue_group() {
-            let mut calls = Vec::with_capacity(group.len());
-            let mut forgets = Vec::new();
-            for work in group {
-                match work {
-                    WriteTask::Append(waiting) => calls.push(waiting),
-                    WriteTask::PruneTurns { before, pruned: forgotten, reply } => {
-                        forgets.push((before, forgotten, reply))
-                    }
+            let mut batches = Vec::with_capacity(group.len());
+            let mut prunings = Vec::new();
+            for task in group {
+                match task {
+                    WriteTask::Append(batch) => batches.push(batch),
+                    WriteTask::PruneTurns { before, pruned, reply } => prunings.push((before, pruned, reply)),
                 }
             }
-            self.commit_and_publish(calls);
-            forgets
-                .into_iter()
-                .for_each(|(before, forgotten, reply)| self.prune_turns(before, forgotten, reply));
+            self.commit_and_publish(batches);
+            for (before, pruned, reply) in prunings {
+                self.prune_turns(before, pruned, reply);
+            }
             self.checkpoint_if_due();
         }
         self.context.checkpointer.stop();
         if !self.context.queue.has_failed() {
             match self.injected_checkpoint_error() {
                 None => self.checkpoint(CheckpointMode::PASSIVE),
-                Some(trouble) => self.handle_checkpoint_error(trouble),
+                Some(error) => self.handle_checkpoint_error(error),
             }
         }
     }
 
-    /// Writes a group, tells the watcher, and answers: whoever has an answer finds it in the stream of events.
+    /// Commits a group, notifies the listener, then replies: a caller with a reply finds its entries among the events.
     fn commit_and_publish(&mut self, group: Vec<QueuedBatch>) {
         if group.is_empty() {
             return;
@@ -157,42 +157,42 @@ impl WriterLoop<'_> {
         let before = self.transaction_writer.head();
         let outcomes = match self.commit(&group) {
             Ok(outcomes) => outcomes,
-            Err(trouble) => {
+            Err(error) => {
                 self.roll_back(before);
-                return self.reject_group(group, trouble);
+                return self.reject_group(group, error);
             }
         };
         if self.transaction_writer.head() != before && self.context.durability == Durability::Full {
             self.write_high_water_mark();
         }
-        // The commit is done: there is nothing to pretend, and an abort or a delay has happened.
+        // After the commit only an abort or a delay can be injected, and `hit` has executed it.
         let _ = self.context.failpoints.hit(FailpointSite::CommitAfter, &record_kinds(&group));
         let mut entries = Vec::new();
-        let mut answers = Vec::with_capacity(group.len());
-        for (waiting, outcome) in group.into_iter().zip(outcomes) {
-            answers.push((
-                waiting.reply,
-                outcome.map(|places| collect_entries(&mut entries, waiting.batch, &places)),
+        let mut replies = Vec::with_capacity(group.len());
+        for (queued, outcome) in group.into_iter().zip(outcomes) {
+            replies.push((
+                queued.reply,
+                outcome.map(|positions| collect_entries(&mut entries, queued.batch, &positions)),
             ));
         }
-        if let Some(watcher) = self.context.queue.listener().filter(|_| !entries.is_empty()) {
-            watcher.committed(&entries);
+        if let Some(listener) = self.context.queue.listener().filter(|_| !entries.is_empty()) {
+            listener.committed(&entries);
         }
-        // A caller that no longer waits needs no answer.
-        answers.into_iter().for_each(|(reply, answer)| drop(reply.send(answer)));
+        // A send fails if the caller dropped its future, and then no reply is needed.
+        replies.into_iter().for_each(|(reply, outcome)| drop(reply.send(outcome)));
     }
 
     fn commit(&mut self, group: &[QueuedBatch]) -> Result<Outcomes, DiskError> {
         let before = self.transaction_writer.head();
         match self.try_commit(group, Savepoints::WhereNeeded) {
             Ok(outcomes) => return Ok(outcomes),
-            Err(CommitFailure::Disk(trouble)) => return Err(trouble),
+            Err(CommitFailure::Disk(error)) => return Err(error),
             Err(CommitFailure::NeedsSavepoints) => self.roll_back(before),
         }
         self.try_commit(group, Savepoints::Everywhere).map_err(|failure| match failure {
-            CommitFailure::Disk(trouble) => trouble,
+            CommitFailure::Disk(error) => error,
             CommitFailure::NeedsSavepoints => {
-                DiskError::Broken("a rule was broken outside a savepoint".to_owned())
+                DiskError::Broken("constraint violated outside a savepoint".to_owned())
             }
         })
     }
@@ -204,11 +204,11 @@ impl WriterLoop<'_> {
     ) -> Result<Outcomes, CommitFailure> {
         execute(self.db, "BEGIN IMMEDIATE")?;
         let mut outcomes = Vec::with_capacity(group.len());
-        for waiting in group {
-            outcomes.push(if savepoints == Savepoints::Everywhere || waiting.batch.needs_savepoint() {
-                self.write_in_savepoint(&waiting.batch)?
+        for queued in group {
+            outcomes.push(if savepoints == Savepoints::Everywhere || queued.batch.needs_savepoint() {
+                self.write_in_savepoint(&queued.batch)?
             } else {
-                self.write_without_savepoint(&waiting.batch)?
+                self.write_without_savepoint(&queued.batch)?
             });
         }
         match self.context.failpoints.hit(FailpointSite::CommitBefore, &record_kinds(group)) {
@@ -224,40 +224,40 @@ impl WriterLoop<'_> {
         Ok(outcomes)
     }
 
-    /// A call that is refused before anything of it was written, if it is refused.
+    /// Writes a batch that is expected to be refused, if at all, before any of its rows is written.
     fn write_without_savepoint(
         &mut self,
-        call: &PreparedBatch,
+        batch: &PreparedBatch,
     ) -> Result<Result<Vec<EntryPosition>, StoreFault>, CommitFailure> {
         let before = self.db.total_changes();
-        match self.transaction_writer.write_batch(call) {
-            Ok(places) => Ok(Ok(places)),
+        match self.transaction_writer.write_batch(batch) {
+            Ok(positions) => Ok(Ok(positions)),
             Err(WriteError::Refused(_)) if self.db.total_changes() != before => {
                 Err(CommitFailure::NeedsSavepoints)
             }
             Err(WriteError::Refused(fault)) => Ok(Err(fault)),
             Err(WriteError::Sqlite(error)) => match DiskError::classify(&error) {
                 DiskError::ConstraintViolation(_) => Err(CommitFailure::NeedsSavepoints),
-                trouble => Err(CommitFailure::Disk(trouble)),
+                error => Err(CommitFailure::Disk(error)),
             },
         }
     }
 
     fn write_in_savepoint(
         &mut self,
-        call: &PreparedBatch,
+        batch: &PreparedBatch,
     ) -> Result<Result<Vec<EntryPosition>, StoreFault>, CommitFailure> {
         let before = self.transaction_writer.head();
         execute(self.db, "SAVEPOINT one_call")?;
-        let fault = match self.transaction_writer.write_batch(call) {
-            Ok(places) => {
+        let fault = match self.transaction_writer.write_batch(batch) {
+            Ok(positions) => {
                 execute(self.db, "RELEASE one_call")?;
-                return Ok(Ok(places));
+                return Ok(Ok(positions));
             }
             Err(WriteError::Refused(fault)) => fault,
             Err(WriteError::Sqlite(error)) => match DiskError::classify(&error) {
-                DiskError::ConstraintViolation(rule) => StoreFault::Corrupt(rule),
-                trouble => return Err(CommitFailure::Disk(trouble)),
+                DiskError::ConstraintViolation(why) => StoreFault::Corrupt(why),
+                error => return Err(CommitFailure::Disk(error)),
             },
         };
         execute(self.db, "ROLLBACK TO one_call")?;
@@ -266,38 +266,38 @@ impl WriterLoop<'_> {
         Ok(Err(fault))
     }
 
-    /// Ends what is left of a transaction that failed.
+    /// Rolls back an open transaction after a failure.
     fn roll_back(&mut self, head: JournalHead) {
         if !self.db.is_autocommit()
             && let Err(error) = execute(self.db, "ROLLBACK")
         {
-            tracing::error!(%error, "a transaction cannot be rolled back");
-            self.context.queue.fail("a transaction cannot be rolled back");
+            tracing::error!(%error, "rollback failed");
+            self.context.queue.fail("rollback failed");
         }
         self.transaction_writer.reset_to(head);
     }
 
-    fn reject_group(&self, group: Vec<QueuedBatch>, trouble: DiskError) {
-        let fault = match trouble {
+    fn reject_group(&self, group: Vec<QueuedBatch>, error: DiskError) {
+        let fault = match error {
             DiskError::Full(why) => {
-                tracing::warn!(why, calls = group.len(), "nothing was kept");
+                tracing::warn!(why, batches = group.len(), "commit refused; nothing was saved");
                 StoreFault::Full(why)
             }
             DiskError::ConstraintViolation(why) => StoreFault::Corrupt(why),
             DiskError::Broken(why) => {
-                tracing::error!(why, "the store has failed; nothing more is kept");
+                tracing::error!(why, "commit failed; the store accepts no more writes: restart the daemon");
                 self.context.queue.fail(&why);
                 StoreFault::Failed(why)
             }
         };
-        group.into_iter().for_each(|waiting| drop(waiting.reply.send(Err(fault.clone()))));
+        group.into_iter().for_each(|queued| drop(queued.reply.send(Err(fault.clone()))));
     }
 
-    /// Forgets a few turns, and joins the line again when there are more.
+    /// Prunes a limited number of turns, and enqueues itself again when there are more.
     fn prune_turns(
         &mut self,
         before: Timestamp,
-        forgotten: u64,
+        pruned: u64,
         reply: oneshot::Sender<Result<u64, StoreFault>>,
     ) {
         if let Some(why) = self.context.queue.failure() {
@@ -308,10 +308,10 @@ impl WriterLoop<'_> {
         );
         let deleted = deleted.and_then(|mut delete| delete.execute((before.0, TURNS_PRUNED_MAX)));
         match deleted.map_err(|error| DiskError::classify(&error)) {
-            Ok(0) => drop(reply.send(Ok(forgotten))),
-            Ok(some) => {
-                let forgotten = forgotten + some as u64;
-                self.context.queue.requeue(WriteTask::PruneTurns { before, pruned: forgotten, reply });
+            Ok(0) => drop(reply.send(Ok(pruned))),
+            Ok(count) => {
+                let pruned = pruned + count as u64;
+                self.context.queue.requeue(WriteTask::PruneTurns { before, pruned, reply });
             }
             Err(DiskError::Full(why)) => drop(reply.send(Err(StoreFault::Full(why)))),
             Err(DiskError::ConstraintViolation(why)) => drop(reply.send(Err(StoreFault::Corrupt(why)))),
@@ -322,7 +322,7 @@ impl WriterLoop<'_> {
         }
     }
 
-    /// After the answers, so that none waits for it.
+    /// Advances a due checkpoint. Runs after the replies, so that none waits for it.
     fn checkpoint_if_due(&mut self) {
         if self.context.queue.has_failed() {
             return;
@@ -331,10 +331,10 @@ impl WriterLoop<'_> {
             CheckpointAction::Nothing => {}
             CheckpointAction::Start => match self.injected_checkpoint_error() {
                 None => self.context.checkpointer.request(),
-                Some(trouble) => self.handle_checkpoint_error(trouble),
+                Some(error) => self.handle_checkpoint_error(error),
             },
             CheckpointAction::Finish => self.checkpoint(CheckpointMode::PASSIVE),
-            CheckpointAction::Failed(trouble) => self.handle_checkpoint_error(trouble),
+            CheckpointAction::Failed(error) => self.handle_checkpoint_error(error),
         }
     }
 
@@ -347,25 +347,28 @@ impl WriterLoop<'_> {
 
     fn checkpoint(&mut self, mode: CheckpointMode) {
         match run_checkpoint(self.db, mode) {
-            Ok(is_all) => {
-                self.context.checkpointer.record_result(is_all);
-                if is_all && self.context.durability == Durability::Normal {
+            Ok(is_complete) => {
+                self.context.checkpointer.record_result(is_complete);
+                if is_complete && self.context.durability == Durability::Normal {
                     self.write_high_water_mark();
                 }
             }
-            Err(trouble) => self.handle_checkpoint_error(trouble),
+            Err(error) => self.handle_checkpoint_error(error),
         }
     }
 
-    /// A full disk may have room later; anything else is the end.
-    fn handle_checkpoint_error(&mut self, trouble: DiskError) {
-        match trouble {
+    /// Retries later when the disk is full; any other error fails the store.
+    fn handle_checkpoint_error(&mut self, error: DiskError) {
+        match error {
             DiskError::Full(why) | DiskError::ConstraintViolation(why) => {
-                tracing::warn!(why, "the write-ahead log was not moved into the database");
+                tracing::warn!(why, "checkpoint failed; it is retried when the write-ahead log has grown");
                 self.context.checkpointer.record_result(false);
             }
             DiskError::Broken(why) => {
-                tracing::error!(why, "the store has failed; nothing more is kept");
+                tracing::error!(
+                    why,
+                    "checkpoint failed; the store accepts no more writes: restart the daemon"
+                );
                 self.context.queue.fail(&why);
             }
         }
@@ -378,20 +381,20 @@ impl WriterLoop<'_> {
             sequence,
             hash,
         }) {
-            // The mark guards against others; what is committed is committed without it.
-            tracing::warn!(%error, "the mark of the journal cannot be written");
+            // The mark only detects later tampering with the WAL; the commit is durable without it.
+            tracing::warn!(%error, "cannot write the journal's high-water mark");
         }
     }
 }
 
-/// Says that the writer has ended, however it did.
+/// Marks the queue as stopped when the writer thread ends, also by a panic.
 struct StopGuard(Arc<WriteQueue>);
 
 impl Drop for StopGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            tracing::error!("the writer of the store panicked");
-            self.0.fail("the writer panicked");
+            tracing::error!("the store's writer thread panicked; restart the daemon");
+            self.0.fail("the writer thread panicked");
         }
         self.0.mark_stopped();
     }
@@ -402,27 +405,20 @@ fn execute(db: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 fn record_kinds(group: &[QueuedBatch]) -> impl Iterator<Item = &'static str> + Clone + '_ {
-    let records =
-        group.iter().flat_map(|waiting| &waiting.batch.appends).flat_map(|part| &part.append.records);
-    records.map(agent::journal::Record::kind)
+    let appends = group.iter().flat_map(|queued| &queued.batch.appends);
+    appends.flat_map(|prepared| &prepared.append.records).map(agent::journal::Record::kind)
 }
 
-/// Turns the records of a call into entries at their places.
-fn collect_entries(entries: &mut Vec<Arc<JournalEntry>>, call: PreparedBatch, places: &[EntryPosition]) {
-    let mut places = places.iter();
-    for part in call.appends {
-        let append = part.append;
+/// Appends the records of a batch as journal entries at their positions.
+fn collect_entries(entries: &mut Vec<Arc<JournalEntry>>, batch: PreparedBatch, positions: &[EntryPosition]) {
+    let mut positions = positions.iter();
+    for prepared in batch.appends {
+        let append = prepared.append;
         let (agent, at) = (append.agent, append.at);
-        entries.extend(append.records.into_iter().zip(&mut places).map(|(record, place)| {
-            let EntryPosition { sequence, number } = *place;
-            Arc::new(JournalEntry {
-                sequence,
-                agent,
-                agent_id: append.agent_id.clone(),
-                agent_sequence: number,
-                at,
-                record,
-            })
+        entries.extend(append.records.into_iter().zip(&mut positions).map(|(record, position)| {
+            let EntryPosition { sequence, agent_sequence } = *position;
+            let agent_id = append.agent_id.clone();
+            Arc::new(JournalEntry { sequence, agent, agent_id, agent_sequence, at, record })
         }));
     }
 }

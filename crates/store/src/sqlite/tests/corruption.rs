@@ -1,4 +1,4 @@
-//! Bytes that a disk has changed: found when the store is opened, when it is read, or by a check. Never silent.
+//! Corrupted bytes are detected when the store is opened, read or checked, and never returned as valid.
 
 use agent::outside::Store as _;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::conformance::samples::{entry_range, ledger, request_id, state};
 use crate::conformance::{accepted, ended};
 
-/// A store with something in every table.
+/// A store with rows in every table.
 async fn populated_store() -> Home {
     let home = Home::new();
     let store = home.open();
@@ -14,18 +14,18 @@ async fn populated_store() -> Home {
     store.append(vec![append(2, "child", [created("child", Some(1))])]).await.unwrap();
     for turn in 0..30 {
         let request = format!("send {turn}");
-        let mut call =
+        let mut append =
             append(1, "main", [accepted(turn, &request), message(&request), ended(turn, &request)]);
-        call.state = Some(state(turn));
-        call.ledgers = vec![(1, ledger(turn + 1))];
-        store.append(vec![call]).await.unwrap();
+        append.state = Some(state(turn));
+        append.ledgers = vec![(1, ledger(turn + 1))];
+        store.append(vec![append]).await.unwrap();
     }
     store.append(vec![append(2, "child", [accepted(1, "open")])]).await.unwrap();
     store.close().await;
     home
 }
 
-/// Everything that can be read, or the first fault.
+/// Runs every query; returns all results, or the first fault.
 async fn read_everything(store: &Arc<SqliteStore>) -> Result<String, StoreFault> {
     let mut turns = Vec::new();
     for turn in 0..30 {
@@ -35,19 +35,19 @@ async fn read_everything(store: &Arc<SqliteStore>) -> Result<String, StoreFault>
     let index = store.index().await?;
     let agents = store.agents(vec![1, 2]).await?;
     let entries = store.read(entry_range(None, 0)).await?;
-    let own = [store.read(entry_range(Some(1), 0)).await?, store.read(entry_range(Some(2), 0)).await?];
+    let by_agent = [store.read(entry_range(Some(1), 0)).await?, store.read(entry_range(Some(2), 0)).await?];
     let history = [store.history(1).await?, store.history(2).await?];
     let ends = (store.agents_with_open_turns().await?, store.bounds().await?, store.last_serial().await?);
-    Ok(format!("{turns:?}{index:?}{agents:?}{entries:?}{own:?}{history:?}{ends:?}"))
+    Ok(format!("{turns:?}{index:?}{agents:?}{entries:?}{by_agent:?}{history:?}{ends:?}"))
 }
 
-/// Opens and reads a damaged store: it is refused, faults are told, or nothing that counts has changed.
-async fn is_reported_or_harmless(home: &Home, truth: &str, what: &str) -> bool {
+/// Opens and reads a damaged store; returns whether the damage was reported. If not, the results must be unchanged.
+async fn is_damage_reported(home: &Home, expected: &str, what: &str) -> bool {
     let Ok(store) = open(&SqliteOptions::new(home.path())) else { return true };
     let read = read_everything(&store).await;
-    let is_told = match &read {
+    let is_reported = match &read {
         Ok(read) => {
-            assert_eq!(read, truth, "{what}");
+            assert_eq!(read, expected, "{what}");
             false
         }
         Err(fault) => {
@@ -56,36 +56,36 @@ async fn is_reported_or_harmless(home: &Home, truth: &str, what: &str) -> bool {
         }
     };
     store.close().await;
-    is_told
+    is_reported
 }
 
 #[tokio::test]
-async fn no_changed_byte_is_read_as_if_it_were_whole() {
+async fn flipped_bits_are_never_read_as_intact() {
     let home = populated_store().await;
-    let truth = read_everything(&home.open()).await.unwrap();
-    let whole = std::fs::read(home.path()).unwrap();
-    let mut told = 0;
-    // Places all over the file, the same at every run.
-    let places = (0..whole.len()).step_by((whole.len() / 250) | 1);
-    for (number, place) in places.enumerate() {
-        let mut bytes = whole.clone();
-        bytes[place] ^= 1 << (number % 8);
+    let expected = read_everything(&home.open()).await.unwrap();
+    let intact = std::fs::read(home.path()).unwrap();
+    let mut reported = 0;
+    // Offsets all over the file, the same in every run.
+    let offsets = (0..intact.len()).step_by((intact.len() / 250) | 1);
+    for (number, offset) in offsets.enumerate() {
+        let mut bytes = intact.clone();
+        bytes[offset] ^= 1 << (number % 8);
         std::fs::write(home.path(), bytes).unwrap();
-        let what = format!("bit {} of byte {place}", number % 8);
+        let what = format!("bit {} of byte {offset}", number % 8);
         // A check never panics, whatever it finds.
         let report = crate::check(&home.path()).unwrap();
-        let is_told = is_reported_or_harmless(&home, &truth, &what).await;
-        assert!(!is_told || !report.is_sound(), "{what}: what is told is found by a check");
-        told += u32::from(is_told);
+        let is_reported = is_damage_reported(&home, &expected, &what).await;
+        assert!(!is_reported || !report.is_sound(), "{what}: reported damage is also found by a check");
+        reported += u32::from(is_reported);
         for leftover in [home.files().wal(), home.files().high_water_mark()] {
             let _ = std::fs::remove_file(leftover);
         }
     }
-    assert!(told > 60, "{told}");
+    assert!(reported > 60, "{reported}");
 }
 
 #[tokio::test]
-async fn a_page_that_was_zeroed_is_refused_and_every_problem_is_told() {
+async fn zeroed_page_is_refused_and_reported_by_check() {
     let home = populated_store().await;
     let pages = std::fs::metadata(home.path()).unwrap().len() / 4096;
     for page in 0..pages {
@@ -104,7 +104,7 @@ async fn a_page_that_was_zeroed_is_refused_and_every_problem_is_told() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_cut_is_refused() {
+async fn truncated_database_is_refused() {
     let home = populated_store().await;
     let length = usize::try_from(std::fs::metadata(home.path()).unwrap().len()).unwrap();
     for cut in [1, 4096, length / 2, length - 4096, length - 100] {
@@ -120,16 +120,16 @@ async fn a_file_that_was_cut_is_refused() {
 }
 
 #[tokio::test]
-async fn an_entry_that_somebody_changed_is_found() {
+async fn changed_entry_breaks_the_chain() {
     let home = populated_store().await;
     let db = rusqlite::Connection::open(home.path()).unwrap();
-    // Somebody who knows SQL, not only a disk.
+    // Tampering by SQL, not a disk fault.
     db.execute("UPDATE journal SET body = replace(body, 'send 7', 'sent 7') WHERE sequence = 24", ())
         .unwrap();
     drop(db);
     let chain = crate::verify_chain(&home.path()).unwrap();
     assert!(!chain.is_intact());
-    assert_eq!(chain.breaks.iter().map(|place| place.sequence).collect::<Vec<_>>(), [24]);
+    assert_eq!(chain.breaks.iter().map(|chain_break| chain_break.sequence).collect::<Vec<_>>(), [24]);
     assert!(chain.to_string().contains("BROKEN") && chain.to_string().contains("entry 24"), "{chain}");
     let store = home.open();
     let read = store.read(entry_range(None, 20)).await;
@@ -138,8 +138,8 @@ async fn an_entry_that_somebody_changed_is_found() {
 }
 
 #[tokio::test]
-async fn an_entry_that_somebody_removed_or_put_in_is_found() {
-    for (sql, place) in [
+async fn removed_or_edited_entries_break_the_chain() {
+    for (sql, sequence) in [
         ("DELETE FROM journal WHERE sequence = 10", 11),
         ("UPDATE journal SET number = 77 WHERE sequence = 12", 12),
         ("UPDATE journal SET hash = zeroblob(32) WHERE sequence = 12", 12),
@@ -151,22 +151,22 @@ async fn an_entry_that_somebody_removed_or_put_in_is_found() {
         let home = populated_store().await;
         rusqlite::Connection::open(home.path()).unwrap().execute_batch(sql).unwrap();
         let chain = crate::verify_chain(&home.path()).unwrap();
-        assert_eq!(chain.breaks[0].sequence, place, "{sql}: {chain}");
+        assert_eq!(chain.breaks[0].sequence, sequence, "{sql}: {chain}");
         assert!(!home.is_sound().await, "{sql}");
     }
     let home = populated_store().await;
-    let head = crate::verify_chain(&home.path()).unwrap();
-    assert!(head.is_intact() && head.to_string().contains("whole, 93 entries, 1 to 93"), "{head}");
+    let intact = crate::verify_chain(&home.path()).unwrap();
+    assert!(intact.is_intact() && intact.to_string().contains("intact, 93 entries, 1 to 93"), "{intact}");
     rusqlite::Connection::open(home.path())
         .unwrap()
         .execute_batch("DELETE FROM journal WHERE sequence > 90")
         .unwrap();
     let shorter = crate::verify_chain(&home.path()).unwrap();
-    assert_eq!(shorter.breaks[0].sequence, 91, "the mark knows of them: {shorter}");
+    assert_eq!(shorter.breaks[0].sequence, 91, "the high-water mark reveals them: {shorter}");
 }
 
 #[tokio::test]
-async fn rows_that_do_not_follow_from_the_journal_are_found() {
+async fn check_finds_rows_that_contradict_the_journal() {
     for sql in [
         "UPDATE states SET state = replace(state, '2', '3') WHERE serial = 1",
         "UPDATE states SET ledger_version = 99 WHERE serial = 1",
@@ -190,11 +190,11 @@ async fn rows_that_do_not_follow_from_the_journal_are_found() {
 }
 
 #[tokio::test]
-async fn a_missing_index_of_the_log_is_made_again() {
+async fn missing_wal_index_is_rebuilt() {
     let home = Home::new();
     let store = home.open();
     append_records(&store, [created("main", None)]).await.unwrap();
-    // A crash leaves no use for the file of shared memory; `crash` does not copy it.
+    // After a crash the -shm file is worthless; `crash_copy` does not copy it.
     let crashed = home.crash_copy();
     assert!(crashed.is_sound().await);
     assert_eq!(last_sequence(&crashed.open()).await, 1);

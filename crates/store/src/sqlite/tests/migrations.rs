@@ -1,4 +1,4 @@
-//! Migrations: a copy first, each step whole, and a crash in between leaves one version or the other.
+//! Migrations: a backup first, each migration atomic, and a crash leaves either the old or the new version.
 
 use rusqlite::Connection;
 
@@ -23,7 +23,7 @@ fn schema_version(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn a_copy_is_taken_before_the_schema_changes() {
+async fn backup_is_made_before_migration() {
     let home = Home::with_messages(5).await;
     run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
     assert_eq!(schema_version(&home.path()), 2);
@@ -31,11 +31,11 @@ async fn a_copy_is_taken_before_the_schema_changes() {
     assert_eq!(schema_version(&copy), 1);
     assert!(crate::check(&copy).unwrap().is_sound(), "{}", crate::check(&copy).unwrap());
     let text = home.open_fault().to_string();
-    assert!(text.contains("schema version 2"), "this program knows one version: {text}");
+    assert!(text.contains("schema version 2"), "this program supports version 1 only: {text}");
 }
 
 #[tokio::test]
-async fn a_copy_is_never_overwritten() {
+async fn migration_backup_is_never_overwritten() {
     let home = Home::with_messages(1).await;
     std::fs::write(home.folder.path().join("nexus3.db.v1.bak"), b"precious").unwrap();
     run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
@@ -44,7 +44,7 @@ async fn a_copy_is_never_overwritten() {
 }
 
 #[tokio::test]
-async fn a_step_that_fails_changes_nothing() {
+async fn failed_migration_changes_nothing() {
     let home = Home::with_messages(3).await;
     run_migrations(&home, &[MIGRATIONS[0], BROKEN], None).unwrap_err();
     assert_eq!(schema_version(&home.path()), 1);
@@ -54,7 +54,7 @@ async fn a_step_that_fails_changes_nothing() {
 
 #[cfg(debug_assertions)]
 #[tokio::test]
-async fn a_step_that_was_cut_off_is_taken_again() {
+async fn interrupted_migration_is_repeated() {
     for failpoint in ["migrate.before=full", "migrate.middle=full", "migrate.middle=fsync"] {
         let home = Home::new();
         let failpoints = Some(failpoint.to_owned());

@@ -1,4 +1,4 @@
-//! What is refused: the text names the file and what to do, and the file is left as it was.
+//! Refusals when opening a store: the text names the file and the remedy, and the file is left unchanged.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::*;
 
-/// What a refusal says; it leaves the database as it was.
+/// Returns the text of a refusal, and asserts that the database file is unchanged.
 fn refusal_text(home: &Home) -> String {
     let before = std::fs::read(home.path()).ok();
     let text = home.open_fault().to_string();
@@ -21,7 +21,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[tokio::test]
-async fn a_store_in_use_is_refused() {
+async fn store_in_use_is_refused() {
     let home = Home::new();
     let store = home.open();
     let text = refusal_text(&home);
@@ -32,14 +32,14 @@ async fn a_store_in_use_is_refused() {
     );
     append_records(&store, [created("main", None)]).await.unwrap();
     store.close().await;
-    assert_eq!(last_sequence(&home.open()).await, 1, "a closed one is not");
+    assert_eq!(last_sequence(&home.open()).await, 1, "a closed store can be opened");
 }
 
 #[tokio::test]
-async fn a_read_only_file_or_folder_is_refused() {
+async fn read_only_file_or_folder_is_refused() {
     let home = Home::with_messages(1).await;
     set_mode(&home.path(), 0o400);
-    assert!(refusal_text(&home).contains("read-only; give the daemon's user the right to write (chmod u+w)"));
+    assert!(refusal_text(&home).contains("read-only; make it writable for the daemon's user (chmod u+w)"));
     set_mode(&home.path(), 0o600);
     set_mode(home.folder.path(), 0o500);
     assert!(refusal_text(&home).contains("read-only"));
@@ -48,7 +48,7 @@ async fn a_read_only_file_or_folder_is_refused() {
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_there_is_refused() {
+async fn missing_folder_is_refused() {
     let home = Home::new();
     let path = home.folder.path().join("none").join("nexus3.db");
     let text = open(&SqliteOptions::new(path)).unwrap_err().to_string();
@@ -56,7 +56,7 @@ async fn a_folder_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn what_is_no_database_is_refused() {
+fn file_that_is_not_a_database_is_refused() {
     for bytes in [&b"hello"[..], &[0; 4096], &[b'x'; 100_000], b"SQLite format 3"] {
         let home = Home::new();
         std::fs::write(home.path(), bytes).unwrap();
@@ -69,7 +69,7 @@ fn what_is_no_database_is_refused() {
 }
 
 #[test]
-fn a_database_of_another_program_is_refused() {
+fn database_of_another_program_is_refused() {
     for sql in
         ["PRAGMA application_id = 77; CREATE TABLE a (b)", "CREATE TABLE a (b)", "PRAGMA user_version = 3"]
     {
@@ -81,7 +81,7 @@ fn a_database_of_another_program_is_refused() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused() {
+async fn newer_schema_is_refused() {
     let home = Home::with_messages(1).await;
     Connection::open(home.path()).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let text = refusal_text(&home);
@@ -91,14 +91,14 @@ async fn a_newer_schema_is_refused() {
 }
 
 #[tokio::test]
-async fn an_empty_file_is_a_new_store() {
+async fn empty_file_becomes_a_new_store() {
     let home = Home::new();
     std::fs::write(home.path(), b"").unwrap();
     assert_eq!(last_sequence(&home.open()).await, 0);
 }
 
 #[tokio::test]
-async fn a_log_without_its_database_is_refused() {
+async fn wal_without_its_database_is_refused() {
     let home = Home::new();
     let store = home.open();
     append_records(&store, [created("main", None)]).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_log_without_its_database_is_refused() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_cut_or_removed_is_refused() {
+async fn truncated_or_removed_wal_is_refused() {
     let home = Home::new();
     let store = home.open();
     append_records(&store, [created("main", None)]).await.unwrap();
@@ -135,22 +135,22 @@ async fn a_log_that_was_cut_or_removed_is_refused() {
         ("zeroed", changed(|bytes| bytes.fill(0))),
     ] {
         let text = refusal_text(&crashed);
-        for part in ["but 21 were kept", "-wal was cut, changed or removed", "put it back", ".mark"] {
+        for part in ["but 21 were committed", "-wal was cut, changed or removed", "put it back", ".mark"] {
             assert!(text.contains(part), "{what}: {part}: {text}");
         }
         assert!(!crashed.is_sound().await, "{what}");
-        // What was there is put back.
+        // With the original WAL the store opens again.
         std::fs::write(crashed.files().wal(), &log).unwrap();
         assert_eq!(last_sequence(&crashed.open()).await, 21, "{what}");
     }
-    // Without its log the file is what it was after the last checkpoint: nothing at all.
+    // Without its WAL the database is as of the last checkpoint: empty.
     let text = removed.open_fault().to_string();
     assert!(text.contains("nexus3.db"), "{text}");
     store.close().await;
 }
 
 #[tokio::test]
-async fn an_older_file_is_taken_when_its_mark_is_removed() {
+async fn older_file_is_accepted_without_its_mark() {
     let home = Home::with_messages(3).await;
     let old = std::fs::read(home.path()).unwrap();
     let store = home.open();
@@ -163,27 +163,27 @@ async fn an_older_file_is_taken_when_its_mark_is_removed() {
 }
 
 #[tokio::test]
-async fn another_database_is_not_held_against_the_mark() {
+async fn mark_of_another_database_is_ignored() {
     let (home, other) = (Home::with_messages(30).await, Home::with_messages(3).await);
     std::fs::copy(other.path(), home.path()).unwrap();
     assert_eq!(last_sequence(&home.open()).await, 4);
 }
 
 #[tokio::test]
-async fn half_a_mark_is_no_mark() {
+async fn truncated_mark_is_ignored() {
     let home = Home::with_messages(3).await;
     edit_bytes(&home.files().high_water_mark(), |bytes| bytes.truncate(20));
     assert_eq!(last_sequence(&home.open()).await, 4);
     assert_eq!(
         crate::sqlite::HighWaterMark::read(&home.files().high_water_mark()).unwrap(),
         None,
-        "until the next commit"
+        "not rewritten before the next commit"
     );
 }
 
 #[cfg(debug_assertions)]
 #[test]
-fn failpoints_that_make_no_sense_are_refused() {
+fn invalid_failpoints_are_refused() {
     let home = Home::new();
     let options =
         SqliteOptions { failpoints: Some("nonsense".to_owned()), ..SqliteOptions::new(home.path()) };
@@ -193,9 +193,9 @@ fn failpoints_that_make_no_sense_are_refused() {
 
 #[cfg(not(debug_assertions))]
 #[test]
-fn a_release_build_refuses_failpoints() {
+fn release_build_refuses_failpoints() {
     let home = Home::new();
     let failpoints = Some("commit.before=abort".to_owned());
-    let options = SqliteOptions { failpoints, ..SqliteOptions::at(home.path()) };
+    let options = SqliteOptions { failpoints, ..SqliteOptions::new(home.path()) };
     assert!(open(&options).unwrap_err().to_string().contains("this is a release build"));
 }

@@ -1,13 +1,13 @@
-//! A disk that is full, readers that stay, and a line that is too long.
+//! Resource limits: a full disk, long read transactions, and a full write queue.
 
 use std::process::Command;
 
-use agent::outside::{Append, Store as _};
+use agent::outside::Store as _;
 
 use super::*;
 use crate::conformance::samples::entry_range;
 
-/// A small disk of its own, as long as it lives.
+/// A small tmpfs, unmounted on drop.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -26,7 +26,7 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test]
-async fn a_small_disk_fills_and_heals_without_a_restart() {
+async fn full_disk_recovers_without_a_restart() {
     let home = Home::new();
     let Some(_disk) = SmallDisk::mount(home.folder.path()) else {
         println!("skipped: this user may not mount a small disk");
@@ -36,16 +36,16 @@ async fn a_small_disk_fills_and_heals_without_a_restart() {
     std::fs::write(&ballast, vec![0; 700_000]).unwrap();
     let store = home.open();
     append_records(&store, [created("main", None)]).await.unwrap();
-    let mut kept = 1;
-    let mut fill = async |text: usize| {
-        // The disk is filled from several sides at once, so that groups are refused as a whole.
-        let call = || store.append(vec![append(1, "main", [message(&"x".repeat(text))])]);
-        let mut answers = Vec::new();
-        for waiting in [call(), call(), call()] {
-            answers.push(waiting.await);
+    let mut committed = 1;
+    let mut fill = async |text_bytes: usize| {
+        // Several concurrent appends, so that groups are refused as a whole.
+        let enqueue = || store.append(vec![append(1, "main", [message(&"x".repeat(text_bytes))])]);
+        let mut results = Vec::new();
+        for pending in [enqueue(), enqueue(), enqueue()] {
+            results.push(pending.await);
         }
-        kept += answers.iter().filter(|answer| answer.is_ok()).count() as u64;
-        answers.into_iter().find_map(Result::err)
+        committed += results.iter().filter(|result| result.is_ok()).count() as u64;
+        results.into_iter().find_map(Result::err)
     };
     let mut fault = None;
     for _ in 0..1000 {
@@ -55,64 +55,63 @@ async fn a_small_disk_fills_and_heals_without_a_restart() {
         }
     }
     assert!(matches!(fault, Some(StoreFault::Full(_))), "{fault:?}");
-    // Small ones may still fit into the last page; then there is no room at all.
+    // Small batches may still fit into the last page; fill that too.
     while fill(10).await.is_none() {}
     let read = store.read(entry_range(None, 0)).await.unwrap();
-    assert_eq!(read.len() as u64, last_sequence(&store).await, "reads go on");
+    assert_eq!(read.len() as u64, last_sequence(&store).await, "reads still work");
     std::fs::remove_file(&ballast).unwrap();
-    assert_eq!(fill(3000).await, None, "there is room again");
-    assert_eq!(last_sequence(&store).await, kept);
+    assert_eq!(fill(3000).await, None, "there is space again");
+    assert_eq!(last_sequence(&store).await, committed);
     store.close().await;
     assert!(home.is_sound().await);
     let store = home.open();
-    assert_eq!(last_sequence(&store).await, kept);
+    assert_eq!(last_sequence(&store).await, committed);
     store.close().await;
 }
 
 #[tokio::test]
-async fn a_reader_that_stays_does_not_stop_the_writer_and_the_log_shrinks_after_it() {
+async fn long_reader_blocks_neither_writes_nor_later_shrinking() {
     let home = Home::new();
     let store = home.open();
     append_records(&store, [created("main", None)]).await.unwrap();
     let reader = rusqlite::Connection::open(home.path()).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM journal").unwrap();
-    let log = || std::fs::metadata(home.files().wal()).unwrap().len();
+    let wal_bytes = || std::fs::metadata(home.files().wal()).unwrap().len();
     let large = || append(1, "main", [message(&"x".repeat(1 << 20))]);
     for _ in 0..20 {
         store.append(vec![large()]).await.unwrap();
     }
-    assert!(log() > 20 << 20, "the reader keeps it from being emptied");
+    assert!(wal_bytes() > 20 << 20, "the reader blocks the checkpoint");
     reader.execute_batch("COMMIT").unwrap();
     drop(reader);
     for _ in 0..40 {
-        let small: Append = large();
-        store.append(vec![small]).await.unwrap();
+        store.append(vec![large()]).await.unwrap();
     }
-    assert!(log() <= 40 << 20, "{}", log());
+    assert!(wal_bytes() <= 40 << 20, "{}", wal_bytes());
     store.close().await;
     assert!(!home.files().wal().exists());
     assert!(home.is_sound().await);
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_says_so() {
+async fn full_write_queue_refuses_appends() {
     let home = Home::new();
     let store = home.open();
     append_records(&store, [created("main", None)]).await.unwrap();
     let blocker = rusqlite::Connection::open(home.path()).unwrap();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let waiting: Vec<_> =
+    let results: Vec<_> =
         (0..70_000).map(|turn| store.append(vec![append(1, "main", [begun(turn)])])).collect();
     blocker.execute_batch("ROLLBACK").unwrap();
     let mut refused = 0_u64;
-    for answer in waiting {
-        match answer.await {
+    for result in results {
+        match result.await {
             Ok(()) => {}
             Err(StoreFault::Full(_)) => refused += 1,
             Err(fault) => panic!("{fault}"),
         }
     }
-    // The line holds 65,536, and the writer has a group of at most 1,024 in its hands.
+    // The queue holds 65,536 tasks, and the writer has dequeued a group of at most 1,024.
     assert!(refused >= 70_000 - 65_536 - 1_024, "{refused}");
     assert_eq!(last_sequence(&store).await, 70_001 - refused);
     store.close().await;
