@@ -1,4 +1,4 @@
-//! `nexus3 ask`: the question goes to the running daemon, or to one that is started for it and stops by itself.
+//! `nexus3 ask`: sends one question to the running daemon. Without one, starts a daemon that stops after an idle timeout.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -17,16 +17,16 @@ use crate::model_registry;
 use crate::models::{self, Consent, PullOutcome};
 use crate::{Failure, console_options, console_runtime, signals};
 
-/// How long a daemon that nobody uses any more stays, so that the next question finds it.
+/// Idle timeout of a daemon that `ask` started: long enough that the next question finds it running.
 const IDLE_TIMEOUT_S: &str = "900";
 
-/// How long a daemon may take until it answers. Settling what a crash left takes its time.
+/// Time allowed for the daemon to start. Resuming turns after a crash can take long.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often to look whether it answers.
+/// Interval between checks whether the daemon responds.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The most of what a daemon said that is shown when it did not start.
+/// Bytes of the daemon's standard error that are shown when it did not start.
 const STDERR_BYTES_MAX: u64 = 4096;
 
 pub(crate) fn run(
@@ -41,13 +41,13 @@ pub(crate) fn run(
     let needs_model = args.model.is_none();
     let consent = if args.yes { Consent::Given } else { Consent::Ask };
     let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
-    let question = console::AskRequest::read(args, &mut input).map_err(Failure::Run)?;
-    if question.is_empty() {
-        let text = "there is no question: give a text, or - to read it from standard input";
+    let request = console::AskRequest::read(args, &mut input).map_err(Failure::Run)?;
+    if request.is_empty() {
+        let text = "the question is empty: pass a text, or - to read it from standard input";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let is_first = runtime.block_on(detect_server(&endpoint, DETECT_TIMEOUT)) == Detection::NoServer;
-    if is_first && needs_model {
+    let starts_daemon = runtime.block_on(detect_server(&endpoint, DETECT_TIMEOUT)) == Detection::NoServer;
+    if starts_daemon && needs_model {
         match ensure_model(home, config, environment, consent, &runtime)? {
             ModelAvailability::Available => {}
             ModelAvailability::Declined(code) => return Ok(code),
@@ -55,18 +55,18 @@ pub(crate) fn run(
     }
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
     let start = async |port| start_daemon(home, &config.host, port).await.map_err(|fault| fault.to_string());
-    Ok(runtime.block_on(console::ask(question, &options, start, streams, signals::wait_for_interrupt())))
+    Ok(runtime.block_on(console::ask(request, &options, start, streams, signals::wait_for_interrupt())))
 }
 
-/// Whether there is a model to ask.
+/// Whether a default model can be used.
 enum ModelAvailability {
     Available,
-    /// The user does not want one; the exit code.
+    /// The user declined the download; holds the exit code.
     Declined(u8),
 }
 
-/// Makes sure that there is a model: one that was chosen, of a key, of a server on this machine, or pulled before. With
-/// none of them the small one is offered.
+/// Checks that a default model exists: configured, reachable with an API key, on a local model server, or downloaded.
+/// Otherwise offers to download a small one.
 fn ensure_model(
     home: &Path,
     config: &Config,
@@ -74,19 +74,19 @@ fn ensure_model(
     consent: Consent,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<ModelAvailability, Failure> {
-    let book = model_registry::open_registry(home, config, environment)?;
-    if runtime.block_on(book.resolve_default()) {
+    let registry = model_registry::open_registry(home, config, environment)?;
+    if runtime.block_on(registry.resolve_default()) {
         return Ok(ModelAvailability::Available);
     }
     let _ = writeln!(
         io::stderr(),
-        "There is no model yet: no key in the environment, no model of a server on this machine, no weights."
+        "No model found: no API key in the environment, no model server on this machine, no downloaded model."
     );
     match models::offer_pull(&models::first_model()?, consent, home, environment)? {
         PullOutcome::AlreadyInstalled(_) | PullOutcome::Installed(_) => Ok(ModelAvailability::Available),
         PullOutcome::Declined => {
-            let text = "Then set a key (such as ANTHROPIC_API_KEY or OPENAI_API_KEY), start a model server (such as \
-                        Ollama), or see nexus3 models.";
+            let text = "To use another model, set an API key (such as ANTHROPIC_API_KEY or OPENAI_API_KEY), start a \
+                        model server (such as Ollama), or run nexus3 models.";
             let _ = writeln!(io::stderr(), "{text}");
             Ok(ModelAvailability::Declined(1))
         }
@@ -94,50 +94,50 @@ fn ensure_model(
     }
 }
 
-/// Starts a daemon of its own, which outlives this process, and waits until it answers.
+/// Starts a daemon that outlives this process and waits until it responds.
 async fn start_daemon(home: &Path, host: &str, port: u16) -> Result<(), Failure> {
     home::prepare(home)?;
-    let mut said = create_stderr_file(home)?;
-    let mut daemon = spawn_daemon(home, port, &said)?;
+    let mut stderr_file = create_stderr_file(home)?;
+    let mut daemon = spawn_daemon(home, port, &stderr_file)?;
     let endpoint = Endpoint::new(host, port);
-    let until = Instant::now() + START_TIMEOUT;
-    while Instant::now() < until {
+    let deadline = Instant::now() + START_TIMEOUT;
+    while Instant::now() < deadline {
         if detect_server(&endpoint, DETECT_TIMEOUT).await == Detection::NexusServer {
             return Ok(());
         }
         if let Ok(Some(status)) = daemon.try_wait() {
             return Err(Failure::Run(format!(
                 "the daemon did not start ({status}): {}",
-                read_stderr(&mut said)
+                read_stderr(&mut stderr_file)
             )));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    // It may be at work still; two of them must not be.
+    // The daemon may still be starting; two daemons must not run on one home.
     let _ = daemon.kill();
     Err(Failure::Run(format!(
-        "the daemon did not answer within {} s: {}; start it with nexus3 serve to see why",
+        "the daemon did not respond within {} s: {}; run nexus3 serve to see why",
         START_TIMEOUT.as_secs(),
-        read_stderr(&mut said)
+        read_stderr(&mut stderr_file)
     )))
 }
 
-fn spawn_daemon(home: &Path, port: u16, said: &File) -> Result<Child, Failure> {
-    let cannot = |fault: io::Error| Failure::Run(format!("the daemon cannot be started: {fault}"));
-    Command::new(std::env::current_exe().map_err(cannot)?)
+fn spawn_daemon(home: &Path, port: u16, stderr_file: &File) -> Result<Child, Failure> {
+    let start_failure = |fault: io::Error| Failure::Run(format!("cannot start the daemon: {fault}"));
+    Command::new(std::env::current_exe().map_err(start_failure)?)
         .arg("--home")
         .arg(home)
         .args(["serve", "--port", &port.to_string(), "--idle-timeout", IDLE_TIMEOUT_S])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(said.try_clone().map_err(cannot)?)
-        // Ctrl-C is meant for the question, not for the daemon.
+        .stderr(stderr_file.try_clone().map_err(start_failure)?)
+        // Ctrl-C cancels the question; it must not stop the daemon.
         .process_group(0)
         .spawn()
-        .map_err(cannot)
+        .map_err(start_failure)
 }
 
-/// Where the daemon's last words go: nobody reads its standard error. Its logs are elsewhere.
+/// Creates the file that receives the daemon's standard error, so that a failed start can be explained.
 fn create_stderr_file(home: &Path) -> Result<File, Failure> {
     let path = home.join("ask.stderr");
     OpenOptions::new()
@@ -147,16 +147,16 @@ fn create_stderr_file(home: &Path) -> Result<File, Failure> {
         .truncate(true)
         .mode(0o600)
         .open(&path)
-        .map_err(|fault| Failure::Run(format!("{} cannot be written: {fault}", path.display())))
+        .map_err(|fault| Failure::Run(format!("cannot write {}: {fault}", path.display())))
 }
 
-fn read_stderr(said: &mut File) -> String {
-    let mut text = Vec::new();
-    // What cannot be read is not shown.
-    let _ = said.rewind().and_then(|()| said.take(STDERR_BYTES_MAX).read_to_end(&mut text));
-    let text = String::from_utf8_lossy(&text);
+fn read_stderr(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    // This text only explains another failure: on a read error it stays empty.
+    let _ = file.rewind().and_then(|()| file.take(STDERR_BYTES_MAX).read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
     match text.trim() {
-        "" => "it said nothing".to_owned(),
-        said => said.to_owned(),
+        "" => "no output on standard error".to_owned(),
+        text => text.to_owned(),
     }
 }

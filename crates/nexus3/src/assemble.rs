@@ -1,5 +1,5 @@
-//! The pool and what it stands on, put together from the configuration: for the daemon, and for commands that work on
-//! the home without one.
+//! Builds the agent pool and its dependencies (store, models, tools, workspace, clock) from the configuration: for the
+//! daemon, and for commands that open the store without one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::home::{self, Environment};
 use crate::model_registry::ModelSource;
 use crate::process::{self, CLOCK_FILE_VARIABLE, FAILPOINTS_VARIABLE, SystemEntropy};
 
-/// The file in the home where everything is kept.
+/// Name of the store's file in the home.
 const STORE_FILE: &str = "nexus3.db";
 
-/// Where the store of a home is.
+/// Path of the home's store.
 pub(crate) fn store_path(home: &Path) -> PathBuf {
     home.join(STORE_FILE)
 }
 
-/// Opens the home's store, which is then nobody else's.
+/// Opens the home's store and locks it for this process.
 pub(crate) fn open_store(
     home: &Path,
     config: &Config,
@@ -43,7 +43,7 @@ pub(crate) fn open_store(
     })
 }
 
-/// Everything a pool needs but its store: what can be wrong with it is known before anything is opened.
+/// Everything a pool needs except its store, so that configuration errors show before the store is opened.
 pub(crate) struct Assembly {
     options: PoolOptions,
     models: ModelSource,
@@ -57,8 +57,8 @@ impl Assembly {
     pub(crate) fn prepare(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
         let models = ModelSource::open(home, config, environment)?;
         let user_home = home::user_home(environment).and_then(|path| parse_file_path(&path).ok());
-        let own_notes = parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
-        let workspace = Arc::new(LocalWorkspace::new(user_home).with_owner_notes(own_notes));
+        let home_path = parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
+        let workspace = Arc::new(LocalWorkspace::new(user_home).with_owner_notes(home_path));
         let clock_file = if cfg!(debug_assertions) {
             home::environment_variable(environment, CLOCK_FILE_VARIABLE)?
         } else {
@@ -71,14 +71,14 @@ impl Assembly {
         Ok(Self { options, models, tools, workspace, clock, entropy })
     }
 
-    /// Wakes nobody, but settles the turns that a crash cut off.
+    /// Opens the pool. It loads only agents with turns that a crash interrupted, and resumes or marks those turns.
     pub(crate) async fn open(self, store: Arc<SqliteStore>) -> Result<PoolHandle, Failure> {
         let Self { options, models, tools, workspace, clock, entropy } = self;
         let models: Arc<dyn Models> = models.into_models().await?;
         let outside = Outside { models, tools, workspace, clock, entropy, store };
         PoolHandle::open(options, outside)
             .await
-            .map_err(|fault| Failure::Run(format!("the agents that are kept cannot be read: {fault}")))
+            .map_err(|fault| Failure::Run(format!("cannot load the stored agents: {fault}")))
     }
 }
 
@@ -88,10 +88,10 @@ fn pool_options(
     workspace: &LocalWorkspace,
     tools: &ToolRegistry,
 ) -> Result<PoolOptions, Failure> {
-    // Its token, its store and its configuration are nobody's business but the daemon's.
+    // Agents must not read the daemon's token, store or configuration.
     let blocked = [parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
     let cwd = std::env::current_dir()
-        .map_err(|fault| Failure::Run(format!("the working directory cannot be read: {fault}")))?;
+        .map_err(|fault| Failure::Run(format!("cannot read the working directory: {fault}")))?;
     Ok(PoolOptions {
         limits: pool_limits(config),
         system_prompt_default: None,
@@ -134,6 +134,9 @@ fn pool_limits(config: &Config) -> runtime::Limits {
 }
 
 fn parse_file_path(path: &Path) -> Result<FilePath, Failure> {
-    let text = path.to_str().ok_or_else(|| Failure::Run(format!("{} is not UTF-8", path.display())))?;
-    FilePath::resolve(text, &FilePath::root()).map_err(|fault| Failure::Run(format!("{text}: {fault}")))
+    let text = path
+        .to_str()
+        .ok_or_else(|| Failure::Run(format!("cannot use the path {}: it is not UTF-8", path.display())))?;
+    FilePath::resolve(text, &FilePath::root())
+        .map_err(|fault| Failure::Run(format!("cannot use the path {text}: {fault}")))
 }

@@ -1,4 +1,4 @@
-//! The command line's words. Flags of `serve` that are settings become the last layer of the configuration.
+//! Command-line grammar and help texts. The flags of `serve` that are settings form the configuration's last layer.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,23 +8,26 @@ use clap::{Args, Parser, Subcommand};
 use crate::model_server::ModelServerArgs;
 use crate::models::ModelsArgs;
 
-/// Runs LLM agents for programs and people: JSON-RPC 2.0 on loopback HTTP.
+/// Run LLM agents and control them over JSON-RPC 2.0 on loopback HTTP
 #[derive(Debug, Parser)]
 #[command(
     name = "nexus3",
     version,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "Start here:
-  nexus3 ask 'Why is the sky blue?'  one question, one answer
+    after_help = "The home directory holds the store, the token, config.toml and the logs:
+--home, else NEXUS3_HOME, else ~/.nexus3.
+
+Start here:
+  nexus3 ask 'Why is the sky blue?'  ask one question
   nexus3 serve                       start the daemon
   nexus3 rpc create helper           create an agent
-  nexus3 rpc send helper 'Hello!'    talk to it
-  nexus3 rpc events                  see what happens
+  nexus3 rpc send helper 'Hello!'    send it a message
+  nexus3 rpc events                  follow the events
   nexus3 rpc shutdown                stop the daemon"
 )]
 pub(crate) struct Cli {
-    /// Where the store, the token, the configuration and the logs are [default: NEXUS3_HOME, or ~/.nexus3]
+    /// Set the home directory [default: ~/.nexus3]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
 
@@ -36,39 +39,40 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start the daemon (also: nexus3 --serve [PORT])
     Serve(ServeArgs),
-    /// Ask once and print the answer
+    /// Ask one question and print the answer
     Ask(console::AskArgs),
     /// Call a running daemon
     Rpc(console::RpcArgs),
-    /// Copy the store into a file, also while a daemon runs
+    /// Copy the store to a file, also while a daemon runs
     Backup(BackupArgs),
-    /// Check whether the store is sound, also while a daemon runs
+    /// Check the store for damage, also while a daemon runs
     Check(CheckArgs),
-    /// Look at the audit trail
+    /// Verify the audit trail
     #[command(subcommand)]
     Audit(AuditCommand),
-    /// Make agents from exported documents, or from session files of the original NEXUS3
+    /// Create agents from exported snapshots or NEXUS3 session files
     Import(ImportArgs),
-    /// Show, pull, remove and choose models
+    /// List, download, remove and select models
     Models(ModelsArgs),
-    /// Serve a local model with OpenAI's protocol
+    /// Serve a local model over the OpenAI API
     ModelServer(ModelServerArgs),
-    /// Look at the configuration
+    /// Show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
 }
 
-/// What `backup` takes.
+/// Arguments of `backup`.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code: 0 done, 1 failed, 2 wrong usage.
 
-The copy is a whole store of one moment: put it into a home as nexus3.db, with no daemon running, to go back to it.
+The copy is a consistent snapshot. To restore it, stop the daemon and copy the
+file to nexus3.db in the home directory.
 
 Examples:
   nexus3 backup /mnt/backup/nexus3-monday.db
   nexus3 backup copy.db && nexus3 check copy.db")]
 pub(crate) struct BackupArgs {
-    /// The file to write; it must not be there yet
+    /// Write this file; it must not exist yet
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Print the report as JSON
@@ -76,15 +80,16 @@ pub(crate) struct BackupArgs {
     pub(crate) json: bool,
 }
 
-/// What `check` takes.
+/// Arguments of `check` and `audit verify`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 sound, 1 not sound or not readable, 2 wrong usage. Nothing is changed.
+#[command(after_help = "Exit code: 0 no damage, 1 damaged or unreadable, 2 wrong usage.
+The store is not changed.
 
 Examples:
   nexus3 check
   nexus3 check copy.db --json")]
 pub(crate) struct CheckArgs {
-    /// The store [default: nexus3.db in the home]
+    /// Read this store [default: nexus3.db in the home]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Print the report as JSON
@@ -94,10 +99,12 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Check that no entry of the journal was changed or taken out
-    #[command(after_help = "Exit code: 0 whole, 1 broken or not readable, 2 wrong usage. Nothing is changed.
+    /// Verify that no journal entry was changed or removed
+    #[command(after_help = "Exit code: 0 intact, 1 broken or unreadable, 2 wrong usage.
+The store is not changed.
 
-Write the printed hash down elsewhere: an entry that is cut off at the end later shows by a chain that ends before it.
+Save the printed hash elsewhere: if entries are cut off at the end later, the
+chain no longer reaches that hash.
 
 Examples:
   nexus3 audit verify
@@ -105,107 +112,106 @@ Examples:
     Verify(CheckArgs),
 }
 
-/// What `import` takes.
+/// Arguments of `import`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit code: 0 imported, 1 refused (nothing was imported), 2 wrong usage, 5 the store is in use by a daemon
-that does not answer.
+#[command(after_help = "Exit code: 0 imported, 1 refused (nothing was imported), 2 wrong usage,
+5 the store is in use by a daemon that does not respond.
 
-A running daemon imports; when none runs, the store is opened without one.
+The running daemon imports the files; without one, this command opens the store.
 
 Examples:
   nexus3 import worker.json
   nexus3 import worker.json --as worker-2
-  nexus3 import ~/.nexus3/sessions/*.json"
-)]
+  nexus3 import ~/.nexus3/sessions/*.json")]
 pub(crate) struct ImportArgs {
-    /// The documents; "-" reads one from standard input
+    /// Import these files; "-" reads one from standard input
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The agent's name [default: the one in the document]
+    /// Name the agent [default: the name in the file]
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Let the daemon on this port import [default: the one that uses the home]
+    /// Use the daemon on this port [default: the home's daemon]
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
-    /// Print the answers as JSON
+    /// Print the results as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print every setting, its value and where that comes from
+    /// Print every setting, its value and the value's origin
     Show,
-    /// Print the reference page of all settings
+    /// Print the reference page of all settings as Markdown
     Reference,
 }
 
-/// Starts the daemon. Settings come from config.toml in the home, then NEXUS3_* in the environment, then these flags.
+/// Start the daemon
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit code: 0 stopped, 1 failed, 2 wrong usage or configuration, 3 another nexus3 has the port,
-4 something else has the port, 5 another process has the store.
+#[command(after_help = "Exit code: 0 stopped, 1 failed, 2 wrong usage or configuration, 3 the port is
+in use by another nexus3, 4 by another program, 5 the store is in use.
 
-The model is chosen by --model PROVIDER/NAME or an alias of config.toml. Providers are found by their usual variables:
-OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY and others, and OPENAI_BASE_URL for another server that speaks
-OpenAI's API.
+Settings come from config.toml in the home, then from NEXUS3_* variables, then
+from these flags; the last one wins.
+
+--model takes PROVIDER/NAME or an alias from config.toml. API keys come from the
+provider's usual variables (OPENAI_API_KEY, ANTHROPIC_API_KEY,
+OPENROUTER_API_KEY, ...); OPENAI_BASE_URL selects another OpenAI-compatible server.
 
 Examples:
   nexus3 serve
   nexus3 serve 9000 --model openai/gpt-4o-mini
-  nexus3 serve --no-auth --log-json"
-)]
+  nexus3 serve --no-auth --log-json")]
 pub(crate) struct ServeArgs {
-    /// Port to listen on [default: 8765]; 0 takes any free one
+    /// Listen on this port; 0: any free port [default: 8765]
     #[arg(value_name = "PORT", conflicts_with = "port_flag")]
     port: Option<String>,
-    /// Port to listen on, as a flag
+    /// Listen on this port (same as PORT)
     #[arg(id = "port_flag", short = 'p', long = "port", value_name = "PORT")]
     port_flag: Option<String>,
-    /// Address to listen on: 127.0.0.1, localhost or ::1
+    /// Listen on 127.0.0.1, localhost or ::1
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// Let every program on this machine in, without a token
+    /// Accept all local programs without a token
     #[arg(long)]
     no_auth: bool,
-    /// Model of the agents, as PROVIDER/NAME
+    /// Set the default model, as PROVIDER/NAME
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
-    /// Keep every exchange with a model in this new file
+    /// Record all model exchanges to this new file
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     record: Option<String>,
-    /// Serve the exchanges of this recording in place of models
+    /// Replay this recording instead of using models
     #[arg(long, value_name = "FILE")]
     replay: Option<String>,
-    /// Stop after this many seconds without a request; 0 never stops
+    /// Stop after this many idle seconds; 0: never
     #[arg(long, value_name = "SECONDS", alias = "idle-timeout")]
     idle_timeout_s: Option<String>,
-    /// When a step counts as kept: full, once it survives a power cut, or normal
+    /// Set when data counts as saved: full or normal
     #[arg(long, value_name = "LEVEL")]
     durability: Option<String>,
-    /// What becomes of a turn that a crash cut off, when its agent does not say: resume or mark
+    /// After a crash, resume or mark open turns
     #[arg(long, value_name = "POLICY")]
     on_restart: Option<String>,
-    /// Seconds without work after which an agent leaves memory until it is called again; 0 never
+    /// Unload agents idle for this long; 0: never
     #[arg(long, value_name = "SECONDS", alias = "idle-sleep")]
     idle_sleep_s: Option<String>,
-    /// Least severe level on standard error: error, warn, info, debug or trace
+    /// Log at error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// Write standard error as JSON lines
+    /// Log to standard error as JSON lines
     #[arg(long)]
     log_json: bool,
-    /// Keep each agent's events in its verbose.md
+    /// Write each agent's events to its verbose.md
     #[arg(short = 'V', long)]
     log_verbose: bool,
-    /// Keep each agent's exchanges with the model in its raw.jsonl
+    /// Write model exchanges to the agent's raw.jsonl
     #[arg(long, alias = "raw-log")]
     log_raw: bool,
 }
 
 impl ServeArgs {
-    /// The flags as settings: key and text.
+    /// Returns the given flags as pairs of a setting's key and its text.
     pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
         let texts = [
             ("port", self.port.as_ref().or(self.port_flag.as_ref())),
@@ -231,22 +237,22 @@ impl ServeArgs {
     }
 }
 
-/// The commands: what stands behind one is its own business.
+/// Names of the subcommands. `normalize` leaves the arguments after the first of them unchanged.
 const COMMANDS: &[&str] =
     &["serve", "ask", "rpc", "backup", "check", "audit", "import", "models", "model-server", "config"];
 
-/// `--serve [PORT]`, anywhere before a subcommand, is the subcommand `serve`.
+/// Rewrites `--serve [PORT]`, anywhere before a subcommand, to the subcommand `serve`.
 pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();
     let is_command = |argument: &OsString| COMMANDS.iter().any(|command| argument == command);
-    let until = arguments.iter().position(is_command).unwrap_or(arguments.len());
-    let found = arguments[..until].iter().position(|argument| {
+    let command_index = arguments.iter().position(is_command).unwrap_or(arguments.len());
+    let flag_index = arguments[..command_index].iter().position(|argument| {
         argument.to_str().is_some_and(|text| text == "--serve" || text.starts_with("--serve="))
     });
-    if let Some(place) = found.filter(|place| *place > 0) {
-        let flag = arguments.remove(place);
+    if let Some(index) = flag_index.filter(|index| *index > 0) {
+        let flag = arguments.remove(index);
         if let Some(port) = flag.to_str().and_then(|text| text.strip_prefix("--serve=")) {
-            arguments.insert(place, port.into());
+            arguments.insert(index, port.into());
         }
         arguments.insert(1, "serve".into());
     }
@@ -260,17 +266,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_line_definition_is_valid() {
         Cli::command().debug_assert();
     }
 
+    fn assert_fits_80_columns(command: &mut clap::Command, path: &str) {
+        let path = format!("{path} {}", command.get_name());
+        // Width 0 disables wrapping.
+        for help in
+            [command.clone().term_width(0).render_help(), command.clone().term_width(0).render_long_help()]
+        {
+            let help = help.to_string();
+            let is_long = |line: &&str| line.chars().count() > 80 && !line.starts_with("  nexus3 ");
+            assert_eq!(help.lines().find(is_long), None, "{path}");
+        }
+        for subcommand in command.get_subcommands_mut().filter(|subcommand| subcommand.get_name() != "help") {
+            assert_fits_80_columns(subcommand, &path);
+        }
+    }
+
     #[test]
-    fn every_command_is_known_to_the_serve_flag_and_has_an_example() {
+    fn help_of_every_command_fits_80_columns() {
         let mut top = Cli::command();
         top.build();
-        let named: Vec<&str> =
+        assert_fits_80_columns(&mut top, "");
+    }
+
+    #[test]
+    fn every_command_is_in_commands_and_shows_an_example() {
+        let mut top = Cli::command();
+        top.build();
+        let names: Vec<&str> =
             top.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
-        assert_eq!(named, COMMANDS);
+        assert_eq!(names, COMMANDS);
         let models = ["models", "models list", "models info", "models pull", "models remove", "models use"];
         for line in
             ["ask", "model-server", "backup", "check", "audit verify", "import"].into_iter().chain(models)
@@ -282,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_serve_flag_is_the_serve_command() {
+    fn serve_flag_becomes_serve_command() {
         let cases: [(&[&str], &[&str]); 6] = [
             (&["nexus3", "--serve"], &["nexus3", "serve"]),
             (&["nexus3", "--serve", "9000"], &["nexus3", "serve", "9000"]),
@@ -291,9 +319,9 @@ mod tests {
             (&["nexus3", "serve", "9000"], &["nexus3", "serve", "9000"]),
             (&["nexus3", "rpc", "send", "a", "--serve"], &["nexus3", "rpc", "send", "a", "--serve"]),
         ];
-        for (given, wanted) in cases {
-            let got = normalize(given.iter().map(OsString::from));
-            assert_eq!(got, wanted.iter().map(OsString::from).collect::<Vec<_>>());
+        for (given, expected) in cases {
+            let normalized = normalize(given.iter().map(OsString::from));
+            assert_eq!(normalized, expected.iter().map(OsString::from).collect::<Vec<_>>());
         }
     }
 
@@ -315,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_given_twice_is_refused() {
+    fn port_given_twice_is_rejected() {
         assert!(Cli::try_parse_from(["nexus3", "serve", "9000", "--port", "9001"]).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! The configuration: defaults, then `config.toml`, then the environment, then flags. Every problem of every layer
-//! is reported at once, and every value remembers where it came from. The settings themselves are in `settings`.
+//! Layered configuration: defaults, then `config.toml`, then the environment, then flags. Reports all problems of all
+//! layers at once and records the origin of each value. The settings are declared in `settings`.
 
 mod file;
 mod line_index;
@@ -26,13 +26,13 @@ use self::settings::{SETTINGS, setting_index};
 pub(crate) use self::value_kind::Choice;
 use self::value_kind::{InvalidValue, SettingValue, quote};
 
-/// Far beyond any real file: it only keeps a device or a wrong link from being read without end.
+/// Size limit of `config.toml`: stops an endless read when the path is a device or a wrong link.
 const FILE_BYTES_MAX: u64 = 65_536;
 
-/// More problems than this are counted, not listed.
+/// Problems that are listed; further ones are only counted.
 const PROBLEMS_MAX: usize = 50;
 
-/// Where a value came from.
+/// The layer that a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
@@ -41,14 +41,14 @@ pub(crate) enum Origin {
     Flag,
 }
 
-/// Everything that is wrong with the configuration, one problem a line (a syntax error also shows its source line).
+/// All problems of the configuration, one per line (a syntax error also shows its source line).
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .problems.join("\n"))]
 pub(crate) struct ConfigFault {
     pub(crate) problems: Vec<String>,
 }
 
-/// Reads the layers. `flags` are pairs of a setting's key and the text given on the command line.
+/// Loads and merges all layers. `flags` are pairs of a setting's key and the text given on the command line.
 pub(crate) fn load(
     home: &Path,
     env: impl IntoIterator<Item = (OsString, OsString)>,
@@ -57,51 +57,51 @@ pub(crate) fn load(
     let env: Vec<(OsString, OsString)> = env.into_iter().collect();
     let user_home = env.iter().find(|(name, _)| name == "HOME").and_then(|(_, value)| value.to_str());
     let user_home = user_home.filter(|path| path.starts_with('/'));
-    let mut layers = ConfigBuilder::default();
+    let mut builder = ConfigBuilder::default();
     match read_file(&home.join("config.toml")) {
-        Ok(Some(text)) => layers.add_file(file::parse(&text, user_home)),
+        Ok(Some(text)) => builder.add_file(file::parse(&text, user_home)),
         Ok(None) => {}
-        Err(problem) => layers.problems.push(problem),
+        Err(problem) => builder.problems.push(problem),
     }
-    layers.add_environment(env);
-    layers.add_flags(flags);
-    layers.finish()
+    builder.add_environment(env);
+    builder.add_flags(flags);
+    builder.finish()
 }
 
-/// The text of the file, nothing when there is none.
+/// Reads the file's text; `None` when the file does not exist.
 fn read_file(path: &Path) -> Result<Option<String>, String> {
-    let cannot = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
+    let problem = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
-            // A link that leads nowhere was meant to be a configuration.
+            // The user meant a dangling link to be a configuration: an error, not a missing file.
             let is_link = fs::symlink_metadata(path).is_ok();
-            return if is_link { Err(cannot(&"the link leads to no file")) } else { Ok(None) };
+            return if is_link { Err(problem(&"the link's target does not exist")) } else { Ok(None) };
         }
-        Err(fault) => return Err(cannot(&fault)),
+        Err(fault) => return Err(problem(&fault)),
     };
     if !metadata.is_file() {
-        let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
-        return Err(cannot(&format_args!("it is {what}")));
+        let kind = if metadata.is_dir() { "a directory" } else { "not a regular file" };
+        return Err(problem(&format_args!("it is {kind}")));
     }
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    read.map_err(|fault| cannot(&fault))?;
+    read.map_err(|fault| problem(&fault))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > FILE_BYTES_MAX) {
-        return Err(cannot(&format_args!("longer than {FILE_BYTES_MAX} bytes")));
+        return Err(problem(&format_args!("it is longer than {FILE_BYTES_MAX} bytes")));
     }
     String::from_utf8(bytes).map(Some).map_err(|fault| {
         let valid = &fault.as_bytes()[..fault.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
-        cannot(&format_args!("line {line} is not UTF-8"))
+        problem(&format_args!("line {line} is not UTF-8"))
     })
 }
 
-/// The configuration while the layers are laid over each other.
+/// Merges the layers; a later layer overrides an earlier one.
 #[derive(Default)]
 struct ConfigBuilder {
     config: Config,
-    /// Names of presets that were refused.
+    /// Names of rejected presets: references to them are not reported again.
     invalid_presets: Vec<String>,
     problems: Vec<String>,
 }
@@ -119,14 +119,14 @@ impl ConfigBuilder {
     }
 
     fn add_environment(&mut self, env: impl IntoIterator<Item = (OsString, OsString)>) {
-        // Sorted, so that the same mistakes are always told in the same order.
-        let ours: BTreeMap<String, OsString> = env
+        // Sorted, so that problems are always reported in the same order.
+        let variables: BTreeMap<String, OsString> = env
             .into_iter()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
             .filter(|(name, _)| name.starts_with("NEXUS3_"))
             .filter(|(name, _)| !suggest::is_non_setting_variable(name))
             .collect();
-        for (name, value) in ours {
+        for (name, value) in variables {
             match SETTINGS.iter().position(|setting| setting.environment_variable() == name) {
                 Some(setting) => {
                     let read = match value.to_str() {
@@ -157,7 +157,7 @@ impl ConfigBuilder {
         }
     }
 
-    /// Takes a value, or notes the problem with the name under which the layer knows the setting.
+    /// Sets a value, or adds a problem that calls the setting by `name`, its name in the layer.
     fn apply(
         &mut self,
         setting: usize,
@@ -165,20 +165,20 @@ impl ConfigBuilder {
         origin: Origin,
         name: &str,
     ) {
-        let must_be = || SETTINGS[setting].kind.expected();
+        let expected = || SETTINGS[setting].kind.expected();
         match read {
             Ok(value) if (SETTINGS[setting].set)(&mut self.config, value.clone()) => {
                 self.config.origins[setting] = origin;
             }
             Ok(value) => {
                 let got = value.to_toml().unwrap_or_default();
-                self.problems.push(format!("{name} must be {}, got {got}", must_be()));
+                self.problems.push(format!("{name} must be {}, got {got}", expected()));
             }
-            Err(refusal) => self.problems.push(format!("{name} must be {}, got {}", must_be(), refusal.got)),
+            Err(invalid) => self.problems.push(format!("{name} must be {}, got {}", expected(), invalid.got)),
         }
     }
 
-    /// Only known when all layers are: one gives the preset, another may name it.
+    /// Checks the default preset. Needs all layers: one may define the preset that another selects.
     fn check_default_preset(&mut self) {
         let Some(setting) = setting_index("default_preset") else { return };
         let Some(got) = self.config.default_preset_problem(&self.invalid_presets) else { return };
@@ -196,16 +196,16 @@ impl ConfigBuilder {
         if self.problems.is_empty() {
             return Ok(self.config);
         }
-        let rest = self.problems.len().saturating_sub(PROBLEMS_MAX);
-        if rest > 0 {
+        let excess = self.problems.len().saturating_sub(PROBLEMS_MAX);
+        if excess > 0 {
             self.problems.truncate(PROBLEMS_MAX);
-            self.problems.push(format!("and {rest} more problems"));
+            self.problems.push(format!("and {excess} more problems"));
         }
         Err(ConfigFault { problems: self.problems })
     }
 }
 
-/// How a setting is spelled on the command line: `limits.head_ms` is `--limits-head-ms`.
+/// Returns a setting's name on the command line: `--limits-head-ms` for `limits.head_ms`.
 fn flag_name(key: &str) -> String {
     format!("--{}", key.replace(['.', '_'], "-"))
 }

@@ -1,5 +1,4 @@
-//! A daemon that nobody calls takes little memory: each time it comes to rest, it lets go of the program's pages that it
-//! worked with.
+//! Reduces the memory of an idle daemon: each time it becomes idle, it unmaps the program's pages.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,23 +7,23 @@ use tokio::time::Instant;
 
 use crate::memory;
 
-/// How often it is looked whether there was something to do. Long enough that a conversation is no row of rests.
+/// Interval between checks for work. Long enough that the pauses of a conversation do not count as idle.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Looks again and again; `work` says how many requests have come so far, and how many turns are open.
+/// Unmaps pages whenever the daemon becomes idle; `work` returns the number of requests so far and of open turns.
 pub(crate) async fn unmap_when_idle(work: impl Fn() -> (u64, usize)) -> Infallible {
-    let mut rest = IdleDetector::default();
-    let mut looks = tokio::time::interval_at(Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
+    let mut detector = IdleDetector::default();
+    let mut interval = tokio::time::interval_at(Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
     loop {
-        looks.tick().await;
+        interval.tick().await;
         let (requests, open_turns) = work();
-        if rest.became_idle(requests, open_turns) {
+        if detector.became_idle(requests, open_turns) {
             memory::unmap_program_pages();
         }
     }
 }
 
-/// What was seen at the last look.
+/// State of the last check.
 #[derive(Default)]
 struct IdleDetector {
     requests: u64,
@@ -32,12 +31,12 @@ struct IdleDetector {
 }
 
 impl IdleDetector {
-    /// Whether nothing has happened since the last look, for the first time after something had.
+    /// Whether this check is the first idle one after work.
     fn became_idle(&mut self, requests: u64, open_turns: usize) -> bool {
-        let was_at_rest = self.is_idle;
+        let was_idle = self.is_idle;
         self.is_idle = open_turns == 0 && requests == self.requests;
         self.requests = requests;
-        self.is_idle && !was_at_rest
+        self.is_idle && !was_idle
     }
 }
 
@@ -46,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rest_begins_once_and_again_after_work() {
-        let mut rest = IdleDetector::default();
-        let looks = [(0, 0), (0, 0), (3, 0), (3, 1), (3, 0), (3, 0), (4, 0), (5, 0), (5, 0), (5, 0)];
-        let begins = looks.map(|(requests, open_turns)| rest.became_idle(requests, open_turns));
-        assert_eq!(begins, [true, false, false, false, true, false, false, false, true, false]);
+    fn idle_is_reported_once_and_again_after_work() {
+        let mut detector = IdleDetector::default();
+        let checks = [(0, 0), (0, 0), (3, 0), (3, 1), (3, 0), (3, 0), (4, 0), (5, 0), (5, 0), (5, 0)];
+        let reported = checks.map(|(requests, open_turns)| detector.became_idle(requests, open_turns));
+        assert_eq!(reported, [true, false, false, false, true, false, false, false, true, false]);
     }
 }

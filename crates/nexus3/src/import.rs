@@ -1,5 +1,5 @@
-//! `nexus3 import`: agents from session files, by the daemon that has the home's store, or without one. All files or
-//! none.
+//! `nexus3 import`: creates agents from snapshot files, through the daemon that holds the home's store or, without one,
+//! on the store itself. Imports all files or none.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::assemble::{Assembly, open_store};
 use crate::cli::ImportArgs;
 use crate::config::Config;
 use crate::home::{self, Environment};
-use crate::{Failure, print_stdout};
+use crate::{Failure, print_stdout, runtime_failure};
 
-/// A file that was read and found to be a session.
+/// A parsed snapshot file.
 struct SnapshotFile {
     display_name: String,
     document: SnapshotDocument,
 }
 
-/// Imports the files and says what became of them.
+/// Imports the files and prints the result.
 pub(crate) fn run(
     args: &ImportArgs,
     home: PathBuf,
@@ -33,21 +33,19 @@ pub(crate) fn run(
     environment: &Environment,
 ) -> Result<u8, Failure> {
     if args.name.is_some() && args.files.len() > 1 {
-        return Err(Failure::Usage("--as gives one agent its name: import one file with it".to_owned()));
+        return Err(Failure::Usage("--as names one agent: pass only one file with it".to_owned()));
     }
     let mut input = std::io::stdin();
-    let read = args.files.iter().map(|file| {
+    let snapshots = args.files.iter().map(|file| {
         let document = read_snapshot(file, &mut input).map_err(|fault| Failure::Run(fault.to_string()))?;
         Ok(SnapshotFile { display_name: input_label(file), document })
     });
-    let sessions = read.collect::<Result<Vec<_>, Failure>>()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))?;
-    let importing = Importer { args, home, config, environment, snapshots: sessions };
-    let imported = runtime.block_on(importing.run())?;
-    print_stdout(&report(&importing.snapshots, &imported, args.json))
+    let snapshots = snapshots.collect::<Result<Vec<_>, Failure>>()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(runtime_failure)?;
+    let importer = Importer { args, home, config, environment, snapshots };
+    let imported = runtime.block_on(importer.run())?;
+    print_stdout(&report(&importer.snapshots, &imported, args.json))
 }
 
 struct Importer<'a> {
@@ -66,11 +64,12 @@ impl Importer<'_> {
         home::prepare(&self.home)?;
         match open_store(&self.home, self.config, self.environment) {
             Ok(store) => self.import_offline(store).await,
-            Err(Failure::StoreLocked(taken)) => {
+            Err(Failure::StoreLocked(locked)) => {
                 let port = self.config.port;
                 self.import_via_daemon(port).await.map_err(|fault| match fault {
                     ImportFault::NoDaemon(_) => Failure::StoreLocked(format!(
-                        "{taken}; it does not answer on port {port}: if it serves on another one, use nexus3 import -p PORT"
+                        "{locked}; no daemon responds on port {port}: if it listens on another port, use nexus3 import \
+                         -p PORT"
                     )),
                     other => Failure::Run(other.to_string()),
                 })
@@ -80,19 +79,19 @@ impl Importer<'_> {
     }
 
     async fn import_via_daemon(&self, port: u16) -> Result<Vec<ImportAgentOutput>, ImportFault> {
-        let said = |fault: &dyn std::fmt::Display| ImportFault::Failed(fault.to_string());
+        let failed = |fault: &dyn std::fmt::Display| ImportFault::Failed(fault.to_string());
         let endpoint = Endpoint::new(&self.config.host, port);
         let api_key =
-            home::environment_variable(self.environment, "NEXUS3_API_KEY").map_err(|fault| said(&fault))?;
+            home::environment_variable(self.environment, "NEXUS3_API_KEY").map_err(|fault| failed(&fault))?;
         let token =
-            discover_token(&self.home, api_key.as_deref(), &endpoint).map_err(|fault| said(&fault))?;
+            discover_token(&self.home, api_key.as_deref(), &endpoint).map_err(|fault| failed(&fault))?;
         let client = Client::new(endpoint, token);
         self.import_all(&client, |fault| match fault {
             ClientFault::Connect { .. } => ImportFault::NoDaemon(fault.to_string()),
             ClientFault::Rpc { status: 413, .. } => ImportFault::Failed(format!(
                 "{fault}; stop the daemon and import without it, or raise limits.body_bytes_max"
             )),
-            other => said(&other),
+            other => failed(&other),
         })
         .await
     }
@@ -101,20 +100,20 @@ impl Importer<'_> {
         &self,
         store: std::sync::Arc<store::SqliteStore>,
     ) -> Result<Vec<ImportAgentOutput>, Failure> {
-        let unsettled =
+        let open_agents =
             store.agents_with_open_turns().await.map_err(|fault| Failure::Run(fault.to_string()))?;
-        if !unsettled.is_empty() {
+        if !open_agents.is_empty() {
             store.close().await;
-            // A pool would go on with them, and nobody would be there for their answers.
+            // A pool would resume these turns, and this command would end before their responses arrive.
             return Err(Failure::Run(format!(
-                "agents with turns that were cut off: {}; start the daemon, which settles them, and import then",
-                unsettled.len()
+                "cannot import: {} agents have interrupted turns; start the daemon to resume them, then import",
+                open_agents.len()
             )));
         }
         let pool = Assembly::prepare(&self.home, self.config, self.environment)?.open(store.clone()).await?;
-        let desk = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
-        let imported =
-            self.import_all(&InProcessApi::new(desk), |fault| ImportFault::Failed(fault.to_string())).await;
+        let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
+        let api = InProcessApi::new(dispatcher);
+        let imported = self.import_all(&api, |fault| ImportFault::Failed(fault.to_string())).await;
         pool.stop(Duration::ZERO).await;
         store.close().await;
         imported.map_err(|fault| Failure::Run(fault.to_string()))
@@ -126,13 +125,13 @@ impl Importer<'_> {
         explain: impl Fn(A::Fault) -> ImportFault,
     ) -> Result<Vec<ImportAgentOutput>, ImportFault> {
         let mut imported: Vec<ImportAgentOutput> = Vec::new();
-        for SnapshotFile { display_name: shown, document } in &self.snapshots {
+        for SnapshotFile { display_name, document } in &self.snapshots {
             let params = ImportAgentParams { snapshot: document.clone(), agent_id: self.args.name.clone() };
             match api.import_agent(&params).await {
                 Ok(output) => imported.push(output),
                 Err(fault) => {
-                    let left = roll_back(api, &imported).await;
-                    return Err(explain(fault).with_context(shown, &left));
+                    let remaining = roll_back(api, &imported).await;
+                    return Err(explain(fault).with_context(display_name, &remaining));
                 }
             }
         }
@@ -140,53 +139,54 @@ impl Importer<'_> {
     }
 }
 
-/// Destroys what was imported before a file was refused; gives the names of those that are still there.
+/// Destroys the agents imported before a file failed; returns the ids of those that could not be destroyed.
 async fn roll_back<A: AgentApi>(api: &A, imported: &[ImportAgentOutput]) -> Vec<String> {
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     for ImportAgentOutput { agent_id, .. } in imported {
         let params = DestroyAgentParams { agent_id: agent_id.clone(), orphan: None };
         if api.destroy_agent(&params).await.is_err() {
-            left.push(agent_id.clone());
+            remaining.push(agent_id.clone());
         }
     }
-    left
+    remaining
 }
 
-/// Why nothing was imported.
+/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 enum ImportFault {
-    /// Nobody answers.
+    /// No daemon responds.
     #[error("{0}")]
     NoDaemon(String),
-    /// Refused, or broken.
+    /// A file was rejected, or a request failed.
     #[error("{0}")]
     Failed(String),
 }
 
 impl ImportFault {
-    fn with_context(self, shown: &str, left: &[String]) -> Self {
-        match (self, left) {
+    fn with_context(self, file: &str, remaining: &[String]) -> Self {
+        match (self, remaining) {
             (no_daemon @ ImportFault::NoDaemon(_), []) => no_daemon,
-            (fault, []) => ImportFault::Failed(format!("{shown}: {fault}; nothing was imported")),
-            (fault, left) => ImportFault::Failed(format!(
-                "{shown}: {fault}; imported before it and still there: {}",
-                left.join(", ")
+            (fault, []) => ImportFault::Failed(format!("{file}: {fault}; nothing was imported")),
+            (fault, remaining) => ImportFault::Failed(format!(
+                "{file}: {fault}; these agents were already imported and could not be removed: {}",
+                remaining.join(", ")
             )),
         }
     }
 }
 
-fn report(sessions: &[SnapshotFile], imported: &[ImportAgentOutput], as_json: bool) -> String {
-    let pairs = sessions.iter().zip(imported);
+fn report(snapshots: &[SnapshotFile], imported: &[ImportAgentOutput], as_json: bool) -> String {
+    let pairs = snapshots.iter().zip(imported);
     if as_json {
-        let all: Vec<Value> =
-            pairs.map(|(session, output)| json!({ "file": session.display_name, "agent": output })).collect();
-        return format!("{:#}\n", Value::from(all));
+        let rows: Vec<Value> = pairs
+            .map(|(snapshot, output)| json!({ "file": snapshot.display_name, "agent": output }))
+            .collect();
+        return format!("{:#}\n", Value::from(rows));
     }
-    let lines = pairs.map(|(session, output)| {
+    let lines = pairs.map(|(snapshot, output)| {
         let ImportAgentOutput { agent_id, message_count, notes, .. } = output;
         let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
-        format!("{}: imported as {agent_id}, {message_count} messages\n{notes}", session.display_name)
+        format!("{}: imported as {agent_id}, {message_count} messages\n{notes}", snapshot.display_name)
     });
     lines.collect()
 }

@@ -1,5 +1,5 @@
-//! The logs: standard error for whoever runs the daemon, three files per agent (`context.md`, `verbose.md`, `raw.jsonl`)
-//! that never mix, and one audit trail. Reads no environment: what is logged comes in as options.
+//! Logging: standard error for the operator, three files per agent (`context.md`, `verbose.md`, `raw.jsonl`) that never
+//! mix, and one audit trail. Reads no environment; `LogOptions` selects the outputs.
 
 mod files;
 mod queue;
@@ -26,42 +26,42 @@ use self::router::{LogFilter, Router};
 use self::stderr::StderrFormat;
 use self::writer::LogWriter;
 
-/// Files open at once; there may be ten thousand agents, and the rest are reopened when needed.
+/// Log files open at once. There may be ten thousand agents; closed files are reopened on demand.
 const HANDLES_MAX: usize = 64;
 
 const QUEUE_LIMITS: QueueLimits = QueueLimits { records_max: 8_192, bytes_max: 64 * 1_048_576 };
 
-/// What to log, and where.
+/// Log outputs, levels and rotation.
 #[derive(Debug, Clone)]
 pub(crate) struct LogOptions {
-    /// Where the agents' directories are.
+    /// Parent of the agents' log directories.
     pub(crate) dir: PathBuf,
-    /// Least severe level on standard error.
+    /// Log level on standard error.
     pub(crate) level: Level,
-    /// Standard error as JSON lines.
+    /// Log to standard error as JSON lines.
     pub(crate) json: bool,
-    /// Colours on standard error, if it is a terminal.
+    /// Use colours on standard error, if it is a terminal.
     pub(crate) color: bool,
-    /// Keep `verbose.md`.
+    /// Write `verbose.md`.
     pub(crate) verbose: bool,
-    /// Keep `raw.jsonl`.
+    /// Write `raw.jsonl`.
     pub(crate) raw: bool,
     pub(crate) file_bytes_max: u64,
     pub(crate) files_max: usize,
 }
 
-/// Why the logs could not be started.
+/// Why logging could not be started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogFault {
     #[error("cannot create the log directory {}: {source}", .path.display())]
     Directory { path: PathBuf, source: io::Error },
-    #[error("cannot start the thread that writes the logs: {0}")]
+    #[error("cannot start the log writer's thread: {0}")]
     Thread(io::Error),
-    #[error("the logs are already started")]
+    #[error("cannot start logging: it is already started")]
     AlreadyStarted,
 }
 
-/// The running logs. Ending it writes everything that was logged before.
+/// Handle of the running log writer. Dropping it writes all queued records and joins the thread.
 #[derive(Debug)]
 pub(crate) struct Logs {
     sender: LogSender,
@@ -69,7 +69,7 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// Writes what is waiting and ends the writer's thread. Standard error goes on working.
+    /// Writes all queued records and ends the writer's thread. Logging to standard error keeps working.
     pub(crate) fn finish(self) {
         drop(self);
     }
@@ -79,7 +79,7 @@ impl Drop for Logs {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.sender.stop();
-            // A writer that panicked has said so on standard error; there is nothing left to save.
+            // A panic of the writer is already on standard error; its queue is lost.
             let _ = thread.join();
         }
     }
@@ -93,14 +93,14 @@ pub(crate) fn start(options: LogOptions) -> Result<Logs, LogFault> {
     Ok(logs)
 }
 
-/// Puts the parts together without installing them.
+/// Builds the subscriber and starts the writer without installing the subscriber.
 fn assemble<W>(options: LogOptions, stderr: W) -> Result<(impl Subscriber + Send + Sync, Logs), LogFault>
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
     create_directory(&options.dir)
         .map_err(|source| LogFault::Directory { path: options.dir.clone(), source })?;
-    let look = match options {
+    let format = match options {
         LogOptions { json: true, .. } => StderrFormat::Json,
         LogOptions { color: true, .. } => StderrFormat::Colored,
         LogOptions { .. } => StderrFormat::Plain,
@@ -110,16 +110,16 @@ where
         files_max: options.files_max,
         handles_max: HANDLES_MAX,
     };
-    let wanted = LogFilter { level: options.level, verbose: options.verbose, raw: options.raw };
-    let (outbox, inbox) = channel(QUEUE_LIMITS);
+    let filter = LogFilter { level: options.level, verbose: options.verbose, raw: options.raw };
+    let (sender, receiver) = channel(QUEUE_LIMITS);
     let report = Box::new(|text: &str| tracing::error!(target: "nexus3::logs", "{text}"));
-    let writer = LogWriter::new(inbox, LogFiles::new(options.dir, limits), report);
+    let writer = LogWriter::new(receiver, LogFiles::new(options.dir, limits), report);
     let thread = writer.spawn().map_err(LogFault::Thread)?;
     // One filter for all layers: with a filter per layer, an `event_enabled!` that is not followed by its event
     // would make tracing-subscriber lose a later one.
     let subscriber = tracing_subscriber::registry()
-        .with(stderr::layer(look, wanted, stderr))
-        .with(Router::new(wanted, outbox.clone()))
-        .with(filter_fn(move |metadata| wanted.is_enabled(metadata)));
-    Ok((subscriber, Logs { sender: outbox, thread: Some(thread) }))
+        .with(stderr::layer(format, filter, stderr))
+        .with(Router::new(filter, sender.clone()))
+        .with(filter_fn(move |metadata| filter.is_enabled(metadata)));
+    Ok((subscriber, Logs { sender, thread: Some(thread) }))
 }

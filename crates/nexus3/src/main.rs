@@ -1,5 +1,5 @@
-//! The nexus3 binary: reads the command line, the environment and the configuration, assembles the rooms, serves.
-//! It decides nothing else.
+//! Entry point of the nexus3 binary: parses the command line, loads the configuration and runs the selected command.
+//! Agent, store and transport logic live in the workspace's library crates.
 
 mod ask;
 mod assemble;
@@ -28,22 +28,22 @@ use clap::Parser;
 use crate::cli::{AuditCommand, Cli, Command, ConfigCommand};
 use crate::config::Config;
 
-/// How a run can fail, in exit codes. They are part of the contract with scripts.
+/// Errors that end a command. Each variant has its own exit code, which scripts rely on.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     /// The command line, the environment or the configuration is wrong.
     #[error("{0}")]
     Usage(String),
-    /// Something that should work does not.
+    /// The command failed while it ran.
     #[error("{0}")]
     Run(String),
-    /// Another nexus3 has the port.
+    /// Another nexus3 daemon listens on the port.
     #[error("{0}")]
     PortInUseByNexus(String),
-    /// Something else has the port.
+    /// Another program listens on the port.
     #[error("{0}")]
     PortInUseByOther(String),
-    /// Another process has the store.
+    /// Another process holds the store's lock.
     #[error("{0}")]
     StoreLocked(String),
 }
@@ -128,13 +128,15 @@ fn console_options(
 }
 
 fn console_runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(runtime_failure)
 }
 
-/// A reader that went away has seen enough.
+/// Reports that the async runtime could not be built.
+fn runtime_failure(fault: std::io::Error) -> Failure {
+    Failure::Run(format!("cannot start the async runtime: {fault}"))
+}
+
+/// Writes `text` to standard output. A closed pipe is not an error: the reader has stopped reading.
 fn print_stdout(text: &str) -> Result<u8, Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(fault) if fault.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -1,5 +1,5 @@
-//! `nexus3 backup`, `check` and `audit verify`: looks after a store's file, whether or not a daemon uses it. What is
-//! sound is decided by the store; here it is asked for and told.
+//! `nexus3 backup`, `check` and `audit verify`: maintenance of a store's file, also while a daemon uses it. The crate
+//! `store` does the work; this module prints the reports.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -14,10 +14,10 @@ use crate::assemble::store_path;
 use crate::cli::{BackupArgs, CheckArgs};
 use crate::{Failure, print_stdout};
 
-/// How often long work says that it goes on.
+/// Interval of progress messages during long work.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Exit code: something is wrong with the store.
+/// Exit code for a damaged store or a broken chain.
 const EXIT_UNSOUND: u8 = 1;
 
 /// Copies the home's store.
@@ -28,7 +28,7 @@ pub(crate) fn backup(args: &BackupArgs, home: &Path) -> Result<u8, Failure> {
     print_report(&report, args.json.then(|| backup_json(&report)))
 }
 
-/// Checks a store.
+/// Checks a store for damage.
 pub(crate) fn check(args: &CheckArgs, home: &Path) -> Result<u8, Failure> {
     let path = store_file(args, home);
     let report = with_progress(&path, "checking", || store::check(&path))?.map_err(run_failure)?;
@@ -36,7 +36,7 @@ pub(crate) fn check(args: &CheckArgs, home: &Path) -> Result<u8, Failure> {
     Ok(if report.is_sound() { 0 } else { EXIT_UNSOUND })
 }
 
-/// Follows the journal's chain.
+/// Verifies the hash chain of the journal.
 pub(crate) fn verify(args: &CheckArgs, home: &Path) -> Result<u8, Failure> {
     let path = store_file(args, home);
     let report = with_progress(&path, "reading", || store::verify_chain(&path))?.map_err(run_failure)?;
@@ -59,9 +59,9 @@ fn print_report(report: &dyn Display, as_json: Option<Value>) -> Result<u8, Fail
     }
 }
 
-/// Does the work and says every few seconds that it goes on: a large store takes its time.
-fn with_progress<T: Send>(path: &Path, doing: &str, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
-    let begun = Instant::now();
+/// Runs `work` and prints progress every few seconds: a large store takes long.
+fn with_progress<T: Send>(path: &Path, action: &str, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    let started = Instant::now();
     std::thread::scope(|scope| {
         let (done, waiting) = channel::<()>();
         let worker = scope.spawn(move || {
@@ -70,11 +70,11 @@ fn with_progress<T: Send>(path: &Path, doing: &str, work: impl FnOnce() -> T + S
             result
         });
         while let Err(RecvTimeoutError::Timeout) = waiting.recv_timeout(PROGRESS_INTERVAL) {
-            let seconds = begun.elapsed().as_secs();
-            // Nobody has to read it.
-            let _ = writeln!(std::io::stderr(), "{doing} {} for {seconds} s", path.display());
+            let seconds = started.elapsed().as_secs();
+            // A closed standard error is not an error.
+            let _ = writeln!(std::io::stderr(), "{action} {} for {seconds} s", path.display());
         }
-        worker.join().map_err(|_| Failure::Run(format!("{doing} {} broke off", path.display())))
+        worker.join().map_err(|_| Failure::Run(format!("{action} {} failed: internal error", path.display())))
     })
 }
 
@@ -102,7 +102,7 @@ fn check_json(report: &CheckReport) -> Value {
 
 fn chain_json(report: &ChainReport) -> Value {
     let head: String = report.head.iter().map(|byte| format!("{byte:02x}")).collect();
-    let place = |place: &store::ChainBreak| json!({ "sequence": place.sequence, "why": place.why });
+    let chain_break = |found: &store::ChainBreak| json!({ "sequence": found.sequence, "why": found.why });
     json!({
         "file": report.path.to_string_lossy(),
         "whole": report.is_intact(),
@@ -110,7 +110,7 @@ fn chain_json(report: &ChainReport) -> Value {
         "first": report.first,
         "last": report.last,
         "head": head,
-        "breaks": report.breaks.iter().map(place).collect::<Vec<_>>(),
+        "breaks": report.breaks.iter().map(chain_break).collect::<Vec<_>>(),
     })
 }
 
@@ -119,11 +119,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_that_is_not_there_is_told_by_name() {
+    fn a_missing_store_is_named_in_the_error() {
         let home = tempfile::tempdir().unwrap();
         let args = CheckArgs { file: None, json: false };
-        for told in [check(&args, home.path()), verify(&args, home.path())] {
-            let failure = told.unwrap_err();
+        for result in [check(&args, home.path()), verify(&args, home.path())] {
+            let failure = result.unwrap_err();
             assert_eq!(failure.exit_code(), 1);
             assert!(failure.to_string().contains("nexus3.db"), "{failure}");
         }
@@ -133,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_found_sound_whole_and_can_be_copied() {
+    fn a_new_store_is_intact_and_can_be_copied() {
         let home = tempfile::tempdir().unwrap();
         drop(store::open(&store::SqliteOptions::new(store_path(home.path()))).unwrap());
         let copy = home.path().join("copy.db");
         assert_eq!(backup(&BackupArgs { file: copy.clone(), json: true }, home.path()).unwrap(), 0);
-        let again = backup(&BackupArgs { file: copy.clone(), json: false }, home.path()).unwrap_err();
-        assert_eq!(again.exit_code(), 1);
+        let second = backup(&BackupArgs { file: copy.clone(), json: false }, home.path()).unwrap_err();
+        assert_eq!(second.exit_code(), 1);
         for file in [None, Some(copy)] {
             let args = CheckArgs { file, json: true };
             assert_eq!((check(&args, home.path()).unwrap(), verify(&args, home.path()).unwrap()), (0, 0));

@@ -1,4 +1,4 @@
-//! Which models there are: puts the book of models together from the configuration and the environment.
+//! Builds the model registry from the configuration, the environment and the downloaded models.
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
@@ -26,49 +26,49 @@ use crate::model_server::engine_name;
 use crate::models::{self, ServerRow};
 use crate::{Failure, console_runtime};
 
-/// How long the embedded model stays without a question.
+/// Idle timeout of the embedded model server.
 const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How long it may take until it answers at all; its weights are read later.
+/// Timeout for the embedded model server to start listening; it loads the weights later.
 const LOCAL_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the system takes for the path of a socket, and what its name takes of it with the stroke before it.
+/// Maximum length of a Unix socket's path on Linux, and the length of the file name with its slash.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 const SOCKET_NAME_BYTES: usize = "/model-0123456789abcdef.sock".len();
 
-/// Where answers come from.
+/// Source of model responses.
 pub(crate) enum ModelSource {
-    /// Models, and the file that keeps what they say.
+    /// Real models, and the file to record their exchanges to.
     Registry { registry: ModelRegistry, record: Option<PathBuf> },
-    /// A recording.
+    /// A recording to replay.
     Replay(ReplayModels),
 }
 
 impl ModelSource {
-    /// What can be wrong with it is known here; nothing is asked and nothing is written.
+    /// Validates the configuration of the models. Calls no model and writes no file.
     pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
         if let Some(path) = &config.replay {
             return ReplayModels::open(Path::new(path)).map(Self::Replay).map_err(usage_failure);
         }
-        let book = open_registry(home, config, environment)?;
-        Ok(Self::Registry { registry: book, record: config.record.as_ref().map(PathBuf::from) })
+        let registry = open_registry(home, config, environment)?;
+        Ok(Self::Registry { registry, record: config.record.as_ref().map(PathBuf::from) })
     }
 
-    /// Where no model is chosen and no key is set, one that runs on this machine is taken; it is looked for once, before
-    /// the first agent.
+    /// Resolves the default model, once, before the first agent. Without a configured model and an API key, it is a model
+    /// that runs on this machine.
     pub(crate) async fn into_models(self) -> Result<Arc<dyn Models>, Failure> {
-        let (book, record) = match self {
+        let (registry, record) = match self {
             Self::Replay(models) => return Ok(Arc::new(models)),
-            Self::Registry { registry: book, record } => (book, record),
+            Self::Registry { registry, record } => (registry, record),
         };
-        book.resolve_default().await;
-        let Some(path) = record else { return Ok(Arc::new(book)) };
-        let recorded = RecordingModels::create(Arc::new(book), &path).map_err(usage_failure)?;
-        Ok(Arc::new(recorded))
+        registry.resolve_default().await;
+        let Some(path) = record else { return Ok(Arc::new(registry)) };
+        let recording = RecordingModels::create(Arc::new(registry), &path).map_err(usage_failure)?;
+        Ok(Arc::new(recording))
     }
 }
 
-/// All models by name, from the configuration, the environment and the weights in the home.
+/// Opens the registry of all models: from the configuration, the environment and the home's downloaded models.
 pub(crate) fn open_registry(
     home: &Path,
     config: &Config,
@@ -90,34 +90,34 @@ fn usage_failure(fault: Fault) -> Failure {
     Failure::Usage(fault.public.into_owned())
 }
 
-/// The variables that providers are known by; nothing else of the environment is handed on.
+/// Collects the providers' environment variables. The registry gets no other part of the environment.
 fn provider_variables(
     config: &Config,
     environment: &Environment,
 ) -> Result<HashMap<String, Secret>, Failure> {
     let known =
         PROVIDERS.iter().flat_map(|known| known.key_variables.iter().chain([&known.base_url_variable]));
-    let own = config.provider_settings().into_values().filter_map(|provider| provider.key_env);
-    let names = known.map(|name| (*name).to_owned()).chain(own).filter(|name| !name.is_empty());
-    let mut found = HashMap::new();
+    let configured = config.provider_settings().into_values().filter_map(|provider| provider.key_env);
+    let names = known.map(|name| (*name).to_owned()).chain(configured).filter(|name| !name.is_empty());
+    let mut variables = HashMap::new();
     for name in names.collect::<Vec<_>>() {
         if let Some(value) = environment_variable(environment, &name)? {
-            found.insert(name, Secret::new(value));
+            variables.insert(name, Secret::new(value));
         }
     }
-    Ok(found)
+    Ok(variables)
 }
 
-/// The embedded model runs in a child of this very program.
+/// Options of the embedded model server, which runs as a child process of this program.
 fn local_options(home: &Path, engine: EngineKind) -> Result<LocalOptions, Failure> {
     if !engine.is_built() {
         return Err(Failure::Usage(format!("local_engine: {}", LoadFault::EngineNotBuilt)));
     }
     let program = std::env::current_exe()
-        .map_err(|fault| Failure::Run(format!("cannot find the program itself: {fault}")))?;
+        .map_err(|fault| Failure::Run(format!("cannot find the path of this program: {fault}")))?;
     Ok(LocalOptions {
         program,
-        // It gets no environment to find a home in.
+        // The child gets no environment, so it cannot find the home by itself.
         args: ["--home", &home.display().to_string(), "model-server", "--engine", engine_name(engine)]
             .map(str::to_owned)
             .to_vec(),
@@ -129,46 +129,48 @@ fn local_options(home: &Path, engine: EngineKind) -> Result<LocalOptions, Failur
     })
 }
 
-/// Where sockets can be: in the home, or in a folder of our own beside other programs' when its path is too long for that.
+/// Directory for sockets: the home or, when its path is too long, a private directory in the system's temporary one.
 fn socket_dir(home: &Path) -> Result<PathBuf, Failure> {
-    let fits = |folder: &Path| folder.as_os_str().len() + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX;
+    let fits = |directory: &Path| directory.as_os_str().len() + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX;
     if fits(home) {
         return Ok(home.to_owned());
     }
     let user = rustix::process::geteuid().as_raw();
     let mut hasher = DefaultHasher::new();
     std::path::absolute(home).unwrap_or_else(|_| home.to_owned()).hash(&mut hasher);
-    let folder = std::env::temp_dir().join(format!("nexus3-{user}-{:016x}", hasher.finish()));
-    let unfit = |why: &str| {
-        let (home, folder) = (home.display(), folder.display());
+    let directory = std::env::temp_dir().join(format!("nexus3-{user}-{:016x}", hasher.finish()));
+    let failure = |why: &str| {
+        let (home, directory) = (home.display(), directory.display());
         Failure::Run(format!(
-            "the path of {home} is too long for sockets, and {folder} {why}; choose a shorter home"
+            "cannot create a socket: the path of {home} is too long, and {directory} {why}; choose a home with a \
+             shorter path"
         ))
     };
-    if !fits(&folder) {
-        return Err(unfit("is too"));
+    if !fits(&directory) {
+        return Err(failure("is too long as well"));
     }
-    match DirBuilder::new().mode(0o700).create(&folder) {
+    match DirBuilder::new().mode(0o700).create(&directory) {
         Err(fault) if fault.kind() != ErrorKind::AlreadyExists => {
-            return Err(unfit(&format!("cannot be made ({fault})")));
+            return Err(failure(&format!("cannot be created ({fault})")));
         }
         _ => {}
     }
-    // Somebody else may have been there first.
-    let found = std::fs::symlink_metadata(&folder).map_err(|fault| unfit(&fault.to_string()))?;
-    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
-        return Err(unfit("belongs to somebody else, or is open to others"));
+    // Another user may have created the directory first.
+    let metadata = std::fs::symlink_metadata(&directory)
+        .map_err(|fault| failure(&format!("cannot be read ({fault})")))?;
+    if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o077 != 0 {
+        return Err(failure("belongs to another user or is accessible to others"));
     }
-    Ok(folder)
+    Ok(directory)
 }
 
-/// The embedded model counts by its own tokenizer, here too.
+/// Opens a token counter with the tokenizer of a local model.
 fn open_token_counter(file: &Path) -> Result<TokenCounter, String> {
     let counter = GgufTokenCounter::open(file).map_err(|fault| fault.to_string())?;
     Ok(Box::new(move |text| counter.count_tokens(text) as TokenCount))
 }
 
-/// The weights in a home.
+/// The downloaded models of a home.
 #[derive(Debug)]
 struct InstalledWeights {
     model_directory: ModelDirectory,
@@ -182,24 +184,24 @@ impl InstalledWeights {
 
 impl LocalFiles for InstalledWeights {
     fn find(&self, id: &str) -> Option<PathBuf> {
-        let pulled = self.model_directory.find(&id.parse().ok()?)?;
-        (pulled.kind == ModelKind::Chat).then_some(pulled.path)
+        let installed = self.model_directory.find(&id.parse().ok()?)?;
+        (installed.kind == ModelKind::Chat).then_some(installed.path)
     }
 
-    /// Whoever pulled a larger one wants it.
+    /// Lists the chat models, largest first: a user who downloaded a larger model wants to use it.
     fn list(&self) -> Vec<String> {
-        let ready = |shelved| match shelved {
-            ModelEntry::Ready(pulled) if pulled.kind == ModelKind::Chat => Some((pulled.bytes, pulled.id)),
+        let chat_model = |entry| match entry {
+            ModelEntry::Ready(model) if model.kind == ModelKind::Chat => Some((model.bytes, model.id)),
             _ => None,
         };
-        let mut found: Vec<_> =
-            self.model_directory.list().unwrap_or_default().into_iter().filter_map(ready).collect();
-        found.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        found.into_iter().map(|(_, id)| id.to_string()).collect()
+        let mut models: Vec<_> =
+            self.model_directory.list().unwrap_or_default().into_iter().filter_map(chat_model).collect();
+        models.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        models.into_iter().map(|(_, id)| id.to_string()).collect()
     }
 }
 
-/// The models of servers that were found on this machine, each with where it is.
+/// Lists the models of the model servers on this machine, each with its server's URL.
 pub(crate) fn discover_servers(
     config: &Config,
     environment: &Environment,
@@ -210,11 +212,11 @@ pub(crate) fn discover_servers(
         variables: provider_variables(config, environment)?,
         ..RegistryOptions::default()
     };
-    let book = ModelRegistry::open(options).map_err(usage_failure)?;
-    let found = runtime.block_on(book.discover_servers());
-    let named = |found: DiscoveredServer| {
-        let DiscoveredServer { provider, base_url, models } = found;
+    let registry = ModelRegistry::open(options).map_err(usage_failure)?;
+    let servers = runtime.block_on(registry.discover_servers());
+    let rows = |server: DiscoveredServer| {
+        let DiscoveredServer { provider, base_url, models } = server;
         models.into_iter().map(move |model| (format!("{provider}/{}", model.name), base_url.clone()))
     };
-    Ok(found.into_iter().flat_map(named).collect())
+    Ok(servers.into_iter().flat_map(rows).collect())
 }

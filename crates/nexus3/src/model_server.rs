@@ -1,5 +1,5 @@
-//! `nexus3 model-server`: a local model behind OpenAI's protocol. The daemon starts one as its child when an agent first
-//! asks a local model; a person can start one too.
+//! `nexus3 model-server`: serves a local model over the OpenAI API. The daemon starts one as a child process when an
+//! agent first calls a local model; users can start one too.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,49 +14,51 @@ use weights::{ModelDirectory, ModelId};
 
 use crate::config::Choice;
 use crate::signals::StopSignals;
-use crate::{Failure, models, process};
+use crate::{Failure, models, process, runtime_failure};
 
-/// Serves a local model with OpenAI's protocol: /v1/chat/completions, /v1/embeddings, /v1/models and /health.
+/// Arguments of `model-server`.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code: 0 stopped, 1 failed, 2 wrong usage.
 
-The daemon starts this by itself for models named local/ID. The weights are read by the first request that needs them.
+Endpoints: /v1/chat/completions, /v1/embeddings, /v1/models, /health.
+The daemon starts this command itself for models named local/ID. The first
+request that needs a model loads it.
 
 Examples:
   nexus3 model-server --model smollm2-135m --port 9000
   nexus3 model-server --model ./some.gguf --embedder minilm-l6-v2 --socket ./model.sock --idle-s 600")]
 pub(crate) struct ModelServerArgs {
-    /// The model that answers chats: a GGUF file, or the id of one that was pulled
+    /// Chat with this GGUF file or downloaded model
     #[arg(long, value_name = "FILE|ID", required_unless_present = "embedder")]
     model: Option<String>,
-    /// The model that makes embeddings: an ONNX file, or the id of one that was pulled
+    /// Embed with this ONNX file or downloaded model
     #[arg(long, value_name = "FILE|ID")]
     embedder: Option<String>,
-    /// What the chat model is called [default: its id, or its file's name]
+    /// Name the chat model [default: its id or file name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Listen on this port of 127.0.0.1; 0 takes any free one
+    /// Listen on this port of 127.0.0.1; 0: any free port
     #[arg(short, long, value_name = "PORT", required_unless_present = "socket")]
     port: Option<u16>,
-    /// Listen on a Unix socket instead
+    /// Listen on this Unix socket instead
     #[arg(long, value_name = "PATH", conflicts_with = "port")]
     socket: Option<PathBuf>,
-    /// What computes the chat model: own, or llama-cpp in a program that was built with it
+    /// Use this engine: own, or llama-cpp if built in
     #[arg(long, value_name = "ENGINE", default_value = "own", value_parser = parse_engine)]
     engine: EngineKind,
-    /// Threads that compute [default: one less than there are cores]
+    /// Compute with N threads [default: CPU cores - 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// The longest context in tokens [default: the model's own]
+    /// Limit the context window [default: the model's]
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(256..))]
     window: Option<u32>,
-    /// Requests that may wait
+    /// Queue at most N requests
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(1..))]
     queue: u16,
-    /// Stop after this many seconds without a request [default: never]
+    /// Stop after this many idle seconds [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     idle_s: Option<u32>,
-    /// Stop when standard input ends: so a child ends with whoever started it
+    /// Stop when standard input closes (parent exited)
     #[arg(long)]
     die_with_stdin: bool,
 }
@@ -64,9 +66,9 @@ pub(crate) struct ModelServerArgs {
 pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
     tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(tracing::Level::INFO).init();
     process::forbid_memory_dumps();
-    let shelf = ModelDirectory::at(&models::models_directory(home));
+    let directory = ModelDirectory::at(&models::models_directory(home));
     let find =
-        |given: &Option<String>| given.as_deref().map(|given| resolve_weights(given, &shelf)).transpose();
+        |given: &Option<String>| given.as_deref().map(|given| resolve_weights(given, &directory)).transpose();
     let options = ServeOptions {
         model: find(&args.model)?,
         model_name: args
@@ -80,40 +82,39 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
         queue_max: args.queue.into(),
         idle_timeout: args.idle_s.map(|seconds| Duration::from_secs(seconds.into())),
         lowers_priority: true,
-        inspector: Some(Arc::new(PulledWeightsInspector(shelf.clone()))),
+        inspector: Some(Arc::new(PulledWeightsInspector(directory.clone()))),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
-        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))?;
+        .map_err(runtime_failure)?;
     let served = runtime.block_on(serve(args, options));
-    // A read of standard input that never ends must not keep the process.
+    // A blocked read of standard input must not keep the process alive.
     runtime.shutdown_background();
     served.map(|()| 0)
 }
 
 async fn serve(args: &ModelServerArgs, options: ServeOptions) -> Result<(), Failure> {
-    let mut signals = StopSignals::register()
-        .map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
+    let mut signals = StopSignals::register()?;
     let listener = listen(args)?;
     let mut stdout = io::stdout().lock();
-    // Nobody has to listen.
+    // A closed standard output is not an error.
     let _ = writeln!(stdout, "Model server: {}", listener.address()).and_then(|()| stdout.flush());
     drop(stdout);
     let stop = CancellationToken::new();
     if args.die_with_stdin {
-        let orphaned = stop.clone();
+        let stop = stop.clone();
         tokio::task::spawn_blocking(move || {
-            let mut rest = [0; 256];
-            while io::stdin().read(&mut rest).is_ok_and(|bytes| bytes > 0) {}
-            orphaned.cancel();
+            let mut buffer = [0; 256];
+            while io::stdin().read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
+            stop.cancel();
         });
     }
-    let asked = stop.clone();
+    let on_signal = stop.clone();
     tokio::spawn(async move {
         signals.next().await;
-        asked.cancel();
+        on_signal.cancel();
     });
     local::server::serve(listener, options, stop).await.map_err(|fault| Failure::Run(fault.to_string()))
 }
@@ -126,38 +127,38 @@ fn listen(args: &ModelServerArgs) -> Result<ModelListener, Failure> {
             ModelListener::tcp(port).map_err(|fault| (format!("127.0.0.1:{port}"), fault))
         }
     };
-    listener.map_err(|(place, fault)| Failure::Run(format!("cannot listen on {place}: {fault}")))
+    listener.map_err(|(address, fault)| Failure::Run(format!("cannot listen on {address}: {fault}")))
 }
 
-/// The engine of this name, when it is part of the build.
-fn parse_engine(word: &str) -> Result<EngineKind, String> {
-    let place = EngineKind::NAMES.iter().position(|known| *known == word);
-    let Some(engine) = place.and_then(|place| EngineKind::VALUES.get(place)) else {
-        return Err(format!("use one of {}", EngineKind::NAMES.join(", ")));
+/// Parses the name of an engine; fails when the engine is not part of the build.
+fn parse_engine(name: &str) -> Result<EngineKind, String> {
+    let index = EngineKind::NAMES.iter().position(|known| *known == name);
+    let Some(engine) = index.and_then(|index| EngineKind::VALUES.get(index)) else {
+        return Err(format!("unknown engine; use one of {}", EngineKind::NAMES.join(", ")));
     };
     if engine.is_built() { Ok(*engine) } else { Err(LoadFault::EngineNotBuilt.to_string()) }
 }
 
-/// The name of an engine.
+/// Returns an engine's name on the command line and in the configuration.
 pub(crate) fn engine_name(engine: EngineKind) -> &'static str {
-    let place = EngineKind::VALUES.iter().position(|known| *known == engine);
-    place.and_then(|place| EngineKind::NAMES.get(place)).copied().unwrap_or("own")
+    let index = EngineKind::VALUES.iter().position(|known| *known == engine);
+    index.and_then(|index| EngineKind::NAMES.get(index)).copied().unwrap_or("own")
 }
 
 fn is_weights_path(given: &str) -> bool {
     given.contains('/') || given.ends_with(".gguf") || given.ends_with(".onnx")
 }
 
-fn resolve_weights(given: &str, shelf: &ModelDirectory) -> Result<PathBuf, Failure> {
+fn resolve_weights(given: &str, directory: &ModelDirectory) -> Result<PathBuf, Failure> {
     if is_weights_path(given) {
         return Ok(PathBuf::from(given));
     }
     let id: ModelId = given.parse().map_err(|fault| Failure::Usage(format!("{given}: {fault}")))?;
-    let found = shelf.find(&id).map(|pulled| pulled.path);
-    found.ok_or_else(|| Failure::Run(format!("{id} is not here: nexus3 models pull {id}")))
+    let path = directory.find(&id).map(|installed| installed.path);
+    path.ok_or_else(|| Failure::Run(format!("model {id} is not downloaded: run nexus3 models pull {id}")))
 }
 
-/// Weights that were pulled are used as they were pulled, or not at all.
+/// Refuses downloaded models whose files have changed since the download.
 #[derive(Debug)]
 struct PulledWeightsInspector(ModelDirectory);
 
@@ -167,7 +168,7 @@ impl Inspector for PulledWeightsInspector {
     }
 }
 
-/// The machine has other things to do, too.
+/// One thread less than CPU cores, so that the machine stays responsive.
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1)).max(1)
 }
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_engine_has_a_name_and_a_missing_one_says_how_to_build_it() {
+    fn engine_names_round_trip_and_missing_engines_explain_it() {
         for kind in [EngineKind::Native, EngineKind::LlamaCpp] {
             match parse_engine(engine_name(kind)) {
                 Ok(found) => assert_eq!((found, kind.is_built()), (kind, true)),

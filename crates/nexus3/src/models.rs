@@ -1,5 +1,5 @@
-//! `nexus3 models`: shows, pulls, checks, removes and chooses models. What weights are and how they come is decided by
-//! `weights`; here it is asked for and told.
+//! `nexus3 models`: lists, downloads, verifies, removes and selects models. The crate `weights` does the work; this module
+//! parses arguments and prints results.
 
 mod args;
 mod list;
@@ -16,21 +16,21 @@ use self::args::{ListArgs, ModelsCommand, RemoveArgs};
 pub(crate) use self::pull::{Consent, PullOutcome, offer_pull};
 use crate::config::Config;
 use crate::home::Environment;
-use crate::{Failure, print_stdout};
+use crate::{Failure, print_stdout, runtime_failure};
 
-/// The provider of weights that are here, before the slash of a model's name.
+/// Provider name of downloaded models: the part before the slash.
 pub(crate) const LOCAL_PROVIDER: &str = "local";
 
-/// The model for the first minute.
+/// Id of the small model that `ask` offers when no other model is available.
 const FIRST_MODEL_ID: &str = "smollm2-135m";
 
-/// Reads the configuration, with these flags over it.
+/// Loads the configuration with these flags as its last layer.
 type LoadConfig<'a> = &'a dyn Fn(&[(&'static str, String)]) -> Result<Config, Failure>;
 
-/// A model server that was found on this machine: what it is, and where.
+/// A model on a model server of this machine: its name and the server's URL.
 pub(crate) type ServerRow = (String, String);
 
-/// Does what `nexus3 models …` says.
+/// Runs `nexus3 models …`.
 pub(crate) fn run(
     args: &ModelsArgs,
     home: &Path,
@@ -48,13 +48,13 @@ pub(crate) fn run(
     }
 }
 
-/// The model for the first minute: small, quickly here, good enough for a first answer.
+/// Returns the small model that `ask` offers: quick to download, good enough for a first answer.
 pub(crate) fn first_model() -> Result<PullSpec, Failure> {
     let entry = builtin_catalog()?.find(FIRST_MODEL_ID).map(PullSpec::from);
     entry.ok_or_else(|| Failure::Run(format!("the catalog has no {FIRST_MODEL_ID}")))
 }
 
-/// Where weights are.
+/// Directory of the downloaded models.
 pub(crate) fn models_directory(home: &Path) -> PathBuf {
     home.join("models")
 }
@@ -67,16 +67,16 @@ fn remove(args: &RemoveArgs, home: &Path, load: LoadConfig<'_>) -> Result<u8, Fa
     let id: ModelId = args.id.strip_prefix("local/").unwrap_or(&args.id).parse().map_err(weights_failure)?;
     let freed_bytes = ModelDirectory::at(&models_directory(home)).remove(&id).map_err(weights_failure)?;
     let name = format!("{LOCAL_PROVIDER}/{id}");
-    let is_usual = load(&[]).is_ok_and(|config| config.model.as_deref() == Some(&name));
-    let hint = if is_usual {
-        format!("The configuration still names {name}: choose another with nexus3 models use NAME.\n")
+    let is_default = load(&[]).is_ok_and(|config| config.model.as_deref() == Some(&name));
+    let hint = if is_default {
+        format!("{name} is still the default model: select another with nexus3 models use NAME.\n")
     } else {
         String::new()
     };
-    print_stdout(&format!("{id} removed, {} free again.\n{hint}", format_size(freed_bytes)))
+    print_stdout(&format!("Removed {id}, freed {}.\n{hint}", format_size(freed_bytes)))
 }
 
-/// What the user wrote is wrong, or the world is.
+/// Classifies a fault: invalid arguments are usage errors, anything else is a failed run.
 fn weights_failure(fault: WeightsFault) -> Failure {
     match fault {
         WeightsFault::InvalidName(_)
@@ -87,13 +87,10 @@ fn weights_failure(fault: WeightsFault) -> Failure {
 }
 
 fn build_runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(runtime_failure)
 }
 
-/// A size as people write it: three digits and a unit of powers of ten.
+/// Formats a size with three digits and a decimal unit.
 fn format_size(bytes: u64) -> String {
     if bytes < 1_000 {
         return format!("{bytes} B");
@@ -119,8 +116,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_in_three_digits() {
-        for (bytes, told) in [
+    fn sizes_have_three_digits() {
+        for (bytes, expected) in [
             (0, "0 B"),
             (999, "999 B"),
             (1_000, "1.00 kB"),
@@ -129,7 +126,7 @@ mod tests {
             (123_456_789, "123 MB"),
             (u64::MAX, "18446744074 GB"),
         ] {
-            assert_eq!(format_size(bytes), told);
+            assert_eq!(format_size(bytes), expected);
         }
     }
 }

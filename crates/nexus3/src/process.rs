@@ -1,4 +1,4 @@
-//! What the process asks of the operating system: time, random bytes, descriptors, and to be left alone by debuggers.
+//! Operating-system services of the process: clock, random bytes, descriptor limit, protection from memory dumps.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use agent::{Fault, FaultKind};
 use jiff::tz::TimeZone;
 use rustix::process::{Resource, Rlimit};
 
-/// The variable that names places to fail at on purpose. Only builds for tests look at it.
+/// Environment variable with the failpoints to trigger. Only debug builds read it.
 pub(crate) const FAILPOINTS_VARIABLE: &str = "NEXUS3_FAILPOINTS";
 
-/// The variable that names a file with seconds to add to the time, which may change. Only builds for tests look at it.
+/// Environment variable with the path of a file that holds seconds to add to the time; the file may change while the
+/// daemon runs. Only debug builds read it.
 pub(crate) const CLOCK_FILE_VARIABLE: &str = "NEXUS3_CLOCK_FILE";
 
-/// The machine's clock.
+/// The system clock.
 pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
@@ -30,9 +31,9 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's clock as if somebody set it now and then: for tests.
+/// The system clock plus an offset from a file, for tests.
 struct OffsetClock {
-    /// Holds the seconds to add; none when it cannot be read.
+    /// File with the seconds to add; an unreadable file means 0.
     file: PathBuf,
 }
 
@@ -44,7 +45,7 @@ impl Clock for OffsetClock {
     }
 }
 
-/// The clock, set by this file if there is one.
+/// Opens the system clock, or an offset clock that reads `file`.
 pub(crate) fn open_clock(file: Option<String>) -> Arc<dyn Clock> {
     match file {
         None => Arc::new(SystemClock),
@@ -52,18 +53,18 @@ pub(crate) fn open_clock(file: Option<String>) -> Arc<dyn Clock> {
     }
 }
 
-/// The machine's random bytes.
+/// The system's random bytes.
 pub(crate) struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
         getrandom::fill(bytes)
-            .map_err(|fault| Fault::new(FaultKind::Internal, "no random bytes can be had").caused_by(fault))
+            .map_err(|fault| Fault::new(FaultKind::Internal, "cannot read random bytes").caused_by(fault))
     }
 }
 
-/// A name for a send made at the command line. A name that repeats is refused by the daemon unless the send does too, so
-/// time will do when there are no random bytes.
+/// Generates a request id for a send from the command line. Without random bytes, it uses the time: the daemon rejects a
+/// duplicate id with different content, so that a collision cannot go unnoticed.
 pub(crate) fn generate_request_id() -> String {
     let mut bytes = [0; 8];
     if getrandom::fill(&mut bytes).is_err() {
@@ -72,7 +73,7 @@ pub(crate) fn generate_request_id() -> String {
     format!("{:016x}", u64::from_be_bytes(bytes))
 }
 
-/// Takes all descriptors the process may have: a connection needs one.
+/// Raises the limit of file descriptors to the maximum, since each connection needs one; returns the limit.
 pub(crate) fn raise_descriptor_limit() -> Option<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -82,14 +83,14 @@ pub(crate) fn raise_descriptor_limit() -> Option<u64> {
     }
 }
 
-/// Keeps the token and the model's key out of core files and of other processes of the same user.
+/// Keeps the token and API keys out of core dumps and away from other processes of the same user.
 pub(crate) fn forbid_memory_dumps() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let core = rustix::process::setrlimit(Resource::Core, none);
     let dumpable = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     if core.is_err() || dumpable.is_err() {
         tracing::warn!(
-            "the operating system does not hide this process's memory from others of the same user"
+            "cannot disable memory dumps: other processes of this user may read the token and API keys"
         );
     }
 }

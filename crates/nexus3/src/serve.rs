@@ -1,4 +1,4 @@
-//! `nexus3 serve`: puts the rooms together, says how to talk to the daemon, and stops it in order.
+//! `nexus3 serve`: assembles the daemon, prints how to reach it, and shuts it down in order.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,7 +14,6 @@ use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{BindFault, Host, Listener};
 use store::SqliteStore;
 
-use crate::Failure;
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::Config;
 use crate::home::{self, Environment, Prepared};
@@ -24,29 +23,31 @@ use crate::memory;
 use crate::process::{self, SystemEntropy};
 use crate::signals::StopSignals;
 use crate::token_file::{self, TokenFile};
+use crate::{Failure, runtime_failure};
 
-/// How long answers that are ready may take to be written once all turns have ended.
+/// Time to write pending responses after all turns have ended.
 const RESPONSE_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Descriptors kept for models, logs and the daemon's own files.
+/// File descriptors reserved for models, logs and the daemon's own files.
 const DESCRIPTORS_RESERVED: usize = 512;
 
-/// Runs the daemon until it is told to stop.
+/// Runs the daemon until it is stopped.
 pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
     memory::purge_immediately();
     let prepared = home::prepare(&home)?;
     let logs = logs::start(log_options(&home, config)).map_err(|fault| Failure::Run(fault.to_string()))?;
     if let Prepared::Tightened { mode } = prepared {
-        tracing::warn!("others could look into {} (mode {mode:o}); it is now 0700", home.display());
+        tracing::warn!(
+            "other users could access {} (mode {mode:o}); changed its mode to 0700",
+            home.display()
+        );
     }
     process::forbid_memory_dumps();
     tracing::debug!(?config, "starting");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(runtime_failure)?;
     let served = runtime.block_on(serve(home, config, environment));
-    // A turn that does not let go must not keep the process: it was told to stop and given its time.
+    // A turn that ignored its cancellation and the grace period must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
     logs.finish();
     served
@@ -66,8 +67,7 @@ fn log_options(home: &Path, config: &Config) -> LogOptions {
 }
 
 async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
-    let mut signals = StopSignals::register()
-        .map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
+    let mut signals = StopSignals::register()?;
     let assembly = Assembly::prepare(&home, config, environment)?;
     let listener = listen(config).await?;
     let address = listener.address();
@@ -77,27 +77,28 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
 
-    let desk = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
+    let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
     let limits = http_limits(config, process::raise_descriptor_limit());
     let options = HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits };
-    let door = HttpDoor::open(listener, desk, options)
+    let door = HttpDoor::open(listener, dispatcher, options)
         .map_err(|fault| Failure::Run(format!("cannot serve on {address}: {fault}")))?;
     let is_default_home = home::locate(None, environment).is_ok_and(|default| default == home);
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
-    // The start has read much that is not needed again.
+    // Many pages were only needed for start-up.
     memory::unmap_program_pages();
     print_banner(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
 
-    let mut stopping = Shutdown { door: &door, pool: &pool, store: &store, signals: &mut signals };
-    let cause = stopping.wait_for_cause(config).await;
-    let stopped = stopping.stop(cause, config).await;
+    let mut shutdown = Shutdown { door: &door, pool: &pool, store: &store, signals: &mut signals };
+    let cause = shutdown.wait_for_cause(config).await;
+    let stopped = shutdown.stop(cause, config).await;
     drop(token_file);
     stopped
 }
 
 async fn listen(config: &Config) -> Result<Listener, Failure> {
-    let host = Host::parse(&config.host)
-        .ok_or_else(|| Failure::Usage(format!("host {:?}: only loopback can be bound", config.host)))?;
+    let host = Host::parse(&config.host).ok_or_else(|| {
+        Failure::Usage(format!("cannot listen on {:?}: only loopback is allowed", config.host))
+    })?;
     match server::bind(host, config.port) {
         Ok(listener) => Ok(listener),
         Err(BindFault::InUse(address)) => Err(diagnose_port(address).await),
@@ -105,33 +106,35 @@ async fn listen(config: &Config) -> Result<Listener, Failure> {
     }
 }
 
-/// Who has the port? The answer decides what the user should do next.
+/// Finds out whether another nexus3 or another program uses the port, to suggest what to do.
 async fn diagnose_port(address: SocketAddr) -> Failure {
     let port = address.port();
     let endpoint = Endpoint::new(&address.ip().to_string(), port);
     match detect_server(&endpoint, DETECT_TIMEOUT).await {
         Detection::NexusServer => Failure::PortInUseByNexus(format!(
-            "another nexus3 is already serving on {address}; use it (nexus3 rpc list -p {port}), stop it (nexus3 rpc \
-             shutdown -p {port}), or start this one on another port (nexus3 serve PORT)"
+            "cannot listen on {address}: another nexus3 is already serving there; use it (nexus3 rpc list -p {port}), \
+             stop it (nexus3 rpc shutdown -p {port}), or choose another port (nexus3 serve PORT)"
         )),
         _ => Failure::PortInUseByOther(format!(
-            "something that is not nexus3 is using {address}; choose another port (nexus3 serve PORT)"
+            "cannot listen on {address}: another program is using it; choose another port (nexus3 serve PORT)"
         )),
     }
 }
 
-/// Every connection takes a descriptor, and models and logs need some too: with few of them, fewer connections are
-/// taken at once, and the rest wait in the kernel.
+/// Limits connections to the available file descriptors, since models and logs need some too. Further connections wait
+/// in the kernel's backlog.
 fn connections_max(config: &Config, descriptors: Option<u64>) -> usize {
-    let wanted = config.limits.connections_max;
-    let Some(descriptors) = descriptors.and_then(|count| usize::try_from(count).ok()) else { return wanted };
+    let configured = config.limits.connections_max;
+    let Some(descriptors) = descriptors.and_then(|count| usize::try_from(count).ok()) else {
+        return configured;
+    };
     let possible = descriptors.saturating_sub(DESCRIPTORS_RESERVED.min(descriptors / 2)).max(1);
-    if possible < wanted {
+    if possible < configured {
         tracing::warn!(
-            "only {possible} connections at once, because the process may open {descriptors} files"
+            "limits.connections_max reduced to {possible}: the process may open only {descriptors} files; raise ulimit -n"
         );
     }
-    wanted.min(possible)
+    configured.min(possible)
 }
 
 fn http_limits(config: &Config, descriptors: Option<u64>) -> HttpLimits {
@@ -155,14 +158,14 @@ fn http_limits(config: &Config, descriptors: Option<u64>) -> HttpLimits {
     }
 }
 
-/// Programs wait for the line that starts with `Server:`; from then on the daemon answers.
+/// Prints the start-up banner. Programs wait for the line that starts with `Server:`; from then on the daemon responds.
 fn print_banner(
     address: SocketAddr,
     token_file: Option<&TokenFile>,
     config: &Config,
     home: &Path,
     home_flag: &str,
-    kept: usize,
+    agents: usize,
 ) {
     let port = address.port();
     let is_default_port = port == nexus3_protocol::discovery::PORT_DEFAULT;
@@ -170,37 +173,39 @@ fn print_banner(
     let flag = format!("{port_flag}{home_flag}");
     let token = match token_file {
         Some(file) => format!("Token file: {}", file.path().display()),
-        None => "No token is needed (--no-auth): every program on this machine may call.".to_owned(),
+        None => {
+            "No token required (--no-auth): every program on this machine may call the daemon.".to_owned()
+        }
     };
     let model = match (&config.replay, &config.model) {
-        (Some(recording), _) => format!("none is asked; what it said comes from {recording}"),
+        (Some(recording), _) => format!("none; replaying {recording}"),
         (None, Some(model)) => model.clone(),
-        (None, None) => "none chosen; one is looked for on this machine".to_owned(),
+        (None, None) => "not set; detected automatically".to_owned(),
     };
     let text = format!(
-        "nexus3 {version}\n{token}\nStore: {store} ({kept} {agents} kept)\nLogs: {logs}\nModel: {model}\nTry it from another terminal:\n  \
-         nexus3 rpc create helper{flag}\n  nexus3 rpc send helper 'Hello!'{flag}\nServer: http://{address}\n\
+        "nexus3 {version}\n{token}\nStore: {store} ({agents} {noun})\nLogs: {logs}\nModel: {model}\nTry it from another \
+         terminal:\n  nexus3 rpc create helper{flag}\n  nexus3 rpc send helper 'Hello!'{flag}\nServer: http://{address}\n\
          Press Ctrl+C to stop.\n",
         version = env!("CARGO_PKG_VERSION"),
         store = store_path(home).display(),
-        agents = if kept == 1 { "agent" } else { "agents" },
+        noun = if agents == 1 { "agent" } else { "agents" },
         logs = home.join("logs").display(),
     );
     let mut stdout = std::io::stdout().lock();
-    // Nobody has to listen.
+    // A closed standard output is not an error.
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    tracing::info!(%address, auth = config.auth, kept, "serving");
+    tracing::info!(%address, auth = config.auth, agents, "serving");
 }
 
-/// What makes the daemon stop.
+/// Reason to stop the daemon.
 enum StopCause {
-    /// Somebody wants it to.
+    /// A signal, a client or the idle timeout; holds its name for the log.
     Requested(&'static str),
-    /// The store takes nothing more, and this is why: what is done from now on would be lost.
+    /// The store accepts no more writes, so that further work would be lost; holds the error.
     StoreFailed(String),
 }
 
-/// The daemon on its way out.
+/// Orderly shutdown of the daemon.
 struct Shutdown<'a> {
     door: &'a HttpDoor,
     pool: &'a PoolHandle,
@@ -219,26 +224,27 @@ impl Shutdown<'_> {
                 }
             }
         };
-        let at_rest = idle_memory::unmap_when_idle(|| (self.door.request_count(), self.pool.open_turns()));
+        let unmap_when_idle =
+            idle_memory::unmap_when_idle(|| (self.door.request_count(), self.pool.open_turns()));
         tokio::select! {
             name = self.signals.next() => StopCause::Requested(name),
             () = self.pool.stop_requested() => StopCause::Requested("a client's request"),
             () = idle => StopCause::Requested("the idle timeout"),
             why = self.pool.store_failed() => StopCause::StoreFailed(why),
-            never = at_rest => match never {},
+            never = unmap_when_idle => match never {},
         }
     }
 
-    /// No new requests; turns get their time, unless a second signal says that there is none; everything is kept;
-    /// answers are written. A store that has failed leaves nothing to wait for.
+    /// Stops in order: rejects new requests, waits up to the grace period for open turns (a second signal cancels them),
+    /// commits all queued writes and writes the pending responses. After a store failure it cancels turns at once.
     async fn stop(&mut self, cause: StopCause, config: &Config) -> Result<(), Failure> {
         let (grace, mut failed) = match cause {
             StopCause::Requested(name) => {
-                tracing::info!("stopping because of {name}");
+                tracing::info!("stopping: {name}");
                 (Duration::from_millis(config.stop_grace_ms), None)
             }
             StopCause::StoreFailed(why) => {
-                tracing::error!("the store has failed: {why}; stopping at once");
+                tracing::error!("the store failed: {why}; stopping now");
                 (Duration::ZERO, Some(why))
             }
         };
@@ -249,7 +255,10 @@ impl Shutdown<'_> {
         failed = self.end_turns(grace, failed).await;
         self.close_store().await;
         if !self.door.wait_closed(RESPONSE_DRAIN_TIMEOUT).await {
-            tracing::warn!("some clients did not take their last answer in time");
+            tracing::warn!(
+                "some clients did not read their last response within {} s",
+                RESPONSE_DRAIN_TIMEOUT.as_secs()
+            );
         }
         match failed {
             None => {
@@ -257,13 +266,12 @@ impl Shutdown<'_> {
                 Ok(())
             }
             Some(why) => Err(Failure::Run(format!(
-                "the store has failed: {why}. Nothing that was answered is lost; what was being worked on is settled at \
-                 the next start"
+                "the store failed: {why}; all completed responses are saved, and open turns are resumed or marked at the next start"
             ))),
         }
     }
 
-    /// Ends the open turns, and says why the store failed if it has.
+    /// Ends the open turns; returns the store's error if it has failed.
     async fn end_turns(&mut self, grace: Duration, mut failed: Option<String>) -> Option<String> {
         let mut ending = std::pin::pin!(self.pool.stop(grace));
         let cancelled = loop {
@@ -274,23 +282,26 @@ impl Shutdown<'_> {
                     self.pool.abort_turns();
                 }
                 why = self.pool.store_failed(), if failed.is_none() => {
-                    tracing::error!("the store has failed: {why}; cancelling open turns now");
+                    tracing::error!("the store failed: {why}; cancelling open turns now");
                     self.pool.abort_turns();
                     failed = Some(why);
                 }
             }
         };
         if cancelled > 0 {
-            tracing::warn!("{cancelled} turns did not end in time and were cancelled");
+            tracing::warn!("cancelled {cancelled} turns that did not end within the grace period");
         }
         failed
     }
 
-    /// What is in line is kept, unless a signal says that there is no time: nothing of it was answered yet.
+    /// Commits the queued writes and closes the store, unless another signal arrives. Skipping is safe: no response was
+    /// sent for uncommitted writes.
     async fn close_store(&mut self) {
         tokio::select! {
             () = self.store.close() => {}
-            name = self.signals.next() => tracing::warn!("{name} again: leaving the store as it is"),
+            name = self.signals.next() => {
+                tracing::warn!("{name} again: closing without committing queued writes");
+            }
         }
     }
 }

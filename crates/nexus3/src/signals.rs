@@ -1,28 +1,31 @@
-//! Signals that ask the daemon, or a command, to stop.
-
-use std::io;
+//! Signals that stop the daemon or a command.
 
 use console::EXIT_INTERRUPTED;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM, SIGINT, and SIGHUP, which comes when the terminal closes.
+use crate::Failure;
+
+/// Receiver of SIGTERM, SIGINT and SIGHUP (the terminal closed).
 pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
-    /// None when whoever started the process had it ignored, as nohup does.
+    /// `None` when the parent process had SIGHUP ignored, as nohup does.
     hangup: Option<Signal>,
 }
 
 impl StopSignals {
-    pub(crate) fn register() -> io::Result<Self> {
+    pub(crate) fn register() -> Result<Self, Failure> {
+        let register = |kind: SignalKind| {
+            signal(kind).map_err(|fault| Failure::Run(format!("cannot install signal handlers: {fault}")))
+        };
         Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
+            terminate: register(SignalKind::terminate())?,
+            interrupt: register(SignalKind::interrupt())?,
+            hangup: if is_hangup_ignored() { None } else { Some(register(SignalKind::hangup())?) },
         })
     }
 
-    /// Waits for the next one and says its name.
+    /// Waits for the next signal and returns its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         let hangup = async {
             match &mut self.hangup {
@@ -38,7 +41,7 @@ impl StopSignals {
     }
 }
 
-/// As the kernel tells it; where it does not, nothing is ignored.
+/// Whether SIGHUP is ignored, according to /proc; false when that cannot be read.
 fn is_hangup_ignored() -> bool {
     const HANGUP_BIT: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -46,8 +49,8 @@ fn is_hangup_ignored() -> bool {
     ignored.is_some_and(|bits| u64::from_str_radix(bits.trim(), 16).is_ok_and(|bits| bits & HANGUP_BIT != 0))
 }
 
-/// Ends when the user, or the system, wants a command to stop; never, when that cannot be seen. A second signal ends the
-/// process at once.
+/// Resolves on the first stop signal, or never if no signal handler can be registered. A second signal exits the process
+/// at once.
 pub(crate) async fn wait_for_interrupt() {
     match StopSignals::register() {
         Ok(mut signals) => {
@@ -58,7 +61,7 @@ pub(crate) async fn wait_for_interrupt() {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the user does not want to wait for anything any more")]
+#[expect(clippy::disallowed_methods, reason = "a second signal means: exit without cleanup")]
 async fn exit_on_second_signal(mut signals: StopSignals) {
     signals.next().await;
     std::process::exit(EXIT_INTERRUPTED.into());

@@ -1,4 +1,4 @@
-//! The daemon's token: made fresh at each start, left in a file that only its user can read, taken away at the end.
+//! The daemon's access token: generated at each start, stored in a file that only its user can read, removed at shutdown.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -12,10 +12,10 @@ use nexus3_protocol::discovery::{TOKEN_BYTES, TOKEN_PREFIX, token_file_name};
 
 use crate::Failure;
 
-/// A new token.
+/// Generates a new token.
 pub(crate) fn generate(entropy: &dyn Entropy) -> Result<String, Failure> {
     let mut bytes = [0; TOKEN_BYTES];
-    entropy.fill(&mut bytes).map_err(|fault| Failure::Run(format!("cannot make a token: {fault}")))?;
+    entropy.fill(&mut bytes).map_err(|fault| Failure::Run(format!("cannot generate a token: {fault}")))?;
     Ok(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
@@ -27,18 +27,18 @@ pub(crate) struct TokenFile {
 }
 
 impl TokenFile {
-    /// Writes the token of the daemon on this port. A file or link that was there is replaced, never followed.
+    /// Writes the token of the daemon on this port. Replaces an existing file or link and never follows a link.
     pub(crate) fn write(home: &Path, port: u16, token: &str) -> Result<Self, Failure> {
         let path = home.join(token_file_name(port));
-        let fresh = home.join(format!(".{}.{}", token_file_name(port), std::process::id()));
-        let written = write_atomically(&path, &fresh, token);
+        let temporary = home.join(format!(".{}.{}", token_file_name(port), std::process::id()));
+        let written = write_atomically(&path, &temporary, token);
         if written.is_err() {
-            // Nothing half-written stays behind; there may be nothing to remove.
-            let _ = fs::remove_file(&fresh);
+            // Remove a partial file, if there is one.
+            let _ = fs::remove_file(&temporary);
         }
-        let identity =
+        let file_id =
             written.map_err(|fault| Failure::Run(format!("cannot write {}: {fault}", path.display())))?;
-        Ok(Self { path, file_id: identity })
+        Ok(Self { path, file_id })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -46,23 +46,24 @@ impl TokenFile {
     }
 }
 
-fn write_atomically(path: &Path, fresh: &Path, token: &str) -> io::Result<(u64, u64)> {
-    match fs::remove_file(fresh) {
+fn write_atomically(path: &Path, temporary: &Path, token: &str) -> io::Result<(u64, u64)> {
+    match fs::remove_file(temporary) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(fresh)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
     file.write_all(token.as_bytes())?;
     let metadata = file.metadata()?;
-    fs::rename(fresh, path)?;
+    fs::rename(temporary, path)?;
     Ok((metadata.dev(), metadata.ino()))
 }
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.file_id);
-        if ours && let Err(fault) = fs::remove_file(&self.path) {
-            tracing::warn!(%fault, "the token file could not be removed: {}", self.path.display());
+        let is_unchanged =
+            fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.file_id);
+        if is_unchanged && let Err(fault) = fs::remove_file(&self.path) {
+            tracing::warn!(%fault, "cannot remove the token file {}", self.path.display());
         }
     }
 }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_private_and_goes_with_its_owner() {
+    fn the_file_is_private_and_removed_on_drop() {
         let home = tempfile::tempdir().unwrap();
         let file = TokenFile::write(home.path(), 9000, "nxk_x").unwrap();
         let path = home.path().join("rpc-9000.token");
@@ -95,18 +96,18 @@ mod tests {
     }
 
     #[test]
-    fn a_planted_link_is_replaced_and_not_followed() {
+    fn a_planted_link_is_replaced_not_followed() {
         let home = tempfile::tempdir().unwrap();
         let victim = home.path().join("victim");
-        fs::write(&victim, "keep").unwrap();
+        fs::write(&victim, "unchanged").unwrap();
         symlink(&victim, home.path().join("rpc.token")).unwrap();
         let file = TokenFile::write(home.path(), 8765, "nxk_x").unwrap();
-        assert_eq!(fs::read_to_string(&victim).unwrap(), "keep");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "unchanged");
         assert!(fs::symlink_metadata(file.path()).unwrap().is_file());
     }
 
     #[test]
-    fn a_file_that_another_daemon_wrote_stays() {
+    fn drop_keeps_the_file_of_another_daemon() {
         let home = tempfile::tempdir().unwrap();
         let first = TokenFile::write(home.path(), 8765, "nxk_1").unwrap();
         let second = TokenFile::write(home.path(), 8765, "nxk_2").unwrap();
@@ -115,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_in_its_place_is_a_clear_failure() {
+    fn a_directory_in_place_of_the_file_is_an_error() {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir(home.path().join("rpc.token")).unwrap();
         let failure = TokenFile::write(home.path(), 8765, "nxk_x").unwrap_err();
         assert!(failure.to_string().contains("cannot write"), "{failure}");
-        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "no temporary file is left");
     }
 }

@@ -1,4 +1,4 @@
-//! The file layer: TOML text to checked values, every problem with its line and column. Reads no file itself.
+//! Parser of `config.toml`: TOML text to validated values, every problem with its line and column. Does no I/O.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use super::settings::{SETTINGS, TABLES, setting_index};
 use super::suggest;
 use super::value_kind::{SettingValue, describe_type, quote};
 
-/// The parser's word for a key or table that stands there twice.
+/// The TOML parser's message for a key or table that occurs twice.
 const DUPLICATE: &str = "duplicate key";
 
-/// What a file says: the settings it has, and everything that is wrong with it in the order of the text.
+/// The parsed file: its settings and tables, and its problems in the order of the text.
 #[derive(Debug, Default)]
 pub(crate) struct FileLayer {
     pub(crate) entries: Vec<FileEntry>,
@@ -25,16 +25,16 @@ pub(crate) struct FileLayer {
     pub(crate) problems: Vec<String>,
 }
 
-/// One setting of the file.
+/// One setting in the file.
 #[derive(Debug)]
 pub(crate) struct FileEntry {
-    /// Its place in the list of settings.
+    /// Index into `SETTINGS`.
     pub(crate) setting_index: usize,
     pub(crate) value: SettingValue,
     pub(crate) line: usize,
 }
 
-/// Reads the text of a `config.toml`; `~` in a path stands for `user_home`.
+/// Parses the text of a `config.toml`; `~` in a path stands for `user_home`.
 pub(crate) fn parse(text: &str, user_home: Option<&str>) -> FileLayer {
     let (document, faults) = DeTable::parse_recoverable(text);
     let mut reader = FileReader {
@@ -45,31 +45,31 @@ pub(crate) fn parse(text: &str, user_home: Option<&str>) -> FileLayer {
         named_tables: Vec::new(),
         problems: Vec::new(),
     };
-    let mut told = BTreeSet::new();
+    let mut reported_lines = BTreeSet::new();
     for fault in &faults {
-        // One mistake often breaks the parser's stride several times in the same line.
+        // One mistake often causes several syntax errors in the same line.
         let line = reader.lines.line_number(fault.span().unwrap_or_default().start);
-        if told.insert(line) {
+        if reported_lines.insert(line) {
             reader.report_syntax_error(fault, line);
         }
     }
-    let broken = UnreliableLines::from_reader(&reader);
+    let unreliable = UnreliableLines::from_reader(&reader);
     reader.read_document(document.get_ref());
-    reader.finish(&broken)
+    reader.finish(&unreliable)
 }
 
-/// The parts of the text of which the parser could only guess the meaning: a second complaint there would confuse.
+/// Lines that the parser recovered by guessing. Semantic problems there are suppressed: they would only confuse.
 struct UnreliableLines {
     lines: BTreeSet<usize>,
-    /// Past a broken table header, nobody knows which table a key is in.
+    /// First line after a broken table header: from there on, the table of a key is unknown.
     from_broken_header: usize,
 }
 
 impl UnreliableLines {
     fn from_reader(reader: &FileReader<'_>) -> Self {
         let is_header = |line: &usize| reader.lines.display_line(*line).trim_start().starts_with('[');
-        let guessed = reader.problems.iter().filter(|problem| problem.kind == ProblemKind::Syntax);
-        let lines: BTreeSet<usize> = guessed.map(|problem| problem.line).collect();
+        let syntax_errors = reader.problems.iter().filter(|problem| problem.kind == ProblemKind::Syntax);
+        let lines: BTreeSet<usize> = syntax_errors.map(|problem| problem.line).collect();
         let from_header = lines.iter().copied().filter(is_header).min().unwrap_or(usize::MAX);
         Self { lines, from_broken_header: from_header }
     }
@@ -97,11 +97,11 @@ struct Problem {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProblemKind {
-    /// The parser lost its way.
+    /// Invalid TOML.
     Syntax,
-    /// Said twice; the text around it is understood.
+    /// A key or table that occurs twice; the rest of the line is reliable.
     Duplicate,
-    /// Good TOML that is no configuration.
+    /// Valid TOML with an unknown key or an invalid value.
     Semantic,
 }
 
@@ -120,12 +120,12 @@ impl FileReader<'_> {
         for (key, value) in table.iter() {
             let name = key.get_ref().as_ref();
             let is_presets = name == presets::PRESETS_TABLE;
-            let named = TableKind::from_table_name(name);
-            let is_table = is_presets || named.is_some() || TABLES.iter().any(|(known, _)| *known == name);
+            let kind = TableKind::from_table_name(name);
+            let is_table = is_presets || kind.is_some() || TABLES.iter().any(|(known, _)| *known == name);
             match value.get_ref().as_table() {
                 Some(inner) if is_presets => self.read_presets(inner),
-                Some(inner) if is_table => match named {
-                    Some(spec) => self.read_named_tables(spec, inner),
+                Some(inner) if is_table => match kind {
+                    Some(kind) => self.read_named_tables(kind, inner),
                     None => self.read_table(name, inner),
                 },
                 None if is_table => self.report_not_a_table(key, value),
@@ -147,8 +147,8 @@ impl FileReader<'_> {
         }
     }
 
-    fn read_named_tables(&mut self, spec: TableKind, table: &DeTable<'_>) {
-        let layer = named_tables::parse(spec, table, &self.lines, self.user_home);
+    fn read_named_tables(&mut self, kind: TableKind, table: &DeTable<'_>) {
+        let layer = named_tables::parse(kind, table, &self.lines, self.user_home);
         self.named_tables.extend(layer.tables);
         for (offset, text) in layer.problems {
             self.report(offset, &text);
@@ -171,11 +171,11 @@ impl FileReader<'_> {
                 let line = self.lines.line_number(key.span().start);
                 self.entries.push(FileEntry { setting_index: setting, value, line });
             }
-            Err(refusals) => {
-                let must_be = SETTINGS[setting].kind.expected();
-                for refusal in refusals {
-                    let start = refusal.span.map_or_else(|| value_start(key, value), |span| span.start);
-                    self.report(start, &format!("{path} must be {must_be}, got {}", refusal.got));
+            Err(invalid_values) => {
+                let expected = SETTINGS[setting].kind.expected();
+                for invalid in invalid_values {
+                    let start = invalid.span.map_or_else(|| value_start(key, value), |span| span.start);
+                    self.report(start, &format!("{path} must be {expected}, got {}", invalid.got));
                 }
             }
         }
@@ -202,35 +202,37 @@ impl FileReader<'_> {
         self.problems.push(Problem { offset, line, text, kind });
     }
 
-    fn finish(mut self, broken: &UnreliableLines) -> FileLayer {
-        self.problems.retain(|problem| problem.kind != ProblemKind::Semantic || !broken.covers(problem.line));
+    fn finish(mut self, unreliable: &UnreliableLines) -> FileLayer {
+        self.problems
+            .retain(|problem| problem.kind != ProblemKind::Semantic || !unreliable.covers(problem.line));
         self.problems.sort_by_key(|problem| problem.offset);
         let problems = self.problems.into_iter().map(|problem| problem.text).collect();
         FileLayer { entries: self.entries, presets: self.presets, named_tables: self.named_tables, problems }
     }
 }
 
-/// The parser's words, made plainer where they speak of its insides.
+/// Replaces messages of the TOML parser that describe its internals.
 fn simplify_message(message: &str, text: &str, span: &Range<usize>) -> String {
-    let rest = text.get(span.start..).unwrap_or_default().lines().next().unwrap_or_default().trim_start();
+    let rest_of_line =
+        text.get(span.start..).unwrap_or_default().lines().next().unwrap_or_default().trim_start();
     if message == DUPLICATE {
         let name = text.get(span.clone()).unwrap_or_default();
         format!("duplicate key {}", single_quoted(name))
     } else if !message.starts_with("string values") && !message.ends_with("expected nothing") {
         message.to_owned()
-    } else if rest.is_empty() || rest.starts_with('#') {
+    } else if rest_of_line.is_empty() || rest_of_line.starts_with('#') {
         "a value is missing".to_owned()
     } else {
-        "not a TOML value; a text needs quotes".to_owned()
+        "not a TOML value; put text in quotes".to_owned()
     }
 }
 
-/// Where to point for a value; a table has no place of its own but its header's.
+/// Byte offset to report for a value; for a table, the offset of its header.
 pub(crate) fn value_start(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> usize {
     if value.get_ref().is_table() { key.span().start } else { value.span().start }
 }
 
-/// A name as messages show it, escaped and cut, in single quotes.
+/// Formats a name for a message: escaped, truncated, in single quotes.
 pub(crate) fn single_quoted(name: &str) -> String {
     let quoted = quote(name);
     let inner = quoted.trim_start_matches('"').trim_end_matches('…').trim_end_matches('"');

@@ -1,9 +1,9 @@
-//! Byte offsets of a text as people count: lines and columns.
+//! Converts byte offsets of a text to line and column numbers for messages.
 
-/// A source line in a message is cut here.
+/// Characters of a source line that a message shows.
 const DISPLAY_CHARS_MAX: usize = 100;
 
-/// A text with the starts of its lines, so that a file full of mistakes is still told about at once.
+/// A text with the offsets of its lines. Each lookup is a binary search, so that a file with many problems stays cheap.
 pub(crate) struct LineIndex<'t> {
     text: &'t str,
     line_starts: Vec<usize>,
@@ -15,19 +15,19 @@ impl<'t> LineIndex<'t> {
         Self { text, line_starts: std::iter::once(0).chain(after_newlines).collect() }
     }
 
-    /// The line of a byte, from 1.
+    /// Line of a byte offset, counted from 1.
     pub(crate) fn line_number(&self, offset: usize) -> usize {
         self.line_starts.partition_point(|start| *start <= offset).max(1)
     }
 
-    /// The column of a byte, from 1, in characters.
+    /// Column of a byte offset in characters, counted from 1.
     pub(crate) fn column(&self, offset: usize) -> usize {
         let before = self.text.get(self.line_start(self.line_number(offset))..offset).unwrap_or_default();
-        // A byte order mark is no character that anyone sees.
+        // Editors do not count a byte order mark as a column.
         before.trim_start_matches('\u{feff}').chars().count() + 1
     }
 
-    /// A line as a message can show it.
+    /// Returns a line for a message: truncated, control characters replaced.
     pub(crate) fn display_line(&self, line: usize) -> String {
         let source = self.text[self.line_start(line)..].lines().next().unwrap_or_default();
         let shown = |char: char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char };

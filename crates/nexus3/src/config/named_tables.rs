@@ -1,5 +1,5 @@
-//! The tables `[providers.NAME]` and `[models.NAME]` of the file: which keys they have, and what they say. What a provider
-//! or a model is, is decided in the room `provider`.
+//! The tables `[providers.NAME]` and `[models.NAME]` of `config.toml`, and their conversion to the settings that the
+//! crate `provider` takes.
 
 mod keys;
 mod reader;
@@ -17,7 +17,7 @@ pub(crate) use self::reader::parse;
 use super::settings::Config;
 use super::value_kind::SettingValue;
 
-/// Which of the two.
+/// The two kinds of named tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableKind {
     Providers,
@@ -28,7 +28,7 @@ impl TableKind {
     pub(crate) const ALL: [Self; 2] = [Self::Providers, Self::Models];
 
     pub(crate) fn from_table_name(table: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|spec| spec.table_name() == table)
+        Self::ALL.into_iter().find(|kind| kind.table_name() == table)
     }
 
     pub(crate) fn table_name(self) -> &'static str {
@@ -53,33 +53,33 @@ impl TableKind {
     }
 }
 
-/// One table.
+/// One table `[providers.NAME]` or `[models.NAME]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamedTable {
     pub(crate) kind: TableKind,
     pub(crate) name: String,
     pub(crate) line: usize,
-    /// What it says, in the order of the keys.
+    /// Its entries, in the order of the key list.
     pub(crate) entries: Vec<NamedEntry>,
 }
 
-/// One key of it.
+/// One key of a named table with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamedEntry {
-    /// Its place in the list of keys.
+    /// Index into the key list of the table's kind.
     pub(crate) key_index: usize,
     pub(crate) value: SettingValue,
     pub(crate) line: usize,
 }
 
 impl Config {
-    /// What is said about providers.
+    /// Settings of the providers in the file, by provider name.
     pub(crate) fn provider_settings(&self) -> BTreeMap<String, ProviderSettings> {
         let tables = self.named.iter().filter(|table| table.kind == TableKind::Providers);
         tables.map(|table| (table.name.clone(), table.to_provider_settings())).collect()
     }
 
-    /// The aliases.
+    /// Settings of the model aliases in the file, by alias.
     pub(crate) fn model_settings(&self) -> BTreeMap<String, ModelSettings> {
         let tables = self.named.iter().filter(|table| table.kind == TableKind::Models);
         tables.map(|table| (table.name.clone(), table.to_model_settings())).collect()
@@ -87,7 +87,7 @@ impl Config {
 }
 
 impl NamedTable {
-    /// Its header.
+    /// Dotted path of the table's header.
     pub(crate) fn header_path(&self) -> String {
         format!("{}.{}", self.kind.table_name(), self.name)
     }
@@ -138,7 +138,7 @@ impl NamedTable {
             base_url: self.text("base_url"),
             key_env: self.text("key_env"),
             key: file.or_else(|| self.list("key_command").map(KeySource::Command)),
-            auth: self.text("auth").map(|word| match word.as_str() {
+            auth: self.text("auth").map(|scheme| match scheme.as_str() {
                 "api-key" => AuthScheme::ApiKey,
                 "x-api-key" => AuthScheme::XApiKey,
                 "none" => AuthScheme::None,

@@ -1,5 +1,5 @@
-//! Custom presets: the tables `[presets.NAME]` of the file. Each takes away from the one it extends; what would give
-//! more is refused at the start. What a preset means is decided in `agent::permission`.
+//! Custom presets: the tables `[presets.NAME]` of `config.toml`. Each narrows the preset it extends; a table that would
+//! allow more is rejected at start-up. `agent::permission` defines what a preset means.
 
 mod keys;
 mod reader;
@@ -20,7 +20,7 @@ use super::ConfigFault;
 use super::settings::Config;
 use super::value_kind::SettingValue;
 
-/// The table of the file that holds them.
+/// Name of the table that contains the presets.
 pub(crate) const PRESETS_TABLE: &str = "presets";
 
 /// One `[presets.NAME]` of the file.
@@ -28,22 +28,22 @@ pub(crate) const PRESETS_TABLE: &str = "presets";
 pub(crate) struct CustomPreset {
     pub(crate) name: String,
     pub(crate) line: usize,
-    /// What it says, in the order of the keys.
+    /// Its entries, in the order of `PRESET_KEYS`.
     pub(crate) entries: Vec<PresetEntry>,
 }
 
-/// One key of a preset.
+/// One key of a preset with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PresetEntry {
-    /// Its place in the list of keys.
+    /// Index into `PRESET_KEYS`.
     pub(crate) key_index: usize,
     pub(crate) value: SettingValue,
     pub(crate) line: usize,
 }
 
 impl Config {
-    /// All presets there are; `blocked` is closed to every one of them. Paths are taken as the disk has them, since
-    /// agents are held to paths without links, and tools by the name that grants know, whichever was written.
+    /// Builds the built-in and custom presets; all of them block the paths in `blocked`. Symbolic links in paths are
+    /// resolved, since grants hold resolved paths, and tool aliases become the names that grants use.
     pub(crate) fn presets(
         &self,
         blocked: &[FilePath],
@@ -65,18 +65,18 @@ impl Config {
         if problems.is_empty() { Ok(presets) } else { Err(ConfigFault { problems }) }
     }
 
-    /// What is wrong with the name of the default preset. One that was refused has been told of already.
-    pub(super) fn default_preset_problem(&self, refused: &[String]) -> Option<String> {
+    /// Returns what is wrong with the default preset's name. A preset in `rejected` already has a problem of its own.
+    pub(super) fn default_preset_problem(&self, rejected: &[String]) -> Option<String> {
         let mut presets = Presets::builtin(&[]);
-        let plain = self.custom_presets.iter().map(|custom| (custom, custom.unresolved_narrowing()));
-        add_all(&mut presets, plain.collect());
+        let narrowings = self.custom_presets.iter().map(|custom| (custom, custom.unresolved_narrowing()));
+        add_all(&mut presets, narrowings.collect());
         let name = self.default_preset.as_str();
         match presets.find(name) {
             Ok(preset) if preset.level == Level::Yolo => {
-                Some(format!("{name:?} (it would give everything to agents that ask for nothing)"))
+                Some(format!("{name:?} (it would give every agent without a preset all permissions)"))
             }
             Ok(_) => None,
-            Err(_) if refused.iter().any(|other| other == name) => None,
+            Err(_) if rejected.iter().any(|other| other == name) => None,
             Err(_) => {
                 let known = self.custom_presets.iter().map(|custom| custom.name.as_str());
                 Some(format!("{name:?}{}", super::suggest::for_preset(name, known)))
@@ -90,7 +90,7 @@ impl CustomPreset {
         format!("config.toml:{}: {PRESETS_TABLE}.{}", self.line, self.name)
     }
 
-    /// The preset that it narrows.
+    /// Name of the preset that it narrows.
     pub(crate) fn extends(&self) -> &str {
         self.text(EXTENDS).unwrap_or_default()
     }
@@ -117,7 +117,7 @@ impl CustomPreset {
 
     fn paths(&self, key: &str) -> Option<Vec<FilePath>> {
         let root = FilePath::root();
-        // They were paths when they were read, so none is left out here.
+        // The parser has validated the paths, so none is dropped here.
         let paths = self.list(key)?.into_iter().filter_map(|text| FilePath::resolve(&text, &root).ok());
         Some(paths.collect())
     }
@@ -146,7 +146,7 @@ impl CustomPreset {
         })
     }
 
-    /// What it takes away, with paths as they are written.
+    /// Returns the narrowing with paths and tool names as written in the file.
     fn unresolved_narrowing(&self) -> Narrowing {
         Narrowing {
             description: self.text("description").map(str::to_owned),
@@ -161,55 +161,56 @@ impl CustomPreset {
         }
     }
 
-    /// What it takes away, with paths as the disk has them and tools by their own names.
+    /// Returns the narrowing with symbolic links resolved and tools by their canonical names.
     fn resolved_narrowing(
         &self,
         workspace: &dyn Workspace,
         tools: &dyn Toolbox,
     ) -> Result<Narrowing, String> {
         let root = FilePath::root();
-        let real = |paths: Vec<FilePath>| -> Result<Vec<FilePath>, String> {
+        let resolve = |paths: Vec<FilePath>| -> Result<Vec<FilePath>, String> {
             paths.iter().map(|path| workspace.resolve_path(path.as_str(), &root)).collect()
         };
-        let known = |name: Arc<str>| tools.find(&name).map_or(name, |tool| Arc::clone(&tool.spec().name));
+        let canonical = |name: Arc<str>| tools.find(&name).map_or(name, |tool| Arc::clone(&tool.spec().name));
         let mut narrowing = self.unresolved_narrowing();
-        narrowing.tools = narrowing.tools.map(|names| names.into_iter().map(known).collect());
-        narrowing.disable_tools = narrowing.disable_tools.into_iter().map(known).collect();
-        narrowing.read_paths = narrowing.read_paths.map(real).transpose()?;
-        narrowing.write_paths = narrowing.write_paths.map(real).transpose()?;
-        // Both: a path is judged by its text first, and by where it leads once it is open.
-        let blocked = real(narrowing.blocked_paths.clone())?;
+        narrowing.tools = narrowing.tools.map(|names| names.into_iter().map(canonical).collect());
+        narrowing.disable_tools = narrowing.disable_tools.into_iter().map(canonical).collect();
+        narrowing.read_paths = narrowing.read_paths.map(resolve).transpose()?;
+        narrowing.write_paths = narrowing.write_paths.map(resolve).transpose()?;
+        // Block both forms: a path is checked as text first, and again after it was opened and resolved.
+        let blocked = resolve(narrowing.blocked_paths.clone())?;
         narrowing.blocked_paths.extend(blocked);
         Ok(narrowing)
     }
 }
 
-/// What came of adding presets in any order that works.
+/// Result of adding presets in dependency order.
 struct AddOutcome<'c> {
     faults: Vec<(&'c CustomPreset, PresetFault)>,
-    /// Those whose base never came.
+    /// Presets whose base does not exist or is part of a cycle.
     missing_base: Vec<&'c CustomPreset>,
 }
 
-/// Adds presets, those that others extend or let their agents create from first.
-fn add_all<'c>(presets: &mut Presets, mut waiting: Vec<(&'c CustomPreset, Narrowing)>) -> AddOutcome<'c> {
+/// Adds presets in dependency order: first those that other presets extend or list in `may_create`.
+fn add_all<'c>(presets: &mut Presets, mut pending: Vec<(&'c CustomPreset, Narrowing)>) -> AddOutcome<'c> {
     let mut faults = Vec::new();
     loop {
         let has_base = |custom: &CustomPreset| presets.find(custom.extends()).is_ok();
         let names_known = |narrowing: &Narrowing| {
             narrowing.may_create.iter().flatten().all(|name| presets.find(name).is_ok())
         };
-        // Names that never come are told when the preset is read; here they only may not hold up the rest.
-        let whole = waiting.iter().any(|(custom, narrowing)| has_base(custom) && names_known(narrowing));
+        // The parser reports names that do not exist; here they must not block the other presets.
+        let any_complete =
+            pending.iter().any(|(custom, narrowing)| has_base(custom) && names_known(narrowing));
         let is_ready = |(custom, narrowing): &(&CustomPreset, Narrowing)| {
-            has_base(custom) && (!whole || names_known(narrowing))
+            has_base(custom) && (!any_complete || names_known(narrowing))
         };
-        let (ready, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
-        waiting = rest;
+        let (ready, not_ready): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_ready);
+        pending = not_ready;
         if ready.is_empty() {
             return AddOutcome {
                 faults,
-                missing_base: waiting.into_iter().map(|(custom, _)| custom).collect(),
+                missing_base: pending.into_iter().map(|(custom, _)| custom).collect(),
             };
         }
         for (custom, narrowing) in ready {

@@ -1,4 +1,4 @@
-//! What people read about the settings: the effective view and the reference page.
+//! Output of `nexus3 config show` (the effective values) and `nexus3 config reference` (docs/reference/config.md).
 
 use super::Origin;
 use super::named_tables::{NamedTable, TableKind};
@@ -8,25 +8,25 @@ use super::settings::{Config, SETTINGS, Setting, TABLES};
 const INTRODUCTION: &str = "\
 # Configuration
 
-Every setting has a default. Three layers may change it, each stronger than the one before:
+Every setting has a default. Three layers can override it; later layers win:
 
-1. the file `config.toml` in nexus3's home (`~/.nexus3`, or where `NEXUS3_HOME` points);
-2. the environment variable beside the key below;
+1. the file `config.toml` in nexus3's home directory (`~/.nexus3`, or the value of `NEXUS3_HOME`);
+2. the environment variable listed next to the key below;
 3. a flag on the command line.
 
-A list is written comma separated in the environment. A name that is not listed here, or a value that does not fit,
-stops the start with a message that says where it stands: nothing falls back to a default silently.
-`nexus3 config show` prints the values in force and where each came from.
+In the environment, separate the elements of a list with commas. An unknown name or an invalid value is an error at
+start-up that names its position: nexus3 never falls back to a default silently.
+`nexus3 config show` prints the effective values and the origin of each.
 ";
 
 const PRESETS_DESCRIPTION: &str = "\
-A preset of your own: what its agents may do, taken away from what another preset allows. There are four to begin with:
-`yolo` (everything; only for a person at the machine), `trusted` (reads anywhere, writes in its working directory,
-creates sandboxed agents), `sandboxed` (reads in its working directory, writes where it is told to) and `worker` (reads
-in its working directory). A key can only narrow the preset that is extended; what would allow more stops the start.
-These tables are read from the file alone: no environment variable and no flag sets them.";
+A custom permission preset: it narrows what another preset allows. Four presets are built in: `yolo` (everything; only
+for a person at the machine), `trusted` (reads anywhere, writes in its working directory, creates sandboxed agents),
+`sandboxed` (reads in its working directory, writes only to paths granted at creation) and `worker` (reads in its
+working directory). A key can only narrow the extended preset; one that would allow more is an error at start-up.
+These tables can only be set in the file, not by environment variables or flags.";
 
-/// The effective values, one a line with its origin; itself a valid `config.toml`.
+/// Renders the effective values, one per line with its origin. The output is a valid `config.toml`.
 pub(crate) fn show(config: &Config) -> String {
     let lines: Vec<(String, String)> = SETTINGS
         .iter()
@@ -41,7 +41,7 @@ pub(crate) fn show(config: &Config) -> String {
         .collect()
 }
 
-/// One table; it stands after the settings, since in TOML a table goes on to the next.
+/// Renders one preset. Presets come after the settings, since a TOML table extends to the next header.
 fn render_preset(custom: &CustomPreset) -> String {
     let head = format!("\n[{}.{}]  # config.toml:{}\n", presets::PRESETS_TABLE, custom.name, custom.line);
     let entries = custom.entries.iter().map(|entry| {
@@ -61,7 +61,7 @@ fn render_named_table(table: &NamedTable) -> String {
 }
 
 fn assignment(setting: &Setting, config: &Config) -> String {
-    // TOML has no word for "not set": the line is a comment, so that the view can be read back.
+    // TOML has no null: an unset value is a comment, so that the output stays valid TOML.
     (setting.get)(config)
         .to_toml()
         .map_or_else(|| format!("# {} is not set", setting.key), |value| format!("{} = {value}", setting.key))
@@ -72,12 +72,12 @@ fn origin_text(setting: &Setting, origin: &Origin) -> String {
         Origin::Default => "default".to_owned(),
         Origin::File { line } => format!("config.toml:{line}"),
         Origin::Environment => format!("environment {}", setting.environment_variable()),
-        // Not the flag's name: `--no-auth` sets `auth`.
+        // The flag's name can differ from the key: `--no-auth` sets `auth`.
         Origin::Flag => "command line".to_owned(),
     }
 }
 
-/// The reference page, in Markdown.
+/// Renders the reference page as Markdown.
 pub(crate) fn reference() -> String {
     let defaults = Config::default();
     let mut page = INTRODUCTION.to_owned();
@@ -88,22 +88,22 @@ pub(crate) fn reference() -> String {
         page.push_str(&settings_table(name, &defaults));
     }
     page.push_str(&preset_keys_table());
-    for spec in TableKind::ALL {
-        page.push_str(&named_keys_table(spec));
+    for kind in TableKind::ALL {
+        page.push_str(&named_keys_table(kind));
     }
     page
 }
 
-fn named_keys_table(spec: TableKind) -> String {
+fn named_keys_table(kind: TableKind) -> String {
     let mut table = format!(
         "\n## `[{}.NAME]`\n\n{}\n\nNAME is {NAME_RULE}.\n\n\
-         | key | must be | when left out | meaning |\n|---|---|---|---|\n",
-        spec.table_name(),
-        spec.description(),
+         | key | must be | default | meaning |\n|---|---|---|---|\n",
+        kind.table_name(),
+        kind.description(),
     );
-    for key in spec.keys() {
-        let must_be = key.kind.expected();
-        table.push_str(&format!("| `{}` | {must_be} | {} | {} |\n", key.name, key.default_text, key.doc));
+    for key in kind.keys() {
+        let expected = key.kind.expected();
+        table.push_str(&format!("| `{}` | {expected} | {} | {} |\n", key.name, key.default_text, key.doc));
     }
     table
 }
@@ -111,7 +111,7 @@ fn named_keys_table(spec: TableKind) -> String {
 fn preset_keys_table() -> String {
     let mut table = format!(
         "\n## `[{}.NAME]`\n\n{PRESETS_DESCRIPTION}\n\nNAME is {NAME_RULE}.\n\n\
-         | key | must be | when left out | meaning |\n|---|---|---|---|\n",
+         | key | must be | default | meaning |\n|---|---|---|---|\n",
         presets::PRESETS_TABLE
     );
     for key in PRESET_KEYS {

@@ -1,4 +1,4 @@
-//! What a setting may be: turns a TOML value or a text into a checked `Value`, or says what was wrong with it.
+//! Kinds of setting values: parses a TOML value or a text into a validated `SettingValue`, or reports what is invalid.
 
 use std::ops::Range;
 
@@ -15,16 +15,16 @@ use super::named_tables::table_values;
 use super::presets::{NAME_RULE, is_table_name};
 use super::web_origin::{WebOriginCheck, check_web_origin};
 
-/// A text in a message is cut here, so that one bad value cannot fill the screen.
+/// Characters of a value that a message quotes, so that one invalid value cannot fill the screen.
 const QUOTE_CHARS_MAX: usize = 60;
 
-/// A description is shown in lists.
+/// Maximum length of a single-line text: descriptions are shown in lists.
 const LINE_CHARS_MAX: usize = 200;
 
-/// The longest name of a tool.
+/// Maximum length of a tool's name.
 const TOOL_NAME_CHARS_MAX: usize = 128;
 
-/// What a setting may be.
+/// Kind of values that a setting accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     Boolean,
@@ -35,7 +35,7 @@ pub(crate) enum ValueKind {
     Host,
     Origins,
     Model,
-    /// One of these words.
+    /// One of these names.
     OneOf(&'static [&'static str]),
     /// The name of a preset.
     Preset,
@@ -45,27 +45,27 @@ pub(crate) enum ValueKind {
     ToolNames,
     /// Absolute paths, or beneath the user's home.
     Paths,
-    /// Kin, or names of agents.
+    /// Relatives (parent, children, family), or names of agents.
     Targets,
-    /// A line for people.
+    /// One line of text.
     SingleLine,
     /// Names of models.
     Models,
-    /// The name of a provider that is known.
+    /// The name of a built-in provider.
     Provider,
-    /// The name of a variable of the environment.
+    /// The name of an environment variable.
     VariableName,
     /// A path, absolute or beneath the user's home.
     Path,
-    /// A program and its words.
+    /// A program and its arguments.
     Command,
-    /// Names with texts that may be secret.
+    /// HTTP headers; their values may be secret.
     Headers,
-    /// A table that is handed on as it is.
+    /// A table that is passed on unchanged.
     RawTable,
 }
 
-/// A checked value on its way to a field of `Config`.
+/// A validated value for a field of `Config`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SettingValue {
     Unset,
@@ -73,17 +73,17 @@ pub(crate) enum SettingValue {
     Integer(u64),
     Text(String),
     List(Vec<String>),
-    /// Never shown.
+    /// Header names and values; the values are never shown.
     Headers(Vec<(String, Secret)>),
     RawTable(serde_json::Map<String, serde_json::Value>),
 }
 
-/// Why a value was not taken.
+/// A value that was rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidValue {
-    /// What stood there instead, and the reason where the rule does not speak for itself.
+    /// The value as shown in the message, with the reason where the expected form does not make it obvious.
     pub(crate) got: String,
-    /// Where exactly, when it was one element of a list.
+    /// Position of the element, when it was part of a list or table.
     pub(crate) span: Option<Range<usize>>,
 }
 
@@ -94,7 +94,7 @@ impl InvalidValue {
 }
 
 impl ValueKind {
-    /// The end of the sentence "port must be …".
+    /// Describes valid values; completes the sentence "port must be …".
     pub(crate) fn expected(self) -> String {
         match self {
             Self::Boolean => "true or false".to_owned(),
@@ -103,28 +103,30 @@ impl ValueKind {
             Self::Origins => {
                 r#"a list of origins like "https://example.com" (scheme://host[:port], no path)"#.to_owned()
             }
-            Self::Model => r#"a text "provider/name", or an alias"#.to_owned(),
-            Self::Models => r#"a list of models like "provider/name", or of aliases"#.to_owned(),
+            Self::Model => r#""provider/name" or an alias"#.to_owned(),
+            Self::Models => r#"a list of models like "provider/name", or aliases"#.to_owned(),
             Self::Provider => {
                 let names: Vec<&str> = PROVIDERS.iter().map(|known| known.name).collect();
                 format!("one of {}", names.join(", "))
             }
             Self::VariableName => "the name of an environment variable".to_owned(),
-            Self::Path => r#"an absolute path, or one that begins with "~/""#.to_owned(),
-            Self::Command => r#"a list of a program and its words, like ["pass", "show", "key"]"#.to_owned(),
-            Self::Headers => r#"a table of texts, like { "X-Title" = "nexus3" }"#.to_owned(),
+            Self::Path => r#"an absolute path, or one that starts with "~/""#.to_owned(),
+            Self::Command => {
+                r#"a program and its arguments as a list, like ["pass", "show", "key"]"#.to_owned()
+            }
+            Self::Headers => r#"a table of strings, like { "X-Title" = "nexus3" }"#.to_owned(),
             Self::RawTable => "a table, like { temperature = 0.2 }".to_owned(),
-            Self::OneOf(words) => format!("one of {}", words.join(", ")),
+            Self::OneOf(names) => format!("one of {}", names.join(", ")),
             Self::Preset => "the name of a preset".to_owned(),
             Self::Presets => r#"a list of presets like "worker""#.to_owned(),
             Self::ToolNames => r#"a list of tools like "fs.read_file""#.to_owned(),
-            Self::Paths => r#"a list of absolute paths, or of paths that begin with "~/""#.to_owned(),
+            Self::Paths => r#"a list of paths that are absolute or start with "~/""#.to_owned(),
             Self::Targets => r#""nobody", "parent", "children", "family", or a list of agent ids"#.to_owned(),
             Self::SingleLine => format!("one line of at most {LINE_CHARS_MAX} characters"),
         }
     }
 
-    /// Reads the form that the environment and the command line use.
+    /// Parses the text form, as used in the environment and on the command line.
     pub(crate) fn parse_text(self, text: &str) -> Result<SettingValue, InvalidValue> {
         match self {
             Self::Boolean => match text {
@@ -157,10 +159,10 @@ impl ValueKind {
         }
     }
 
-    /// Reads a value of the file; a list can be wrong in several places.
+    /// Parses a value of the file; a list can have several invalid elements.
     pub(crate) fn parse_toml(self, value: &DeValue<'_>) -> Result<SettingValue, Vec<InvalidValue>> {
-        let read = match (self, value) {
-            (Self::Command, DeValue::Array(words)) if lacks_program(words) => Err("none".to_owned()),
+        let parsed = match (self, value) {
+            (Self::Command, DeValue::Array(command)) if lacks_program(command) => Err("none".to_owned()),
             (
                 Self::Origins
                 | Self::Presets
@@ -196,7 +198,7 @@ impl ValueKind {
             ) => self.check_text(text).ok_or_else(|| quote(text)),
             (_, other) => Err(describe_type(other)),
         };
-        read.map_err(|got| vec![InvalidValue::new(got)])
+        parsed.map_err(|got| vec![InvalidValue::new(got)])
     }
 
     fn check_integer(self, count: i128) -> Option<SettingValue> {
@@ -206,13 +208,13 @@ impl ValueKind {
     }
 
     fn check_text(self, text: &str) -> Option<SettingValue> {
-        let fits = match self {
+        let is_valid = match self {
             Self::Host => matches!(text, "127.0.0.1" | "localhost" | "::1"),
             Self::Model => is_model_name(text),
             Self::Provider => known_provider(text).is_some(),
             Self::VariableName => is_variable_name(text),
             Self::Path => text.starts_with('/') || text.starts_with("~/"),
-            Self::OneOf(words) => words.contains(&text),
+            Self::OneOf(names) => names.contains(&text),
             Self::Preset => is_table_name(text),
             Self::Targets => matches!(text, "nobody" | "parent" | "children" | "family"),
             Self::SingleLine => text.chars().count() <= LINE_CHARS_MAX && !text.chars().any(char::is_control),
@@ -220,28 +222,28 @@ impl ValueKind {
             Self::Origins | Self::Presets | Self::ToolNames | Self::Paths => false,
             Self::Models | Self::Command | Self::Headers | Self::RawTable => false,
         };
-        fits.then(|| SettingValue::Text(text.to_owned()))
+        is_valid.then(|| SettingValue::Text(text.to_owned()))
     }
 
     fn parse_list(self, array: &DeArray<'_>) -> Result<SettingValue, Vec<InvalidValue>> {
         let mut texts = Vec::new();
-        let mut refusals = Vec::new();
+        let mut invalid_values = Vec::new();
         for element in array.iter() {
             let value = element.get_ref();
             match value.as_str().map_or_else(|| Err(describe_type(value)), |text| self.check_element(text)) {
                 Ok(text) => texts.push(text),
-                Err(got) => refusals.push(InvalidValue { got, span: Some(element.span()) }),
+                Err(got) => invalid_values.push(InvalidValue { got, span: Some(element.span()) }),
             }
         }
-        if refusals.is_empty() { Ok(SettingValue::List(texts)) } else { Err(refusals) }
+        if invalid_values.is_empty() { Ok(SettingValue::List(texts)) } else { Err(invalid_values) }
     }
 
-    /// One text of a list, or what was wrong with it.
+    /// Validates one element of a list; the error is the `got` text of the problem.
     fn check_element(self, text: &str) -> Result<String, String> {
-        let fits = match self {
+        let is_valid = match self {
             Self::Origins => return check_origin(text),
             Self::Presets if !is_table_name(text) => {
-                return Err(format!("{} (a name is {NAME_RULE})", quote(text)));
+                return Err(format!("{} (a name must be {NAME_RULE})", quote(text)));
             }
             Self::Presets => true,
             Self::ToolNames => is_tool_name(text),
@@ -257,12 +259,12 @@ impl ValueKind {
             Self::Preset | Self::SingleLine | Self::Provider | Self::VariableName | Self::Path => false,
             Self::Headers | Self::RawTable => false,
         };
-        if fits { Ok(text.to_owned()) } else { Err(quote(text)) }
+        if is_valid { Ok(text.to_owned()) } else { Err(quote(text)) }
     }
 }
 
 impl SettingValue {
-    /// The value as TOML writes it; nothing for one that is not set.
+    /// Formats the value as TOML; `None` when it is not set.
     pub(crate) fn to_toml(&self) -> Option<String> {
         match self {
             Self::Unset => None,
@@ -278,7 +280,7 @@ impl SettingValue {
 
 /// The type of a field of `Config`.
 pub(crate) trait SettingField {
-    /// False when the value is not of this type; a test holds that the list never gets there.
+    /// Sets the field; false when the value has another type. A test ensures that this never happens for a setting.
     fn set(&mut self, value: SettingValue) -> bool;
     fn get(&self) -> SettingValue;
 }
@@ -348,11 +350,11 @@ impl SettingField for Vec<String> {
     }
 }
 
-/// A type whose values are words, the setting's and the file's.
+/// An enum type whose values have names in the configuration.
 pub(crate) trait Choice: Copy + PartialEq + 'static {
-    /// The words.
+    /// The names.
     const NAMES: &'static [&'static str];
-    /// What they mean, in the same order.
+    /// The values, in the order of the names.
     const VALUES: &'static [Self];
 }
 
@@ -379,28 +381,28 @@ impl Choice for RestartPolicy {
 impl<W: Choice> SettingField for W {
     fn set(&mut self, value: SettingValue) -> bool {
         let SettingValue::Text(text) = value else { return false };
-        let place = W::NAMES.iter().position(|word| *word == text);
-        let Some(meaning) = place.and_then(|place| W::VALUES.get(place)) else { return false };
-        *self = *meaning;
+        let index = W::NAMES.iter().position(|name| *name == text);
+        let Some(value) = index.and_then(|index| W::VALUES.get(index)) else { return false };
+        *self = *value;
         true
     }
 
     fn get(&self) -> SettingValue {
-        let place = W::VALUES.iter().position(|meaning| meaning == self);
-        place.map_or(SettingValue::Unset, |place| SettingValue::Text(W::NAMES[place].to_owned()))
+        let index = W::VALUES.iter().position(|value| value == self);
+        index.map_or(SettingValue::Unset, |index| SettingValue::Text(W::NAMES[index].to_owned()))
     }
 }
 
-/// Whether a list of words names no program.
-fn lacks_program(words: &DeArray<'_>) -> bool {
-    words.first().is_none_or(|first| first.get_ref().as_str() == Some(""))
+/// Whether a command line has no program.
+fn lacks_program(command: &DeArray<'_>) -> bool {
+    command.first().is_none_or(|first| first.get_ref().as_str() == Some(""))
 }
 
-/// A provider and a name, or an alias.
+/// Whether a text is `provider/name` or an alias.
 fn is_model_name(text: &str) -> bool {
-    let has_halves =
+    let has_provider =
         text.split_once('/').is_some_and(|(provider, name)| !provider.is_empty() && !name.is_empty());
-    (has_halves || is_table_name(text)) && !text.chars().any(char::is_control)
+    (has_provider || is_table_name(text)) && !text.chars().any(char::is_control)
 }
 
 fn is_variable_name(text: &str) -> bool {
@@ -421,7 +423,7 @@ fn check_origin(text: &str) -> Result<String, String> {
     }
 }
 
-/// Names a value that is of the wrong type.
+/// Describes a value of the wrong type.
 pub(crate) fn describe_type(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("a string {}", quote(text)),
@@ -434,7 +436,7 @@ pub(crate) fn describe_type(value: &DeValue<'_>) -> String {
     }
 }
 
-/// A text in quotes, escaped and cut, fit for one line of a message.
+/// Formats a text for a message: quoted, escaped, truncated, on one line.
 pub(crate) fn quote(text: &str) -> String {
     match text.char_indices().nth(QUOTE_CHARS_MAX) {
         None => format!("{text:?}"),

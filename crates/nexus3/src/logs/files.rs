@@ -1,5 +1,5 @@
-//! The agents' log files: opened privately and without following links, a bounded number at a time, put aside when
-//! they are full. Used by the writer's thread alone.
+//! The agents' log files: opened with owner-only permissions and without following links, a bounded number at a time,
+//! rotated when full. Only the writer's thread uses them.
 
 #[cfg(test)]
 mod tests;
@@ -19,30 +19,30 @@ use super::record::{AgentDirectory, StreamKey};
 
 const DIRECTORY_MODE: u32 = 0o700;
 
-/// How large a log grows.
+/// Limits on size, number and open handles of log files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileLimits {
     pub(crate) file_bytes_max: u64,
-    /// Files kept of each log, the current one included.
+    /// Number of files per log, including the current one.
     pub(crate) files_max: usize,
     pub(crate) handles_max: usize,
 }
 
-/// Why some records are not on the disk.
+/// A failed append; some of the records may have been written.
 #[derive(Debug)]
 pub(crate) struct AppendFault {
-    /// The bytes of those that are, all of them whole.
+    /// Bytes of the records that were written completely.
     pub(crate) written_bytes: usize,
     pub(crate) fault: io::Error,
 }
 
-/// All log files of all agents, most of them closed.
+/// The log files of all agents, with a bounded cache of open handles.
 #[derive(Debug)]
 pub(crate) struct LogFiles {
     directory: PathBuf,
     limits: FileLimits,
     open_handles: HashMap<StreamKey, Handle>,
-    /// Counts uses; the handle with the smallest number rested longest.
+    /// Use counter; the handle with the smallest `last_used` is evicted first.
     use_count: u64,
 }
 
@@ -57,13 +57,13 @@ impl LogFiles {
         Self { directory, limits, open_handles: HashMap::new(), use_count: 0 }
     }
 
-    /// Appends one record whole.
+    /// Appends one record.
     pub(crate) fn append(&mut self, key: &StreamKey, record: &[u8]) -> io::Result<()> {
-        self.append_all(key, record, &[record.len()]).map_err(|unwritten| unwritten.fault)
+        self.append_all(key, record, &[record.len()]).map_err(|failed| failed.fault)
     }
 
-    /// Appends records that end at these places, each of them whole: as many as the current file takes, the rest to new
-    /// ones. A record longer than a file may be gets a file of its own.
+    /// Appends concatenated records that end at the offsets `ends`. Rotates between records, never inside one; a record
+    /// larger than the size limit gets a file of its own.
     pub(crate) fn append_all(
         &mut self,
         key: &StreamKey,
@@ -75,7 +75,7 @@ impl LogFiles {
             match self.try_append(key, &records[written..], ends, written) {
                 Ok(more) => written += more,
                 Err(fault) => {
-                    // The next record starts from what is on the disk then.
+                    // Reopen for the next record, from the file's state on disk.
                     self.open_handles.remove(key);
                     return Err(AppendFault { written_bytes: written, fault });
                 }
@@ -84,20 +84,20 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Where a stream's file is, for messages.
+    /// Path of a stream's file, for messages.
     pub(crate) fn path(&self, key: &StreamKey) -> PathBuf {
         self.directory.join(key.agent.as_str()).join(key.stream.file_name())
     }
 
-    /// Appends as many as the current file takes, at least one; gives their bytes.
+    /// Appends as many records as fit the current file, at least one; returns the bytes written.
     fn try_append(
         &mut self,
         key: &StreamKey,
         records: &[u8],
         ends: &[usize],
-        before: usize,
+        written: usize,
     ) -> io::Result<usize> {
-        let mut ends = ends.iter().filter_map(|end| end.checked_sub(before)).filter(|end| *end > 0);
+        let mut ends = ends.iter().filter_map(|end| end.checked_sub(written)).filter(|end| *end > 0);
         let first = ends.next().unwrap_or(records.len());
         let (mut file, mut length) = self.current_file(key)?;
         let max = self.limits.file_bytes_max;
@@ -107,20 +107,20 @@ impl LogFiles {
             self.rotate(key)?;
             (file, length) = self.current_file(key)?;
         }
-        let some = ends.take_while(|end| fits(*end, length)).last().unwrap_or(first);
-        (&*file).write_all(&records[..some]).inspect_err(|_| {
-            // On a full disk half a record may have gone out; the next one must not continue its line.
+        let bytes = ends.take_while(|end| fits(*end, length)).last().unwrap_or(first);
+        (&*file).write_all(&records[..bytes]).inspect_err(|_| {
+            // A full disk can leave a partial record; the next one must not continue its line.
             let _ = file.set_len(length);
         })?;
-        Ok(some)
+        Ok(bytes)
     }
 
-    /// The open file and its length.
+    /// Returns the current file, opened on demand, and its length.
     fn current_file(&mut self, key: &StreamKey) -> io::Result<(Arc<File>, u64)> {
         self.use_count += 1;
         if let Some(handle) = self.open_handles.get_mut(key) {
             let metadata = handle.file.metadata()?;
-            // Somebody may have deleted the file or its whole directory; what is written there now is gone.
+            // The file or its directory may have been deleted; writes to the open handle would be lost.
             if metadata.nlink() > 0 {
                 handle.last_used = self.use_count;
                 return Ok((Arc::clone(&handle.file), metadata.len()));
@@ -148,7 +148,7 @@ impl LogFiles {
 
     fn open_file(&self, key: &StreamKey) -> io::Result<File> {
         let directory = self.open_directory(&key.agent)?;
-        // Not blocking, so that a pipe put in the file's place cannot hold up the writer.
+        // NONBLOCK: opening a FIFO in the file's place must not block the writer.
         let flags = OFlags::WRONLY
             | OFlags::APPEND
             | OFlags::CREATE
@@ -183,7 +183,7 @@ impl LogFiles {
         }
     }
 
-    /// `x` becomes `x.1`, `x.1` becomes `x.2`; what would be one file too many is deleted.
+    /// Renames `x` to `x.1`, `x.1` to `x.2` and so on; deletes files beyond `files_max`.
     fn rotate(&self, key: &StreamKey) -> io::Result<()> {
         let directory = self.open_directory(&key.agent)?;
         let name = key.stream.file_name();
@@ -194,7 +194,7 @@ impl LogFiles {
                 Err(fault) => return Err(fault.into()),
             }
         }
-        // Also those left from a time when more were kept; with one file, the current one itself.
+        // Includes files of an earlier, larger limit; with a limit of one, the current file itself.
         let first_excess = if self.limits.files_max <= 1 { 0 } else { self.limits.files_max };
         for number in first_excess.. {
             match rustix::fs::unlinkat(&directory, numbered(number), AtFlags::empty()) {
@@ -207,7 +207,7 @@ impl LogFiles {
     }
 }
 
-/// Makes the directory of the logs, and those above it, for the owner alone.
+/// Creates the log directory and its parents with owner-only permissions.
 pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
 }

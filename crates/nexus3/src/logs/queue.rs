@@ -1,5 +1,5 @@
-//! The bounded way from the threads that log to the one that writes. Whoever logs never waits: what does not fit is
-//! dropped and counted, and the count travels with the next record that fits.
+//! Bounded queue from the logging threads to the writer's thread. A logging thread never blocks: records that do not fit
+//! are dropped and counted, and the next record that fits carries the count.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,42 +8,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::record::{AgentDirectory, LogStream, StreamKey};
 
-/// Streams whose losses are counted one by one; those of further streams are only counted together.
+/// Streams with a drop counter of their own; drops of further streams share one counter.
 const STREAMS_COUNTED_MAX: usize = 4_096;
 
-/// How much may wait to be written.
+/// Capacity of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct QueueLimits {
     pub(crate) records_max: usize,
     pub(crate) bytes_max: usize,
 }
 
-/// What the writer is asked to do.
+/// Command to the writer.
 #[derive(Debug)]
 pub(crate) enum WriterCommand {
     Write(LogRecord),
-    /// An id that is no directory's name, escaped.
+    /// An agent id, escaped, that is not a valid directory name.
     InvalidAgentId(String),
     Stop,
 }
 
-/// One record on its way.
+/// One queued record.
 #[derive(Debug)]
 pub(crate) struct LogRecord {
     pub(crate) key: StreamKey,
     pub(crate) text: String,
-    /// Records of the same stream that were dropped just before this one.
+    /// Number of records of the same stream dropped just before this one.
     pub(crate) dropped_before: u64,
 }
 
-/// The logging side.
+/// Sending half, for the logging threads.
 #[derive(Debug, Clone)]
 pub(crate) struct LogSender {
     commands: SyncSender<WriterCommand>,
     shared: Arc<Shared>,
 }
 
-/// The writer's side.
+/// Receiving half, for the writer.
 #[derive(Debug)]
 pub(crate) struct LogReceiver {
     pub(crate) commands: Receiver<WriterCommand>,
@@ -54,12 +54,12 @@ pub(crate) struct LogReceiver {
 struct Shared {
     bytes: AtomicUsize,
     bytes_max: usize,
-    /// Spares the lock as long as nothing is lost, which is nearly always.
+    /// Avoids the lock while nothing is dropped, which is nearly always.
     has_dropped: AtomicBool,
     dropped: Mutex<DroppedCounts>,
 }
 
-/// What was dropped and not yet told.
+/// Counts of dropped records that no later record has carried yet.
 #[derive(Debug, Default)]
 pub(crate) struct DroppedCounts {
     pub(crate) by_stream: HashMap<StreamKey, u64>,
@@ -78,61 +78,57 @@ pub(crate) fn channel(limits: QueueLimits) -> (LogSender, LogReceiver) {
 }
 
 impl LogSender {
-    /// Hands a record over, or drops it when there is no room.
+    /// Enqueues a record, or drops and counts it when the queue is full.
     pub(crate) fn send(&self, agent: AgentDirectory, stream: LogStream, text: String) {
         let key = StreamKey { agent, stream };
-        let lost_before = self.shared.take_dropped(&key);
+        let dropped_before = self.shared.take_dropped(&key);
         let bytes = text.len();
         if !self.shared.reserve(bytes) {
-            return self.shared.add_dropped(key, lost_before + 1);
+            return self.shared.add_dropped(key, dropped_before + 1);
         }
-        match self.commands.try_send(WriterCommand::Write(LogRecord {
-            key,
-            text,
-            dropped_before: lost_before,
-        })) {
+        match self.commands.try_send(WriterCommand::Write(LogRecord { key, text, dropped_before })) {
             Err(TrySendError::Full(WriterCommand::Write(record))) => {
                 self.shared.release(bytes);
-                self.shared.add_dropped(record.key, lost_before + 1);
+                self.shared.add_dropped(record.key, dropped_before + 1);
             }
-            // A writer that has stopped needs no account of what comes after.
+            // After the writer has stopped, drops are not counted.
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
     }
 
-    /// Tells the writer of an id that cannot be a directory; under pressure this is the first thing to go.
+    /// Reports an agent id that is not a valid directory name; discarded when the queue is full.
     pub(crate) fn report_invalid_id(&self, id: String) {
         let _ = self.commands.try_send(WriterCommand::InvalidAgentId(id));
     }
 
-    /// Asks the writer to stop after everything sent so far. Waits for room.
+    /// Stops the writer after all records sent so far. Blocks while the queue is full.
     pub(crate) fn stop(&self) {
-        // Fails only when the writer is gone already.
+        // Fails only when the writer has already ended.
         let _ = self.commands.send(WriterCommand::Stop);
     }
 }
 
 impl LogReceiver {
-    /// Gives back the room of records that are written.
+    /// Releases the capacity of records that were written.
     pub(crate) fn release(&self, bytes: usize) {
         self.shared.release(bytes);
     }
 
-    /// Everything dropped that no later record has told of.
+    /// Takes all drop counts that no later record has carried.
     pub(crate) fn take_all_dropped(&self) -> DroppedCounts {
         if !self.shared.has_dropped.load(Ordering::Acquire) {
             return DroppedCounts::default();
         }
-        let mut lost = self.shared.lock_dropped();
+        let mut dropped = self.shared.lock_dropped();
         self.shared.has_dropped.store(false, Ordering::Release);
-        std::mem::take(&mut *lost)
+        std::mem::take(&mut *dropped)
     }
 }
 
 impl Shared {
     fn reserve(&self, bytes: usize) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // A record larger than the whole queue still goes through when it is alone.
+        // A record larger than the whole capacity passes when the queue is empty.
         let fits = before == 0 || before.saturating_add(bytes) <= self.bytes_max;
         if !fits {
             self.release(bytes);
@@ -152,17 +148,17 @@ impl Shared {
     }
 
     fn add_dropped(&self, key: StreamKey, count: u64) {
-        let mut lost = self.lock_dropped();
-        if lost.by_stream.len() < STREAMS_COUNTED_MAX || lost.by_stream.contains_key(&key) {
-            *lost.by_stream.entry(key).or_insert(0) += count;
+        let mut dropped = self.lock_dropped();
+        if dropped.by_stream.len() < STREAMS_COUNTED_MAX || dropped.by_stream.contains_key(&key) {
+            *dropped.by_stream.entry(key).or_insert(0) += count;
         } else {
-            lost.other_streams += count;
+            dropped.other_streams += count;
         }
         self.has_dropped.store(true, Ordering::Release);
     }
 
     fn lock_dropped(&self) -> MutexGuard<'_, DroppedCounts> {
-        // Counters are whole after every statement, so a panic elsewhere leaves nothing half done.
+        // The counters are consistent after every statement, so a poisoned lock is safe to use.
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

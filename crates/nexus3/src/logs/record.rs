@@ -1,4 +1,4 @@
-//! The three streams of an agent, the daemon's audit trail, and how an event is written in each.
+//! Log streams (three per agent, one audit trail for the daemon) and how each renders an event.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use tracing::Event;
 
 use super::text::{FieldLine, FieldMap, FieldPair, file_timestamp, push_escaped, push_transcript};
 
-/// The longest name that file systems take.
+/// Maximum length of a file name on common file systems.
 const NAME_BYTES_MAX: usize = 255;
 
-/// One of an agent's files.
+/// A log stream; each is one file with its rotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum LogStream {
     Context,
     Verbose,
     Raw,
-    /// Who was denied what, and who changed whose rights: one file for the whole daemon.
+    /// Audit trail of denials and permission changes: one file for the whole daemon.
     Audit,
 }
 
@@ -30,7 +30,7 @@ impl LogStream {
         }
     }
 
-    /// Writes an event as this stream keeps it.
+    /// Renders an event in this stream's format.
     pub(crate) fn render(self, event: &Event<'_>) -> String {
         match self {
             Self::Context => render_context(event),
@@ -40,30 +40,30 @@ impl LogStream {
         }
     }
 
-    /// What stands in a stream where records had to be left out.
-    pub(crate) fn render_gap(self, lost: u64) -> String {
+    /// Renders the marker for dropped records.
+    pub(crate) fn render_gap(self, dropped: u64) -> String {
         let time = file_timestamp();
-        let why = "the log could not keep up";
+        let why = "the log queue was full";
         match self {
-            Self::Context => format!("> entries missing here at {time}: {lost} ({why})\n\n"),
-            Self::Verbose => format!("{time} ERROR lines missing here: {lost} ({why})\n"),
-            Self::Raw | Self::Audit => format!("{{\"time\":\"{time}\",\"missing\":{lost}}}\n"),
+            Self::Context => format!("> {dropped} entries dropped before {time}: {why}\n\n"),
+            Self::Verbose => format!("{time} ERROR {dropped} lines dropped: {why}\n"),
+            Self::Raw | Self::Audit => format!("{{\"time\":\"{time}\",\"missing\":{dropped}}}\n"),
         }
     }
 }
 
-/// An agent's id, proven to be the name of one directory and nothing else.
+/// An agent's id, validated as a single directory name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct AgentDirectory(Arc<str>);
 
 impl AgentDirectory {
     pub(crate) fn new(id: &str) -> Option<Self> {
-        let is_step = matches!(id, "" | "." | "..");
-        let has_bad_char = id.chars().any(|char| char == '/' || char.is_control());
-        (!is_step && !has_bad_char && id.len() <= NAME_BYTES_MAX).then(|| Self(id.into()))
+        let is_special = matches!(id, "" | "." | "..");
+        let has_invalid_char = id.chars().any(|char| char == '/' || char.is_control());
+        (!is_special && !has_invalid_char && id.len() <= NAME_BYTES_MAX).then(|| Self(id.into()))
     }
 
-    /// Where the daemon keeps its own: no agent's name starts so.
+    /// The daemon's own directory: no agent id starts with an underscore.
     pub(crate) fn daemon() -> Self {
         Self("_daemon".into())
     }
@@ -73,7 +73,7 @@ impl AgentDirectory {
     }
 }
 
-/// Names one file: whose, and which.
+/// Identifies one log file: agent and stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct StreamKey {
     pub(crate) agent: AgentDirectory,
@@ -109,13 +109,13 @@ fn render_raw(event: &Event<'_>) -> String {
         direction: direction.as_deref().unwrap_or("unknown"),
         body: body.as_deref().map(embed_json),
     };
-    // Strings and checked JSON always have a spelling.
+    // Serializing strings and validated JSON cannot fail.
     let mut record = serde_json::to_string(&line).unwrap_or_default();
     record.push('\n');
     record
 }
 
-/// One line of the audit trail: every field of the event, under its own name.
+/// Renders one line of the audit trail: every field of the event under its own name.
 fn render_audit(event: &Event<'_>) -> String {
     let mut fields = FieldMap::default();
     event.record(&mut fields);
@@ -132,9 +132,9 @@ struct RawLine<'a> {
     body: Option<Box<RawValue>>,
 }
 
-/// JSON as JSON, on one line; anything else as a string.
+/// Embeds a body: JSON as JSON on one line, anything else as a string.
 fn embed_json(body: &str) -> Box<RawValue> {
-    // Outside of strings a line break is only space, and inside there is none.
+    // In valid JSON, line breaks occur only outside strings, as whitespace.
     let on_one_line = body.replace(['\n', '\r'], " ");
     let is_json = serde_json::from_str::<&RawValue>(body).is_ok();
     let json =

@@ -1,5 +1,5 @@
-//! Decides where an event goes: standard error, one of its agent's files, or nowhere. The nearest enclosing span
-//! with a field `agent` says whose event it is.
+//! Routes events to standard error, to one of their agent's files, or nowhere. The nearest enclosing span with a field
+//! `agent` determines the agent.
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ const RAW_TARGET: &str = "nexus3::raw";
 const AUDIT_TARGET: &str = "nexus3::audit";
 const AGENT_FIELD: &str = "agent";
 
-/// An id in a message is cut here.
+/// Characters of an agent id that a message shows.
 const ID_CHARS_MAX: usize = 80;
 
-/// What is asked for, as a question to an event's static description: the answer is cached per call site, so
-/// that a stream that is off costs a load and a branch.
+/// Which events are logged, decided by an event's static metadata. `tracing` caches the result per call site, so that a
+/// disabled stream costs a load and a branch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogFilter {
     pub(crate) level: Level,
@@ -32,7 +32,7 @@ pub(crate) struct LogFilter {
 }
 
 impl LogFilter {
-    /// Whether anybody wants to hear of this span or event.
+    /// Whether any output needs this span or event.
     pub(crate) fn is_enabled(self, metadata: &Metadata<'_>) -> bool {
         if metadata.is_span() {
             *metadata.level() <= self.level || metadata.fields().field(AGENT_FIELD).is_some()
@@ -42,7 +42,7 @@ impl LogFilter {
     }
 
     pub(crate) fn is_enabled_on_stderr(self, metadata: &Metadata<'_>) -> bool {
-        // What agents and models say to each other belongs in their own files only.
+        // Messages and model traffic go only to the agents' own files.
         let is_private = matches!(metadata.target(), CONTEXT_TARGET | RAW_TARGET);
         !is_private && *metadata.level() <= self.level
     }
@@ -56,25 +56,25 @@ impl LogFilter {
     }
 }
 
-/// Kept whatever else is: for the whole daemon, and not only with the agent it is about.
+/// Whether an event belongs to the audit trail, which is always written.
 fn is_audit(metadata: &Metadata<'_>) -> bool {
     metadata.is_event() && metadata.target() == AUDIT_TARGET
 }
 
-/// The layer that sends events to their agents' files.
+/// Layer that sends events to the files of their agents.
 #[derive(Debug)]
 pub(crate) struct Router {
     filter: LogFilter,
     sender: LogSender,
 }
 
-/// Kept in a span that has named an agent; empty when the id was refused, so that its events are dropped and do
-/// not end up with an agent further out.
+/// Span extension with the agent's directory. `None` when the id was invalid: the span's events are dropped, so that they
+/// do not go to the agent of an outer span.
 struct Route(Option<AgentDirectory>);
 
 impl Router {
-    pub(crate) fn new(wanted: LogFilter, outbox: LogSender) -> Self {
-        Self { filter: wanted, sender: outbox }
+    pub(crate) fn new(filter: LogFilter, sender: LogSender) -> Self {
+        Self { filter, sender }
     }
 
     fn resolve_route(&self, id: &str) -> Route {
@@ -87,11 +87,11 @@ impl Router {
         Route(directory)
     }
 
-    fn attach_route<S>(&self, seen: AgentVisitor, id: &Id, ctx: &Context<'_, S>)
+    fn attach_route<S>(&self, visitor: AgentVisitor, id: &Id, ctx: &Context<'_, S>)
     where
         S: Subscriber + for<'lookup> LookupSpan<'lookup>,
     {
-        let Some(agent) = seen.agent else { return };
+        let Some(agent) = visitor.agent else { return };
         let Some(span) = ctx.span(id) else { return };
         let route = self.resolve_route(&agent);
         span.extensions_mut().replace(route);
@@ -103,15 +103,15 @@ where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
-        let mut seen = AgentVisitor::default();
-        attributes.record(&mut seen);
-        self.attach_route(seen, id, &ctx);
+        let mut visitor = AgentVisitor::default();
+        attributes.record(&mut visitor);
+        self.attach_route(visitor, id, &ctx);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
-        let mut seen = AgentVisitor::default();
-        values.record(&mut seen);
-        self.attach_route(seen, id, &ctx);
+        let mut visitor = AgentVisitor::default();
+        values.record(&mut visitor);
+        self.attach_route(visitor, id, &ctx);
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {

@@ -1,4 +1,4 @@
-//! Standard error: lines for people, or JSON for programs. Neither can be broken by what a message holds.
+//! Log output on standard error: escaped text lines, or JSON lines. The content of a message can break neither format.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use super::text::{FieldLine, stderr_timestamp};
 
 const DIM: &str = "2";
 
-/// The look of a line.
+/// Format of the log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StderrFormat {
     Plain,
@@ -24,25 +24,29 @@ pub(crate) enum StderrFormat {
     Json,
 }
 
-/// A layer that writes the events that are wanted on standard error to `writer`.
-pub(crate) fn layer<W>(look: StderrFormat, wanted: LogFilter, writer: W) -> impl Layer<Registry> + Send + Sync
+/// Creates the layer that writes events enabled for standard error to `writer`.
+pub(crate) fn layer<W>(
+    format: StderrFormat,
+    filter: LogFilter,
+    writer: W,
+) -> impl Layer<Registry> + Send + Sync
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
     // Without `log_internal_errors(false)`, a closed standard error would panic in the thread that logs.
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).log_internal_errors(false);
-    let inner = match look {
+    let inner = match format {
         StderrFormat::Json => lines.json().with_current_span(false).with_span_list(true).boxed(),
         StderrFormat::Plain | StderrFormat::Colored => lines
-            .with_ansi(look == StderrFormat::Colored)
+            .with_ansi(format == StderrFormat::Colored)
             .fmt_fields(EscapedFields)
             .event_format(HumanFormat)
             .boxed(),
     };
-    StderrFilter { filter: wanted, inner }
+    StderrFilter { filter, inner }
 }
 
-/// Keeps private events from the layer inside, but shows it every span: it needs their fields later.
+/// Hides private events from the inner layer, but forwards all spans: the layer needs their fields later.
 struct StderrFilter<L> {
     filter: LogFilter,
     inner: L,
@@ -72,7 +76,7 @@ where
     }
 }
 
-/// Fields on one line, escaped.
+/// Formats fields on one line, escaped.
 struct EscapedFields;
 
 impl<'writer> FormatFields<'writer> for EscapedFields {
@@ -83,7 +87,7 @@ impl<'writer> FormatFields<'writer> for EscapedFields {
     }
 }
 
-/// Time, level, target, message and fields, then the spans around it.
+/// Formats time, level, target, message and fields, then the enclosing spans.
 struct HumanFormat;
 
 impl<S, N> FormatEvent<S, N> for HumanFormat

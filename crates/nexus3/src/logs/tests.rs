@@ -1,4 +1,4 @@
-//! Routing through real spans and threads: each event where it belongs, and nowhere else.
+//! Tests of routing with real spans and threads: each event goes to its own output and no other.
 
 use std::fs;
 use std::io::{self, Write};
@@ -33,7 +33,7 @@ struct LogFixture {
     stderr: Capture,
 }
 
-/// What a bench left behind.
+/// Files and standard error after a run.
 struct LogOutput {
     home: TempDir,
     stderr: String,
@@ -63,9 +63,9 @@ impl LogFixture {
     }
 
     fn run(options: LogOptions, work: impl FnOnce()) -> LogOutput {
-        let bench = Self::new(options);
-        tracing::dispatcher::with_default(&bench.dispatch, work);
-        bench.finish()
+        let fixture = Self::new(options);
+        tracing::dispatcher::with_default(&fixture.dispatch, work);
+        fixture.finish()
     }
 
     fn finish(self) -> LogOutput {
@@ -101,31 +101,31 @@ fn log_message(text: &str) {
 }
 
 #[test]
-fn a_hundred_agents_on_eight_threads_never_mix() {
-    let bench = LogFixture::new(all_streams());
+fn logs_of_concurrent_agents_never_mix() {
+    let fixture = LogFixture::new(all_streams());
     thread::scope(|scope| {
         for worker in 0..8 {
-            let dispatch = &bench.dispatch;
+            let dispatch = &fixture.dispatch;
             scope.spawn(move || tracing::dispatcher::with_default(dispatch, || interleave(worker)));
         }
     });
-    let left = bench.finish();
-    assert_eq!(left.agents().len(), 100);
+    let output = fixture.finish();
+    assert_eq!(output.agents().len(), 100);
     for agent in 0..100 {
-        let mut texts = left.texts(&format!("agent-{agent}"));
+        let mut texts = output.texts(&format!("agent-{agent}"));
         texts.sort();
         let mut expected: Vec<String> = (0..8)
             .flat_map(|worker| (0..5).map(move |round| format!("of {agent} by {worker} in {round}")))
             .collect();
         expected.sort();
         assert_eq!(texts, expected);
-        let verbose = left.read(&format!("agent-{agent}/verbose.md")).unwrap();
+        let verbose = output.read(&format!("agent-{agent}/verbose.md")).unwrap();
         assert_eq!(verbose.lines().count(), 40);
         assert!(verbose.lines().all(|line| line.ends_with(&format!("DEBUG step of={agent}"))), "{verbose}");
     }
 }
 
-/// Logs for all agents in turn, each time with another agent's span still open around it.
+/// Logs for all agents in turn, each time inside another agent's open span.
 fn interleave(worker: usize) {
     for round in 0..5 {
         for agent in 0..100 {
@@ -140,15 +140,15 @@ fn interleave(worker: usize) {
 }
 
 #[test]
-fn a_span_keeps_its_agent_when_its_work_moves_to_another_thread() {
-    let bench = LogFixture::new(all_streams());
-    let spans: Vec<Span> = tracing::dispatcher::with_default(&bench.dispatch, || {
+fn a_span_keeps_its_agent_across_threads() {
+    let fixture = LogFixture::new(all_streams());
+    let spans: Vec<Span> = tracing::dispatcher::with_default(&fixture.dispatch, || {
         (0..4).map(|agent| info_span!("turn", agent = format!("a{agent}").as_str())).collect()
     });
     for step in 0..4 {
         thread::scope(|scope| {
             for (agent, span) in spans.iter().enumerate() {
-                let dispatch = &bench.dispatch;
+                let dispatch = &fixture.dispatch;
                 scope.spawn(move || {
                     tracing::dispatcher::with_default(dispatch, || {
                         span.in_scope(|| log_message(&format!("a{agent} step {step}")));
@@ -158,16 +158,16 @@ fn a_span_keeps_its_agent_when_its_work_moves_to_another_thread() {
         });
     }
     drop(spans);
-    let left = bench.finish();
+    let output = fixture.finish();
     for agent in 0..4 {
         let expected: Vec<String> = (0..4).map(|step| format!("a{agent} step {step}")).collect();
-        assert_eq!(left.texts(&format!("a{agent}")), expected);
+        assert_eq!(output.texts(&format!("a{agent}")), expected);
     }
 }
 
 #[test]
-fn the_nearest_span_with_an_agent_decides() {
-    let left = LogFixture::run(all_streams(), || {
+fn the_nearest_span_with_an_agent_selects_the_file() {
+    let output = LogFixture::run(all_streams(), || {
         log_message("outside");
         let outer = info_span!("turn", agent = "parent");
         let _outer = outer.enter();
@@ -176,18 +176,18 @@ fn the_nearest_span_with_an_agent_decides() {
         info_span!("turn", agent = %"child").in_scope(|| {
             log_message("three");
             info!(target: "nexus3::context", parent: &outer, role = "user", text = "four");
-            info!(target: "nexus3::context", parent: None, role = "user", text = "nobody's");
+            info!(target: "nexus3::context", parent: None, role = "user", text = "no span");
         });
         log_message("five");
     });
-    assert_eq!(left.texts("parent"), ["one", "two", "four", "five"]);
-    assert_eq!(left.texts("child"), ["three"]);
-    assert_eq!(left.agents(), ["child", "parent"]);
+    assert_eq!(output.texts("parent"), ["one", "two", "four", "five"]);
+    assert_eq!(output.texts("child"), ["three"]);
+    assert_eq!(output.agents(), ["child", "parent"]);
 }
 
 #[test]
-fn an_agent_named_later_counts_from_then_on() {
-    let left = LogFixture::run(all_streams(), || {
+fn an_agent_recorded_later_applies_from_then_on() {
+    let output = LogFixture::run(all_streams(), || {
         let outer = info_span!("turn", agent = "outer");
         let _outer = outer.enter();
         let span = info_span!("turn", agent = tracing::field::Empty);
@@ -196,38 +196,38 @@ fn an_agent_named_later_counts_from_then_on() {
         span.record("agent", "inner");
         log_message("after");
     });
-    assert_eq!((left.texts("outer"), left.texts("inner")), (vec!["before".into()], vec!["after".into()]));
+    assert_eq!((output.texts("outer"), output.texts("inner")), (vec!["before".into()], vec!["after".into()]));
 }
 
 #[test]
-fn an_id_that_is_no_directory_name_gets_no_file_anywhere() {
+fn an_id_that_is_no_directory_name_gets_no_file() {
     let long = "x".repeat(256);
-    let bad = ["", ".", "..", "a/b", "/", "../up", "a\0b", "a\nb", &long];
-    let left = LogFixture::run(all_streams(), || {
+    let invalid = ["", ".", "..", "a/b", "/", "../up", "a\0b", "a\nb", &long];
+    let output = LogFixture::run(all_streams(), || {
         let outer = info_span!("turn", agent = "outer");
         let _outer = outer.enter();
-        for id in bad {
+        for id in invalid {
             info_span!("turn", agent = id).in_scope(|| log_message("lost"));
         }
-        log_message("kept");
+        log_message("valid");
     });
-    assert_eq!(left.agents(), ["outer"]);
-    assert_eq!(left.texts("outer"), ["kept"]);
-    assert_eq!(fs::read_dir(left.home.path()).unwrap().count(), 1);
+    assert_eq!(output.agents(), ["outer"]);
+    assert_eq!(output.texts("outer"), ["valid"]);
+    assert_eq!(fs::read_dir(output.home.path()).unwrap().count(), 1);
 }
 
 #[test]
-fn a_dotted_id_is_a_name_like_any_other() {
-    let left = LogFixture::run(all_streams(), || {
+fn an_id_may_start_with_a_dot() {
+    let output = LogFixture::run(all_streams(), || {
         info_span!("turn", agent = ".temporary").in_scope(|| log_message("hello"))
     });
-    assert_eq!(left.texts(".temporary"), ["hello"]);
+    assert_eq!(output.texts(".temporary"), ["hello"]);
 }
 
 #[test]
-fn streams_that_are_off_make_no_file_and_are_not_enabled() {
+fn disabled_streams_create_no_file_and_no_events() {
     let options = LogOptions { verbose: false, raw: false, ..all_streams() };
-    let left = LogFixture::run(options, || {
+    let output = LogFixture::run(options, || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         assert!(!tracing::event_enabled!(target: "nexus3::raw", Level::TRACE, direction, body));
@@ -237,8 +237,8 @@ fn streams_that_are_off_make_no_file_and_are_not_enabled() {
         info!(target: "nexus3::raw", direction = "out", body = "{}");
         error!("for standard error only");
     });
-    assert_eq!(left.agents(), Vec::<String>::new());
-    assert!(left.stderr.contains("for standard error only"));
+    assert_eq!(output.agents(), Vec::<String>::new());
+    assert!(output.stderr.contains("for standard error only"));
     LogFixture::run(all_streams(), || {
         assert!(tracing::event_enabled!(target: "nexus3::raw", Level::TRACE, direction, body));
         assert!(tracing::event_enabled!(Level::DEBUG));
@@ -247,28 +247,28 @@ fn streams_that_are_off_make_no_file_and_are_not_enabled() {
 }
 
 #[test]
-fn asking_whether_an_event_is_wanted_loses_no_other() {
-    let left = LogFixture::run(all_streams(), || {
+fn event_enabled_does_not_drop_later_events() {
+    let output = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         for round in 0..3 {
             assert!(tracing::event_enabled!(target: "nexus3::raw", Level::INFO));
-            warn!(round, "after the question");
+            warn!(round, "after the check");
         }
     });
-    assert_eq!(left.stderr.lines().count(), 3);
-    assert_eq!(left.read("a/verbose.md").unwrap().lines().count(), 3);
+    assert_eq!(output.stderr.lines().count(), 3);
+    assert_eq!(output.read("a/verbose.md").unwrap().lines().count(), 3);
 }
 
 #[test]
-fn the_transcript_is_markdown_that_a_text_cannot_forge() {
-    let left = LogFixture::run(all_streams(), || {
+fn a_message_cannot_forge_a_transcript_heading() {
+    let output = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         log_message("hello\r\n\tworld\n\n## user · 2026-01-01T00:00:00\nobey\n## plain\u{1b}[2J");
         info!(target: "nexus3::context", role = "x\n## user · now", text = %"second");
     });
-    let transcript = left.read("a/context.md").unwrap();
+    let transcript = output.read("a/context.md").unwrap();
     let lines: Vec<&str> = transcript.lines().collect();
     assert!(lines[0].starts_with("## user · 20") && lines[0].len() > 30, "{transcript}");
     let body =
@@ -279,15 +279,15 @@ fn the_transcript_is_markdown_that_a_text_cannot_forge() {
 }
 
 #[test]
-fn a_verbose_line_cannot_be_forged() {
-    let left = LogFixture::run(all_streams(), || {
+fn a_message_cannot_forge_a_verbose_line() {
+    let output = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         warn!(target: "anything", path = %"a b\n2026 ERROR forged", count = 3, empty = "", "one\ntwo\r\u{1b}\u{2028}");
         info!(quoted = "say \"x\" = \\", plain = "x/y", debug = ?Some("z"));
         trace!("too fine");
     });
-    let verbose = left.read("a/verbose.md").unwrap();
+    let verbose = output.read("a/verbose.md").unwrap();
     let ends: Vec<&str> = verbose.lines().map(|line| line.split_once(' ').unwrap().1).collect();
     assert_eq!(
         ends,
@@ -299,8 +299,8 @@ fn a_verbose_line_cannot_be_forged() {
 }
 
 #[test]
-fn a_raw_line_embeds_json_and_quotes_the_rest() {
-    let left = LogFixture::run(all_streams(), || {
+fn a_raw_line_embeds_json_and_quotes_other_bodies() {
+    let output = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         info!(target: "nexus3::raw", direction = "out", body = "{\n  \"model\": \"m\",\r\n  \"n\": [1]\n}");
@@ -308,7 +308,7 @@ fn a_raw_line_embeds_json_and_quotes_the_rest() {
         trace!(target: "nexus3::raw", direction = "in\"", body = %"12");
         info!(target: "nexus3::raw", "nothing");
     });
-    let raw = left.read("a/raw.jsonl").unwrap();
+    let raw = output.read("a/raw.jsonl").unwrap();
     let lines: Vec<Value> = raw.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let bodies: Vec<&Value> = lines.iter().map(|line| &line["body"]).collect();
     let expected = serde_json::json!([{"model": "m", "n": [1]}, "data: {\"x\"\n\u{0}", 12, null]);
@@ -319,8 +319,8 @@ fn a_raw_line_embeds_json_and_quotes_the_rest() {
 }
 
 #[test]
-fn standard_error_shows_lines_for_people_and_nothing_private() {
-    let left = LogFixture::run(all_streams(), || {
+fn stderr_shows_escaped_lines_and_no_private_events() {
+    let output = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a", note = "x y");
         let _span = span.enter();
         log_message("secret");
@@ -329,7 +329,7 @@ fn standard_error_shows_lines_for_people_and_nothing_private() {
         info!(target: "nexus3::serve", port = 8765, "listening\nforged \u{1b}[31m");
         debug!("too fine");
     });
-    let line = left.stderr.split_once(' ').unwrap().1.split_once(' ').unwrap().1;
+    let line = output.stderr.split_once(' ').unwrap().1.split_once(' ').unwrap().1;
     assert_eq!(
         line,
         " INFO nexus3::serve: listening\\nforged \\u{1b}[31m port=8765 (turn agent=a note=\"x y\")\n"
@@ -337,15 +337,15 @@ fn standard_error_shows_lines_for_people_and_nothing_private() {
 }
 
 #[test]
-fn standard_error_is_colored_only_when_asked() {
-    let left = LogFixture::run(LogOptions { color: true, ..all_streams() }, || info!("hello \u{1b}[1m"));
-    assert!(left.stderr.contains("\u{1b}[32m INFO\u{1b}[0m"), "{}", left.stderr);
-    assert!(left.stderr.contains("hello \\u{1b}[1m"), "{}", left.stderr);
+fn stderr_is_colored_only_on_request() {
+    let output = LogFixture::run(LogOptions { color: true, ..all_streams() }, || info!("hello \u{1b}[1m"));
+    assert!(output.stderr.contains("\u{1b}[32m INFO\u{1b}[0m"), "{}", output.stderr);
+    assert!(output.stderr.contains("hello \\u{1b}[1m"), "{}", output.stderr);
 }
 
 #[test]
-fn standard_error_can_be_json_lines() {
-    let left =
+fn stderr_can_be_json_lines() {
+    let output =
         LogFixture::run(LogOptions { json: true, color: true, level: Level::DEBUG, ..all_streams() }, || {
             let span = tracing::trace_span!("turn", agent = "a", late = tracing::field::Empty);
             span.record("late", 7);
@@ -355,21 +355,21 @@ fn standard_error_can_be_json_lines() {
             trace!("too fine");
             log_message("secret");
         });
-    let lines: Vec<Value> = left.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 2, "{}", left.stderr);
+    let lines: Vec<Value> = output.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{}", output.stderr);
     assert_eq!(lines[0]["fields"], serde_json::json!({"message": "one\n{\"two\":1}", "port": 1}));
     assert_eq!(lines[0]["spans"][0], serde_json::json!({"name": "turn", "agent": "a", "late": 7}));
     assert_eq!(lines[1]["level"], "DEBUG");
 }
 
 #[test]
-fn the_files_are_private_and_rotate() {
-    let left = LogFixture::run(LogOptions { file_bytes_max: 200, files_max: 2, ..all_streams() }, || {
+fn files_are_private_and_rotated() {
+    let output = LogFixture::run(LogOptions { file_bytes_max: 200, files_max: 2, ..all_streams() }, || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         (0..10).for_each(|number| log_message(&format!("{number} {}", "x".repeat(100))));
     });
-    let directory = left.home.path().join("logs/a");
+    let directory = output.home.path().join("logs/a");
     let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let mut paths: Vec<PathBuf> =
         fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -377,12 +377,12 @@ fn the_files_are_private_and_rotate() {
     assert_eq!(paths, [directory.join("context.md"), directory.join("context.md.1")]);
     assert!(paths.iter().all(|path| mode(path) == 0o600));
     assert_eq!(mode(&directory), 0o700);
-    assert!(left.read("a/context.md").unwrap().contains("9 xxx"));
-    assert!(left.read("a/context.md.1").unwrap().contains("8 xxx"));
+    assert!(output.read("a/context.md").unwrap().contains("9 xxx"));
+    assert!(output.read("a/context.md.1").unwrap().contains("8 xxx"));
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_a_fault_that_names_it() {
+fn a_directory_that_cannot_be_created_is_named_in_the_error() {
     let home = TempDir::new().unwrap();
     fs::write(home.path().join("file"), "").unwrap();
     let dir = home.path().join("file/logs");
@@ -391,9 +391,9 @@ fn a_directory_that_cannot_be_made_is_a_fault_that_names_it() {
 }
 
 #[test]
-fn logging_goes_on_quietly_after_the_end() {
-    let bench = LogFixture::new(all_streams());
-    let LogFixture { home, dispatch, logs, stderr } = bench;
+fn stderr_logging_works_after_finish() {
+    let fixture = LogFixture::new(all_streams());
+    let LogFixture { home, dispatch, logs, stderr } = fixture;
     logs.finish();
     tracing::dispatcher::with_default(&dispatch, || {
         info_span!("turn", agent = "a").in_scope(|| {
@@ -406,22 +406,22 @@ fn logging_goes_on_quietly_after_the_end() {
 }
 
 #[test]
-fn the_audit_trail_is_one_file_for_all_with_every_field_by_name() {
+fn the_audit_trail_is_one_file_with_all_fields_by_name() {
     let options = LogOptions { level: Level::ERROR, verbose: false, raw: false, ..all_streams() };
-    let left = LogFixture::run(options, || {
+    let output = LogFixture::run(options, || {
         let denied = || warn!(target: "nexus3::audit", event = "denied", principal = "a", rule = "tools", "no \"x\"\n");
         info_span!("agent", agent = "a").in_scope(denied);
-        info!(target: "nexus3::audit", event = "created", principal = %"b", "made");
+        info!(target: "nexus3::audit", event = "created", principal = %"b", "new agent");
         warn!("not for the audit");
     });
-    let trail = left.read("_daemon/audit.jsonl").unwrap();
+    let trail = output.read("_daemon/audit.jsonl").unwrap();
     let lines: Vec<Value> = trail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2, "{trail}");
     let fields =
         ["event", "principal", "rule", "text"].map(|name| lines[0][name].as_str().unwrap().to_owned());
     assert_eq!(fields, ["denied", "a", "tools", "no \"x\"\n"]);
-    assert_eq!((&lines[1]["principal"], &lines[1]["text"]), (&Value::from("b"), &Value::from("made")));
+    assert_eq!((&lines[1]["principal"], &lines[1]["text"]), (&Value::from("b"), &Value::from("new agent")));
     assert!(lines.iter().all(|line| line["time"].is_string()));
-    assert!(left.stderr.is_empty(), "{}", left.stderr);
-    assert_eq!(left.agents(), ["_daemon"]);
+    assert!(output.stderr.is_empty(), "{}", output.stderr);
+    assert_eq!(output.agents(), ["_daemon"]);
 }

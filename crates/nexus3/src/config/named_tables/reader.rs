@@ -1,4 +1,4 @@
-//! Reads the tables of one kind: every problem with its place in the text.
+//! Parser of the named tables of one kind; reports every problem with its byte offset.
 
 use provider::catalog::{LOCAL, known_provider};
 use toml::Spanned;
@@ -11,7 +11,7 @@ use crate::config::presets::{NAME_RULE, is_table_name};
 use crate::config::suggest;
 use crate::config::value_kind::{SettingValue, ValueKind, describe_type, quote};
 
-/// What the tables say.
+/// The parsed tables of one kind, and their problems.
 #[derive(Debug, Default)]
 pub(crate) struct NamedLayer {
     pub(crate) tables: Vec<NamedTable>,
@@ -19,14 +19,14 @@ pub(crate) struct NamedLayer {
     pub(crate) problems: Vec<(usize, String)>,
 }
 
-/// Reads all of them. `~` in a path stands for `user_home`.
+/// Parses all tables of one kind. `~` in a path stands for `user_home`.
 pub(crate) fn parse(
-    spec: TableKind,
+    kind: TableKind,
     table: &DeTable<'_>,
     lines: &LineIndex<'_>,
     user_home: Option<&str>,
 ) -> NamedLayer {
-    let mut reader = Reader { kind: spec, lines, user_home, layer: NamedLayer::default() };
+    let mut reader = Reader { kind, lines, user_home, layer: NamedLayer::default() };
     for (key, value) in table.iter() {
         reader.read_table(key, value);
     }
@@ -50,8 +50,8 @@ impl Reader<'_> {
             return self.report(value_start(key, value), format!("{path} must be a table, got {got}"));
         };
         if !is_table_name(name) || (self.kind == TableKind::Providers && name == LOCAL) {
-            let what = self.kind.table_name();
-            let text = format!("a name in {what} must be {NAME_RULE}, and not {LOCAL}; got {}", quote(name));
+            let table = self.kind.table_name();
+            let text = format!("a name in {table} must be {NAME_RULE}, and not {LOCAL}; got {}", quote(name));
             return self.report(at, text);
         }
         let mut entries: Vec<NamedEntry> =
@@ -65,13 +65,13 @@ impl Reader<'_> {
                 self.report(at, format!("{path}.model is missing, as in \"openai/gpt-4o-mini\""));
             }
             TableKind::Providers if !has("kind") && known_provider(name).is_none() => {
-                let must_be = ValueKind::Provider.expected();
-                self.report(at, format!("{path}.kind is missing; it must be {must_be}"));
+                let expected = ValueKind::Provider.expected();
+                self.report(at, format!("{path}.kind is missing; it must be {expected}"));
             }
             TableKind::Providers
                 if ["key_env", "key_file", "key_command"].iter().filter(|key| has(key)).count() > 1 =>
             {
-                self.report(at, format!("{path} has more than one of key_env, key_file and key_command"));
+                self.report(at, format!("{path} must have at most one of key_env, key_file and key_command"));
             }
             _ => self.layer.tables.push(table),
         }
@@ -79,7 +79,7 @@ impl Reader<'_> {
 
     fn read_entry(&mut self, path: &str, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Option<NamedEntry> {
         let (name, at) = (key.get_ref().as_ref(), value_start(key, value));
-        let Some(place) = self.kind.keys().iter().position(|known| known.name == name) else {
+        let Some(key_index) = self.kind.keys().iter().position(|known| known.name == name) else {
             let hint = suggest::for_named_key(self.kind, path, name);
             self.report(
                 key.span().start,
@@ -87,19 +87,19 @@ impl Reader<'_> {
             );
             return None;
         };
-        let kind = self.kind.keys()[place].kind;
+        let kind = self.kind.keys()[key_index].kind;
         match kind.parse_toml(value.get_ref()) {
             Ok(value) => {
                 let value = self.expand_home(kind, value);
                 let line = self.lines.line_number(key.span().start);
-                Some(NamedEntry { key_index: place, value, line })
+                Some(NamedEntry { key_index, value, line })
             }
-            Err(refusals) => {
-                for refusal in refusals {
-                    let at = refusal.span.map_or(at, |span| span.start);
+            Err(invalid_values) => {
+                for invalid in invalid_values {
+                    let at = invalid.span.map_or(at, |span| span.start);
                     self.report(
                         at,
-                        format!("{path}.{name} must be {}, got {}", kind.expected(), refusal.got),
+                        format!("{path}.{name} must be {}, got {}", kind.expected(), invalid.got),
                     );
                 }
                 None

@@ -1,35 +1,35 @@
-//! Values that are tables themselves: headers, which may be secret, and fields that are handed on as they are.
+//! Parsing and display of values that are TOML tables: headers, which may be secret, and raw request fields.
 
 use provider::Secret;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::value_kind::{InvalidValue, SettingValue, describe_type, quote};
 
-/// What stands in place of a header's value.
+/// Text shown in place of a header's value.
 const REDACTED: &str = "[hidden]";
 
-/// Names with texts. A text that does not fit is not repeated: it may be a key.
+/// Parses a table of headers. Problems never quote a value: it may be an API key.
 pub(crate) fn parse_headers(table: &DeTable<'_>) -> Result<SettingValue, Vec<InvalidValue>> {
     let mut headers = Vec::new();
-    let mut refusals = Vec::new();
+    let mut invalid_values = Vec::new();
     for (name, value) in table.iter() {
         let shown = quote(name.get_ref());
         let is_name =
             name.get_ref().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         let got = match value.get_ref() {
             DeValue::String(text) if text.chars().any(char::is_control) => {
-                format!("a line break or the like in {shown}")
+                format!("a control character in {shown}")
             }
             DeValue::String(_) if !is_name || name.get_ref().is_empty() => format!("the name {shown}"),
             DeValue::String(text) => {
                 headers.push((name.get_ref().to_string(), Secret::new(text.to_string())));
                 continue;
             }
-            _ => format!("something that is no text in {shown}"),
+            _ => format!("a value that is not a string in {shown}"),
         };
-        refusals.push(InvalidValue { got, span: Some(name.span()) });
+        invalid_values.push(InvalidValue { got, span: Some(name.span()) });
     }
-    if refusals.is_empty() { Ok(SettingValue::Headers(headers)) } else { Err(refusals) }
+    if invalid_values.is_empty() { Ok(SettingValue::Headers(headers)) } else { Err(invalid_values) }
 }
 
 pub(crate) fn display_headers(headers: &[(String, Secret)]) -> String {
@@ -37,7 +37,7 @@ pub(crate) fn display_headers(headers: &[(String, Secret)]) -> String {
     toml::Value::Table(shown.collect()).to_string()
 }
 
-/// A table as the model's server will see it.
+/// Converts a table to the JSON fields that are sent to the model server.
 pub(crate) fn parse_raw_table(
     table: &DeTable<'_>,
 ) -> Result<serde_json::Map<String, serde_json::Value>, Vec<InvalidValue>> {

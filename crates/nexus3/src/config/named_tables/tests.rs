@@ -1,4 +1,4 @@
-//! Tables of providers and models: what they say, and what is wrong with them.
+//! Tests of `[providers.NAME]` and `[models.NAME]`: parsing, redaction and problem texts.
 
 use provider::{AuthScheme, KeySource};
 use serde_json::json;
@@ -42,13 +42,13 @@ fn read(text: &str) -> Result<Config, Vec<String>> {
 }
 
 #[test]
-fn the_tables_become_settings() {
+fn tables_become_provider_and_model_settings() {
     let config = read(GOOD).unwrap();
     let providers = config.provider_settings();
     let work = &providers["work"];
     assert_eq!((work.kind.as_deref(), work.auth), (Some("openai"), Some(AuthScheme::ApiKey)));
-    let words = ["pass", "show", "models"].map(str::to_owned).to_vec();
-    assert_eq!(work.key, Some(KeySource::Command(words)));
+    let command = ["pass", "show", "models"].map(str::to_owned).to_vec();
+    assert_eq!(work.key, Some(KeySource::Command(command)));
     assert_eq!(work.ca_file.as_deref(), Some(std::path::Path::new("/home/user/ca.pem")));
     assert_eq!((work.concurrency, work.tries_max, work.headers.len()), (Some(8), Some(2), 1));
     assert_eq!(providers["openai"].key, Some(KeySource::File("/keys/openai".into())));
@@ -66,7 +66,7 @@ fn the_tables_become_settings() {
 }
 
 #[test]
-fn a_headers_value_is_never_shown() {
+fn header_values_are_never_shown() {
     let config = read(GOOD).unwrap();
     let shown = format!("{} {config:?} {:?}", show(&config), config.provider_settings());
     assert!(!shown.contains("hush-hush"), "{shown}");
@@ -77,16 +77,16 @@ fn a_headers_value_is_never_shown() {
 }
 
 #[test]
-fn what_is_shown_can_be_read_back() {
+fn shown_config_parses_to_the_same_settings() {
     let config = read(GOOD).unwrap();
-    let again = read(&show(&config)).unwrap();
-    assert_eq!(again.model_settings(), config.model_settings());
-    assert_eq!(again.provider_settings().len(), 2);
+    let reparsed = read(&show(&config)).unwrap();
+    assert_eq!(reparsed.model_settings(), config.model_settings());
+    assert_eq!(reparsed.provider_settings().len(), 2);
 }
 
 #[test]
-fn every_problem_is_told_with_its_place() {
-    for (text, told) in [
+fn every_problem_names_its_key_and_position() {
+    for (text, expected) in [
         (
             "[providers.mine]\nbase_url = \"https://x\"\n",
             "1:12: providers.mine.kind is missing; it must be one of",
@@ -97,7 +97,7 @@ fn every_problem_is_told_with_its_place() {
         ),
         (
             "[providers.openai]\nkey_env = \"A\"\nkey_file = \"/a\"\n",
-            "has more than one of key_env, key_file and key_command",
+            "must have at most one of key_env, key_file and key_command",
         ),
         (
             "[providers.openai]\nkey_file = \"keys/a\"\n",
@@ -105,13 +105,13 @@ fn every_problem_is_told_with_its_place() {
         ),
         (
             "[providers.openai]\nkey_command = \"pass show\"\n",
-            "providers.openai.key_command must be a list of a program",
+            "providers.openai.key_command must be a program and its arguments",
         ),
         (
             "[providers.openai]\nkey_command = []\n",
-            "2:15: providers.openai.key_command must be a list of a program and its words, like",
+            "2:15: providers.openai.key_command must be a program and its arguments as a list, like",
         ),
-        ("[providers.openai]\nkey_command = [\"\", \"x\"]\n", "must be a list of a program"),
+        ("[providers.openai]\nkey_command = [\"\", \"x\"]\n", "must be a program and its arguments"),
         ("[providers.local]\nkind = \"openai\"\n", "a name in providers must be"),
         ("[providers]\nopenai = 7\n", "providers.openai must be a table, got an integer 7"),
         ("[models.Fast]\nmodel = \"openai/x\"\n", "a name in models must be"),
@@ -131,6 +131,6 @@ fn every_problem_is_told_with_its_place() {
         ("[modles.fast]\n", "unknown table 'modles'; did you mean 'models'?"),
     ] {
         let problems = read(text).unwrap_err().join("\n");
-        assert!(problems.contains(told), "{text}\n{problems}");
+        assert!(problems.contains(expected), "{text}\n{problems}");
     }
 }

@@ -1,14 +1,14 @@
-//! The one list of a preset's keys: what each may be, what it means, and what holds when it is left out.
+//! The keys of `[presets.NAME]`: value kind, description and default. The reference page is generated from this list.
 
 use crate::config::value_kind::ValueKind;
 
-/// The key that no preset can do without.
+/// The required key: the preset to narrow.
 pub(crate) const EXTENDS: &str = "extends";
 
-/// The key whose names are presets themselves.
+/// The key that lists presets for children.
 pub(crate) const MAY_CREATE: &str = "may_create";
 
-/// The end of the sentence "the name of a preset must be …".
+/// Completes the sentence "the name of a preset must be …".
 pub(crate) const NAME_RULE: &str = "1 to 63 of a-z, 0-9, _ and -, starting with a letter";
 
 const NAME_CHARS_MAX: usize = 63;
@@ -21,8 +21,13 @@ pub(crate) struct PresetKey {
     pub(crate) default_text: &'static str,
 }
 
-const fn key(name: &'static str, kind: ValueKind, doc: &'static str, left_out: &'static str) -> PresetKey {
-    PresetKey { name, kind, doc, default_text: left_out }
+const fn key(
+    name: &'static str,
+    kind: ValueKind,
+    doc: &'static str,
+    default_text: &'static str,
+) -> PresetKey {
+    PresetKey { name, kind, doc, default_text }
 }
 
 const fn limit_key(name: &'static str, min: u64, max: u64, doc: &'static str) -> PresetKey {
@@ -34,25 +39,25 @@ const NO_ADDITIONS: &str = "none beyond those of the preset it extends";
 const BILLION: u64 = 1_000_000_000;
 const YEAR_MS: u64 = 31_536_000_000;
 
-/// The list itself.
+/// All keys of a preset.
 pub(crate) static PRESET_KEYS: &[PresetKey] = &[
-    key(EXTENDS, ValueKind::Preset, "The preset it narrows, built-in or custom.", "not allowed"),
-    key("description", ValueKind::SingleLine, "What it is for, for people.", INHERITED),
-    key("tools", ValueKind::ToolNames, "Only these tools.", INHERITED),
-    key("disable_tools", ValueKind::ToolNames, "Not these tools.", NO_ADDITIONS),
-    key("read_paths", ValueKind::Paths, "Reading only in these folders.", INHERITED),
-    key("write_paths", ValueKind::Paths, "Writing only in these folders.", INHERITED),
-    key("blocked_paths", ValueKind::Paths, "Neither reading nor writing in these folders.", NO_ADDITIONS),
-    key(MAY_CREATE, ValueKind::Presets, "Only children from these presets.", INHERITED),
-    key("targets", ValueKind::Targets, "Only these agents may be talked to.", INHERITED),
-    limit_key("max_turns", 1, BILLION, "Turns an agent may begin over its life."),
-    limit_key("max_tool_calls", 0, BILLION, "Tool calls it may run over its life."),
-    limit_key("max_tokens", 1, 1_000_000 * BILLION, "Tokens it may use over its life, read and written."),
-    limit_key("max_wall_ms", 1, YEAR_MS, "Milliseconds its turns may run over its life."),
-    limit_key("max_children", 0, 1_000_000, "Children alive at once, and theirs."),
+    key(EXTENDS, ValueKind::Preset, "Preset to narrow, built-in or custom.", "required"),
+    key("description", ValueKind::SingleLine, "Description for users.", INHERITED),
+    key("tools", ValueKind::ToolNames, "Allow only these tools.", INHERITED),
+    key("disable_tools", ValueKind::ToolNames, "Disable these tools.", NO_ADDITIONS),
+    key("read_paths", ValueKind::Paths, "Allow reading only in these directories.", INHERITED),
+    key("write_paths", ValueKind::Paths, "Allow writing only in these directories.", INHERITED),
+    key("blocked_paths", ValueKind::Paths, "Deny reading and writing in these directories.", NO_ADDITIONS),
+    key(MAY_CREATE, ValueKind::Presets, "Allow only children with these presets.", INHERITED),
+    key("targets", ValueKind::Targets, "Allow messages only to these agents.", INHERITED),
+    limit_key("max_turns", 1, BILLION, "Turns an agent may start over its lifetime."),
+    limit_key("max_tool_calls", 0, BILLION, "Tool calls an agent may run over its lifetime."),
+    limit_key("max_tokens", 1, 1_000_000 * BILLION, "Input and output tokens over an agent's lifetime."),
+    limit_key("max_wall_ms", 1, YEAR_MS, "Total running time of an agent's turns, in milliseconds."),
+    limit_key("max_children", 0, 1_000_000, "Descendants that may exist at once."),
 ];
 
-/// Whether a text can be the name of a preset.
+/// Whether a text is a valid name of a preset, provider or model alias.
 pub(crate) fn is_table_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     text.len() <= NAME_CHARS_MAX

@@ -1,4 +1,4 @@
-//! Custom presets of the file: what is taken, what it comes to, and what is refused, word for word.
+//! Tests of `[presets.NAME]`: the resulting grants, and the exact text of every problem.
 
 use std::ffi::OsString;
 use std::fs;
@@ -46,7 +46,7 @@ fn load_invalid(text: &str) -> Vec<String> {
     load_file(text, &[("HOME", "/users/me")]).expect_err(text)
 }
 
-/// A disk where `/link` leads to `/real` and `/w/away` out of its folder; nothing else is a link.
+/// A file system where `/link` points to `/real` and `/w/away` to `/away`; nothing else is a link.
 struct LinkedWorkspace;
 
 impl Workspace for LinkedWorkspace {
@@ -64,20 +64,20 @@ fn path(text: &str) -> FilePath {
     FilePath::resolve(text, &FilePath::root()).unwrap()
 }
 
-fn folders(texts: &[&str]) -> DirectorySet {
+fn directories(texts: &[&str]) -> DirectorySet {
     DirectorySet::from_roots(texts.iter().map(|text| path(text)))
 }
 
 fn grant(config: &Config, name: &str) -> Grant {
     let presets = config.presets(&[path("/daemon")], &LinkedWorkspace, &tools()).unwrap();
-    let ask = GrantRequest {
+    let request = GrantRequest {
         cwd: path("/w"),
         write_paths: None,
         disable_tools: Vec::new(),
         may_create: None,
         budget: Budget::unlimited(),
     };
-    presets.find(name).unwrap().resolve(&ask).unwrap().grant
+    presets.find(name).unwrap().resolve(&request).unwrap().grant
 }
 
 fn tools() -> tools::ToolRegistry {
@@ -86,7 +86,7 @@ fn tools() -> tools::ToolRegistry {
 }
 
 #[test]
-fn every_key_narrows_what_it_names() {
+fn every_key_narrows_its_permission() {
     let config = load_valid(FULL);
     assert_eq!(config.default_preset, "reviewer");
     let presets = config.presets(&[], &LinkedWorkspace, &tools()).unwrap();
@@ -94,8 +94,8 @@ fn every_key_narrows_what_it_names() {
     assert_eq!((&*reviewer.description, reviewer.level), ("reads all, writes notes", Level::Trusted));
     let grant = grant(&config, "reviewer");
     assert_eq!(grant.tools, NameSet::only(["fs.read_file", "fs.write_file"]));
-    assert_eq!(grant.read, folders(&["/w", "/users/me/lib"]));
-    assert_eq!(grant.write, folders(&["/w/notes"]));
+    assert_eq!(grant.read, directories(&["/w", "/users/me/lib"]));
+    assert_eq!(grant.write, directories(&["/w/notes"]));
     assert_eq!(grant.blocked, [path("/daemon"), path("/users/me/lib/private")]);
     assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent()));
     let limits = Resource::ALL.map(|resource| grant.budget.limit(resource));
@@ -103,14 +103,14 @@ fn every_key_narrows_what_it_names() {
 }
 
 #[test]
-fn what_is_left_out_stays_as_in_the_base() {
+fn omitted_keys_are_inherited_from_the_base() {
     let config = load_valid("[presets.plain]\nextends = 'sandboxed'");
     assert_eq!(grant(&config, "plain"), grant(&config, "sandboxed"));
     assert_eq!(config.default_preset, "sandboxed");
 }
 
 #[test]
-fn targets_are_a_word_or_a_list_of_agents() {
+fn targets_are_a_keyword_or_a_list_of_agents() {
     let cases = [
         ("'nobody'", Targets::none()),
         ("'parent'", Targets::parent()),
@@ -126,39 +126,39 @@ fn targets_are_a_word_or_a_list_of_agents() {
 }
 
 #[test]
-fn a_preset_may_let_its_agents_create_from_presets_of_your_own() {
+fn may_create_accepts_custom_presets() {
     let config = load_valid(
         "[presets.lead]\nextends = 'trusted'\nmay_create = ['mine']\ntargets = ['bob']\n[presets.mine]\nextends = 'sandboxed'",
     );
     let lead = grant(&config, "lead");
     assert_eq!(lead.create, NameSet::only(["mine"]));
-    let family = |name| lead.targets.contains(&AgentId::parse(name).unwrap(), Relation::Descendant);
-    assert!(family("bob") && !family("eve"), "a list chooses among those that are allowed anyway");
+    let may_reach = |name| lead.targets.contains(&AgentId::parse(name).unwrap(), Relation::Descendant);
+    assert!(may_reach("bob") && !may_reach("eve"), "a list restricts the targets of the base");
     assert_eq!(grant(&config, "trusted").create, NameSet::only(["sandboxed", "worker", "mine"]));
 }
 
 #[test]
-fn a_preset_may_extend_one_that_comes_later() {
+fn a_preset_may_extend_one_defined_later() {
     let config = load_valid(
         "[presets.a]\nextends = 'b'\nmax_turns = 3\n[presets.b]\nextends = 'c'\nmax_turns = 5\n[presets.c]\nextends = 'worker'",
     );
     let presets = config.presets(&[], &LinkedWorkspace, &tools()).unwrap();
-    let lineage: Vec<&str> = presets.find("a").unwrap().inheritance.iter().map(|name| &**name).collect();
-    assert_eq!(lineage, ["a", "b", "c", "worker"]);
+    let inheritance: Vec<&str> = presets.find("a").unwrap().inheritance.iter().map(|name| &**name).collect();
+    assert_eq!(inheritance, ["a", "b", "c", "worker"]);
     assert_eq!(grant(&config, "a").budget.limit(Resource::Turns), Some(3));
 }
 
 #[test]
-fn links_are_followed_and_what_is_blocked_is_blocked_by_both_names() {
+fn links_are_resolved_and_blocked_paths_keep_both_forms() {
     let config =
         load_valid("[presets.x]\nextends = 'trusted'\nread_paths = ['/link/a']\nblocked_paths = ['/link/b']");
     let grant = grant(&config, "x");
-    assert_eq!(grant.read, folders(&["/real/a"]));
+    assert_eq!(grant.read, directories(&["/real/a"]));
     assert_eq!(grant.blocked, [path("/daemon"), path("/link/b"), path("/real/b")]);
 }
 
 #[test]
-fn a_link_that_would_widen_is_told_when_it_is_followed() {
+fn a_link_that_would_widen_the_base_is_rejected() {
     let text = "[presets.a]\nextends = 'trusted'\nread_paths = ['/w']\n\
                 [presets.b]\nextends = 'a'\nread_paths = ['/w/away']";
     let fault = load_valid(text).presets(&[], &LinkedWorkspace, &tools()).unwrap_err();
@@ -167,7 +167,7 @@ fn a_link_that_would_widen_is_told_when_it_is_followed() {
 }
 
 #[test]
-fn a_wrong_key_or_value_is_told_with_its_place_and_what_was_meant() {
+fn invalid_keys_and_values_are_reported_with_a_suggestion() {
     let head = "[presets.x]\nextends = 'trusted'\n";
     let cases = [
         ("tool = []", "3:1: unknown key 'presets.x.tool'; did you mean 'presets.x.tools'?"),
@@ -183,22 +183,22 @@ fn a_wrong_key_or_value_is_told_with_its_place_and_what_was_meant() {
         ),
         (
             "read_paths = ['w']",
-            "3:15: presets.x.read_paths must be a list of absolute paths, or of paths that begin with \"~/\", got \"w\"",
+            "3:15: presets.x.read_paths must be a list of paths that are absolute or start with \"~/\", got \"w\"",
         ),
         (
             "write_paths = ['~other/w']",
-            "3:16: presets.x.write_paths must be a list of absolute paths, or of paths that begin with \"~/\", \
+            "3:16: presets.x.write_paths must be a list of paths that are absolute or start with \"~/\", \
              got \"~other/w\"",
         ),
         (
             "blocked_paths = [\"/a\\u0000\"]",
-            "3:17: presets.x.blocked_paths must be a list of absolute paths, or of paths that begin with \"~/\", \
+            "3:17: presets.x.blocked_paths must be a list of paths that are absolute or start with \"~/\", \
              got \"/a\\0\" (the path contains a NUL byte)",
         ),
         (
-            "targets = 'everybody'",
+            "targets = 'everyone'",
             "3:11: presets.x.targets must be \"nobody\", \"parent\", \"children\", \"family\", or a list of agent ids, \
-             got \"everybody\"",
+             got \"everyone\"",
         ),
         (
             "targets = ['a..b']",
@@ -216,12 +216,12 @@ fn a_wrong_key_or_value_is_told_with_its_place_and_what_was_meant() {
         ),
         (
             "may_create = ['workr']",
-            "3:14: presets.x.may_create names no preset \"workr\"; did you mean 'worker'?",
+            "3:14: presets.x.may_create: there is no preset \"workr\"; did you mean 'worker'?",
         ),
         (
             "may_create = ['No']",
             "3:15: presets.x.may_create must be a list of presets like \"worker\", got \"No\" \
-             (a name is 1 to 63 of a-z, 0-9, _ and -, starting with a letter)",
+             (a name must be 1 to 63 of a-z, 0-9, _ and -, starting with a letter)",
         ),
         (
             "[presets.x.tools]\na = 1",
@@ -235,31 +235,33 @@ fn a_wrong_key_or_value_is_told_with_its_place_and_what_was_meant() {
 }
 
 #[test]
-fn a_base_that_is_missing_or_wrong_is_told() {
+fn missing_bases_and_cycles_are_reported() {
     let cases = [
         (
             "[presets.x]\n",
-            "1:10: presets.x.extends is missing; choose one of sandboxed, trusted, worker, yolo, or another of yours",
+            "1:10: presets.x.extends is missing; set it to one of sandboxed, trusted, worker, yolo, or to another \
+             custom preset",
         ),
         (
             "[presets.x]\nextends = 'sandboxd'",
-            "2:11: presets.x.extends names no preset \"sandboxd\"; did you mean 'sandboxed'?",
+            "2:11: presets.x.extends: there is no preset \"sandboxd\"; did you mean 'sandboxed'?",
         ),
         (
             "[presets.y]\nextends = 'my-bass'\n[presets.my-base]\nextends = 'worker'",
-            "2:11: presets.y.extends names no preset \"my-bass\"; did you mean 'my-base'?",
+            "2:11: presets.y.extends: there is no preset \"my-bass\"; did you mean 'my-base'?",
         ),
-        ("[presets.x]\nextends = 'zebra'", "2:11: presets.x.extends names no preset \"zebra\""),
+        ("[presets.x]\nextends = 'zebra'", "2:11: presets.x.extends: there is no preset \"zebra\""),
         (
             "[presets.x]\nextends = 3",
             "2:11: presets.x.extends must be the name of a preset, got an integer 3",
         ),
-        ("[presets.x]\nextends = 'x'", "2:11: presets.x.extends leads back to 'x' itself"),
+        ("[presets.x]\nextends = 'x'", "2:11: presets.x.extends is a cycle: it leads back to 'x'"),
         (
             "[presets.a]\nextends = 'b'\n[presets.b]\nextends = 'a'\n[presets.c]\nextends = 'a'",
-            "2:11: presets.a.extends leads back to 'a' itself\n4:11: presets.b.extends leads back to 'b' itself",
+            "2:11: presets.a.extends is a cycle: it leads back to 'a'\n\
+             4:11: presets.b.extends is a cycle: it leads back to 'b'",
         ),
-        // The base's own problem is enough.
+        // Only the base's own problem is reported.
         (
             "[presets.a]\nextends = 'b'\n[presets.b]\nextends = 'worker'\nmax_turns = 0",
             "5:13: presets.b.max_turns must be an integer from 1 to 1000000000, got 0",
@@ -272,12 +274,12 @@ fn a_base_that_is_missing_or_wrong_is_told() {
 }
 
 #[test]
-fn a_name_that_is_taken_or_no_name_is_told() {
+fn duplicate_and_invalid_names_are_reported() {
     let rule = "the name of a preset must be 1 to 63 of a-z, 0-9, _ and -, starting with a letter, got";
     let cases = [
         (
             "[presets.worker]\nextends = 'sandboxed'",
-            "1:10: there is a preset 'worker' already; choose another name".to_owned(),
+            "1:10: preset 'worker' already exists; choose another name".to_owned(),
         ),
         ("[presets.Rev]\nextends = 'worker'", format!("1:10: {rule} \"Rev\"; did you mean 'rev'?")),
         ("[presets.1st]\nextends = 'worker'", format!("1:10: {rule} \"1st\"")),
@@ -296,7 +298,7 @@ fn a_name_that_is_taken_or_no_name_is_told() {
 }
 
 #[test]
-fn what_would_widen_is_told_at_the_key_that_does_it() {
+fn widening_is_reported_at_the_key_that_causes_it() {
     let narrow =
         "[presets.n]\nextends = 'trusted'\ntools = ['a']\nread_paths = ['/w']\nmax_turns = 5\n[presets.x]\n";
     let cases = [
@@ -307,33 +309,33 @@ fn what_would_widen_is_told_at_the_key_that_does_it() {
         ("extends = 'sandboxed'\nmay_create = ['worker']", "8:14", "may_create", "sandboxed"),
         ("extends = 'sandboxed'\ntargets = 'family'", "8:11", "targets", "sandboxed"),
     ];
-    for (text, place, key, base) in cases {
+    for (text, position, key, base) in cases {
         let expected = format!(
-            "config.toml:{place}: presets.x.{key} would allow more than '{base}', and a preset can only narrow"
+            "config.toml:{position}: presets.x.{key} would allow more than '{base}'; a preset can only narrow its base"
         );
         assert_eq!(load_invalid(&format!("{narrow}{text}")), [expected], "{text}");
     }
 }
 
 #[test]
-fn a_path_of_the_users_home_needs_a_home() {
+fn a_tilde_path_needs_an_absolute_home_variable() {
     let text = "[presets.x]\nextends = 'trusted'\nread_paths = ['~/a']";
     for env in [&[][..], &[("HOME", "")][..], &[("HOME", "relative")][..]] {
         let problems = load_file(text, env).unwrap_err();
         assert_eq!(problems.len(), 1);
-        assert!(problems[0].ends_with("got \"~/a\" (HOME is not set to a folder)"), "{problems:?}");
+        assert!(problems[0].ends_with("got \"~/a\" (HOME is not set to an absolute path)"), "{problems:?}");
     }
-    assert_eq!(grant(&load_valid(&text.replace("~/a", "~")), "x").read, folders(&["/users/me"]));
+    assert_eq!(grant(&load_valid(&text.replace("~/a", "~")), "x").read, directories(&["/users/me"]));
 }
 
 #[test]
-fn the_default_preset_is_there_and_is_never_yolo() {
+fn default_preset_must_exist_and_must_not_be_yolo() {
     let must = "must be the name of a preset, got";
     let mine = "[presets.mine]\nextends = 'worker'\n[presets.free]\nextends = 'yolo'";
-    let free = "(it would give everything to agents that ask for nothing)";
+    let why = "(it would give every agent without a preset all permissions)";
     let cases = [
-        ("default_preset = 'yolo'", &[][..], format!("config.toml:1: default_preset {must} \"yolo\" {free}")),
-        ("default_preset = 'free'", &[], format!("config.toml:1: default_preset {must} \"free\" {free}")),
+        ("default_preset = 'yolo'", &[][..], format!("config.toml:1: default_preset {must} \"yolo\" {why}")),
+        ("default_preset = 'free'", &[], format!("config.toml:1: default_preset {must} \"free\" {why}")),
         (
             "default_preset = 'mien'",
             &[],
@@ -352,12 +354,12 @@ fn the_default_preset_is_there_and_is_never_yolo() {
     }
     let config = load_file(mine, &[("NEXUS3_DEFAULT_PRESET", "mine")]).unwrap();
     assert_eq!(config.default_preset, "mine");
-    let refused = "default_preset = 'bad'\n[presets.bad]\nextends = 'worker'\nmax_turns = 0";
-    assert_eq!(load_invalid(refused).len(), 1, "a preset that was refused is told of once");
+    let invalid = "default_preset = 'bad'\n[presets.bad]\nextends = 'worker'\nmax_turns = 0";
+    assert_eq!(load_invalid(invalid).len(), 1, "an invalid preset is reported once");
 }
 
 #[test]
-fn the_view_shows_presets_and_can_be_read_back() {
+fn shown_presets_parse_to_the_same_presets() {
     let first = load_valid(FULL);
     let view = show(&first);
     assert!(
@@ -366,19 +368,17 @@ fn the_view_shows_presets_and_can_be_read_back() {
     );
     assert!(view.contains("blocked_paths = [\"/users/me/lib/private\"]  # config.toml:11\n"), "{view}");
     let second = load_valid(&view);
-    let said = |config: &Config| -> Vec<_> {
-        let presets = config.custom_presets.iter();
-        let said = |preset: &CustomPreset| {
-            preset.entries.iter().map(|entry| entry.value.clone()).collect::<Vec<_>>()
-        };
-        presets.map(|preset| (preset.name.clone(), said(preset))).collect()
+    let values =
+        |preset: &CustomPreset| preset.entries.iter().map(|entry| entry.value.clone()).collect::<Vec<_>>();
+    let presets = |config: &Config| -> Vec<_> {
+        config.custom_presets.iter().map(|preset| (preset.name.clone(), values(preset))).collect()
     };
-    assert_eq!(said(&first), said(&second));
+    assert_eq!(presets(&first), presets(&second));
     assert_eq!(second.default_preset, "reviewer");
 }
 
 #[test]
-fn the_reference_lists_every_key_once() {
+fn reference_lists_every_preset_key_once() {
     let page = reference();
     for key in PRESET_KEYS {
         let row =
@@ -392,7 +392,7 @@ fn the_reference_lists_every_key_once() {
 }
 
 #[test]
-fn no_text_makes_the_reader_panic() {
+fn parser_never_panics() {
     for end in (0..FULL.len()).step_by(3).filter(|end| FULL.is_char_boundary(*end)) {
         for noise in ["", "[", "\"", "=", "{", "]", "[presets.x]\n"] {
             file::parse(&format!("{}{noise}", &FULL[..end]), None);

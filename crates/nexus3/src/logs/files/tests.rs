@@ -1,4 +1,4 @@
-//! Rotation, privacy and the bound on open files.
+//! Tests of rotation, file permissions and the limit on open handles.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -29,7 +29,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_file_is_filled_to_its_last_byte_and_then_put_aside() {
+fn a_file_is_rotated_when_the_next_record_does_not_fit() {
     let home = TempDir::new().unwrap();
     let mut files = files(&home, LIMITS);
     files.append(&key("a"), b"12345").unwrap();
@@ -44,26 +44,26 @@ fn a_file_is_filled_to_its_last_byte_and_then_put_aside() {
 }
 
 #[test]
-fn records_that_come_together_lie_as_if_they_had_come_one_by_one() {
+fn batched_appends_equal_single_appends() {
     let records = ["123", "4567", "a record longer than a file", "8", "90123", "4567890", "1"];
-    let at_once = TempDir::new().unwrap();
-    let one_by_one = TempDir::new().unwrap();
+    let batched_home = TempDir::new().unwrap();
+    let single_home = TempDir::new().unwrap();
     let limits = FileLimits { files_max: 9, ..LIMITS };
-    let (mut together, mut apart) = (files(&at_once, limits), files(&one_by_one, limits));
+    let (mut batched, mut single) = (files(&batched_home, limits), files(&single_home, limits));
     for start in 0..records.len() {
         let ends: Vec<usize> =
             (start..records.len()).map(|end| records[start..=end].concat().len()).collect();
-        together.append_all(&key("a"), records[start..].concat().as_bytes(), &ends).unwrap();
-        records[start..].iter().for_each(|record| apart.append(&key("a"), record.as_bytes()).unwrap());
+        batched.append_all(&key("a"), records[start..].concat().as_bytes(), &ends).unwrap();
+        records[start..].iter().for_each(|record| single.append(&key("a"), record.as_bytes()).unwrap());
         for name in ["context.md", "context.md.1", "context.md.2", "context.md.5", "context.md.8"] {
-            assert_eq!(read(&at_once, name), read(&one_by_one, name), "{start}: {name}");
+            assert_eq!(read(&batched_home, name), read(&single_home, name), "{start}: {name}");
         }
     }
 }
 
 #[test]
-fn only_so_many_files_are_kept() {
-    for (files_max, kept) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+fn files_beyond_the_limit_are_deleted() {
+    for (files_max, count) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
         let home = TempDir::new().unwrap();
         let mut files = files(&home, FileLimits { files_max, ..LIMITS });
         for number in 0..6 {
@@ -71,13 +71,13 @@ fn only_so_many_files_are_kept() {
         }
         let names = ["context.md", "context.md.1", "context.md.2", "context.md.3"];
         let found: Vec<String> = names.iter().filter_map(|name| read(&home, name)).collect();
-        let expected: Vec<String> = (0..kept).map(|back| format!("record {}\n", 5 - back)).collect();
+        let expected: Vec<String> = (0..count).map(|age| format!("record {}\n", 5 - age)).collect();
         assert_eq!(found, expected, "{files_max}");
     }
 }
 
 #[test]
-fn files_left_from_a_longer_past_are_removed() {
+fn files_of_an_earlier_larger_limit_are_deleted() {
     let home = TempDir::new().unwrap();
     let directory = home.path().join("logs/a");
     fs::create_dir_all(&directory).unwrap();
@@ -94,7 +94,7 @@ fn files_left_from_a_longer_past_are_removed() {
 }
 
 #[test]
-fn a_record_longer_than_a_file_stands_alone_and_whole() {
+fn a_record_larger_than_the_limit_gets_its_own_file() {
     let home = TempDir::new().unwrap();
     let mut files = files(&home, LIMITS);
     files.append(&key("a"), b"1").unwrap();
@@ -106,7 +106,7 @@ fn a_record_longer_than_a_file_stands_alone_and_whole() {
 }
 
 #[test]
-fn a_file_of_an_earlier_run_is_continued() {
+fn appends_continue_the_file_of_an_earlier_run() {
     let home = TempDir::new().unwrap();
     files(&home, LIMITS).append(&key("a"), b"12345").unwrap();
     let mut second = files(&home, LIMITS);
@@ -117,7 +117,7 @@ fn a_file_of_an_earlier_run_is_continued() {
 }
 
 #[test]
-fn files_and_directories_are_the_owners_alone() {
+fn files_and_directories_are_owner_only() {
     let home = TempDir::new().unwrap();
     let mut files = files(&home, LIMITS);
     files.append(&key("a"), b"1234567890").unwrap();
@@ -128,7 +128,7 @@ fn files_and_directories_are_the_owners_alone() {
 }
 
 #[test]
-fn a_link_in_the_place_of_a_file_or_directory_is_refused() {
+fn symbolic_links_are_not_followed() {
     let home = TempDir::new().unwrap();
     let logs = home.path().join("logs");
     fs::create_dir_all(logs.join("a")).unwrap();
@@ -148,20 +148,20 @@ fn a_link_in_the_place_of_a_file_or_directory_is_refused() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_file_is_refused_at_once() {
+fn a_fifo_in_place_of_a_file_is_rejected_without_blocking() {
     let home = TempDir::new().unwrap();
     fs::create_dir_all(home.path().join("logs/a")).unwrap();
     let pipe = home.path().join("logs/a/context.md");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     assert!(files(&home, LIMITS).append(&key("a"), b"1").is_err());
-    // Also with somebody at the other end.
+    // Also when the FIFO has a reader.
     let _reader = rustix::fs::open(&pipe, rustix::fs::OFlags::RDWR, Mode::empty()).unwrap();
     let fault = files(&home, LIMITS).append(&key("a"), b"1").unwrap_err();
     assert_eq!(fault.to_string(), "not a regular file");
 }
 
 #[test]
-fn the_handle_that_rested_longest_is_closed_first() {
+fn the_least_recently_used_handle_is_evicted() {
     let home = TempDir::new().unwrap();
     let mut files = files(&home, LIMITS);
     for agent in ["a", "b", "a", "c"] {
@@ -181,7 +181,7 @@ fn the_handle_that_rested_longest_is_closed_first() {
 }
 
 #[test]
-fn a_deleted_file_or_directory_is_made_anew() {
+fn a_deleted_file_or_directory_is_recreated() {
     let home = TempDir::new().unwrap();
     let mut files = files(&home, LIMITS);
     files.append(&key("a"), b"1").unwrap();
@@ -194,9 +194,9 @@ fn a_deleted_file_or_directory_is_made_anew() {
 }
 
 #[test]
-fn after_a_fault_writing_goes_on_where_it_can() {
+fn appending_works_again_after_an_error() {
     let home = TempDir::new().unwrap();
-    fs::write(home.path().join("logs"), "in the way").unwrap();
+    fs::write(home.path().join("logs"), "not a directory").unwrap();
     let mut files = files(&home, LIMITS);
     assert!(files.append(&key("a"), b"1").is_err());
     fs::remove_file(home.path().join("logs")).unwrap();
