@@ -1,5 +1,5 @@
-//! Anthropic's Messages API. Structured output uses `output_config.format`, which works together with tools and thinking;
-//! a forced tool call would work with neither.
+//! Anthropic's Messages API. Structured output uses `output_config.format`, which works together with tools and
+//! thinking; a forced tool call would work with neither.
 
 mod request;
 mod response;

@@ -1,5 +1,5 @@
-//! Catalog of known providers: name, base URL, API, and the environment variables of its key and address. A new provider
-//! is one line.
+//! Catalog of known providers: name, base URL, API, and the environment variables of its key and address. A new
+//! provider is one line.
 
 use crate::endpoint::AuthScheme;
 
@@ -27,8 +27,8 @@ pub enum Site {
     Machine,
 }
 
-/// Where a chat-completions server expects the reasoning that preceded tool calls to be sent back. No such field is part
-/// of OpenAI's API, and some servers reject unknown fields.
+/// Where a chat-completions server expects the reasoning that preceded tool calls to be sent back. No such field is
+/// part of OpenAI's API, and some servers reject unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReasoningEcho {
     /// Reasoning is not sent back.

@@ -1,5 +1,5 @@
-//! Request encoding shared by all dialects: valid function names, call ids and arguments, images, user-defined fields and
-//! output schemas. The layout of the body is left to the dialects.
+//! Request encoding shared by all dialects: valid function names, call ids and arguments, images, user-defined fields
+//! and output schemas. The layout of the body is left to the dialects.
 
 use std::borrow::Cow;
 
@@ -58,8 +58,8 @@ pub(crate) fn valid_function_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
 }
 
-/// Returns a tool call id of accepted bytes, the same for the call and its result. Ids from other providers may be longer
-/// or contain other characters: those are replaced by a shortened id with a hash, so that distinct ids stay distinct.
+/// Returns a tool call id of accepted bytes, the same for the call and its result. An id from another provider that is
+/// too long or has other characters is shortened and hashed, so that distinct ids stay distinct.
 pub(crate) fn valid_call_id(id: &str, is_accepted: fn(u8) -> bool) -> Cow<'_, str> {
     if (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(is_accepted) {
         return Cow::Borrowed(id);

@@ -1,5 +1,5 @@
-//! HTTP endpoint of one provider: base URL, key, headers and connections. Sends one request and returns the response head
-//! or a classified error. Retries are left to `remote`, decoding to the dialects.
+//! HTTP endpoint of one provider: base URL, key, headers and connections. Sends one request and returns the response
+//! head or a classified error. Retries are left to `remote`, decoding to the dialects.
 
 mod base_url;
 mod body;
@@ -182,8 +182,8 @@ impl Endpoint {
         Ok(self.http.get_or_init(|| http))
     }
 
-    /// Sends a request once and returns its successful response head. After a 401, a key from a file or a command is read
-    /// again, and the request is repeated if the key has changed.
+    /// Sends a request once and returns its successful response head. After a 401, a key from a file or a command is
+    /// read again, and the request is repeated if the key has changed.
     pub(crate) async fn send(&self, request: OutgoingRequest<'_>) -> Result<reqwest::Response, ModelError> {
         let refused_error = |fault| ModelError::new(ErrorClass::Refused, fault);
         let key = self.current_key(None).await.map_err(refused_error)?;

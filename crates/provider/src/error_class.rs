@@ -142,8 +142,8 @@ fn full_text(fault: &Fault) -> String {
     format!("{} {}", fault.public, fault.cause.as_deref().unwrap_or_default())
 }
 
-/// Phrases for an exceeded context window: OpenAI and compatible servers, Anthropic, llama.cpp, Ollama, vLLM, LM Studio,
-/// Mistral, Gemini.
+/// Phrases for an exceeded context window: OpenAI and compatible servers, Anthropic, llama.cpp, Ollama, vLLM, LM
+/// Studio, Mistral, Gemini.
 const CONTEXT_FULL_PHRASES: &[&str] = &[
     "context_length_exceeded",
     "maximum context length",

@@ -1,5 +1,5 @@
-//! Fair request queue and circuit breaker of one provider. Bounds the concurrent requests, keeps one queue per agent tree
-//! and serves the tree with the fewest running requests first. Sending and retrying is left to `remote`.
+//! Fair request queue and circuit breaker of one provider. Bounds the concurrent requests, keeps one queue per agent
+//! tree and serves the tree with the fewest running requests first. Sending and retrying is left to `remote`.
 
 mod retry_budget;
 mod state;
@@ -87,8 +87,9 @@ impl FairQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a permit. Fails at once if the circuit stays open beyond `cool_down_max`; with a fallback, it also fails
-    /// when the wait behind the probes of a recovering provider exceeds that limit. Dropping the future leaves the queue.
+    /// Waits for a permit. Fails at once if the circuit stays open beyond `cool_down_max`; with a fallback, it also
+    /// fails when the wait behind the probes of a recovering provider exceeds that limit. Dropping the future leaves
+    /// the queue.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         root: Serial,

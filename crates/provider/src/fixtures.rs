@@ -1,5 +1,5 @@
-//! Tests of the dialects against `fixtures/`: `<dialect>/<case>/` has `stream.sse` with `expected.json`, or `request.json`,
-//! or both. A new case needs only files.
+//! Tests of the dialects against `fixtures/`: `<dialect>/<case>/` has `stream.sse` with `expected.json`, or
+//! `request.json`, or both. A new case needs only files.
 
 mod requests;
 

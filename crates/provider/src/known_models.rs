@@ -7,8 +7,8 @@ use agent::outside::{ModelSpec, ModelTier};
 /// Context window assumed for an unknown model.
 pub const WINDOW_TOKENS_DEFAULT: u64 = 131_072;
 
-/// Largest context window assumed for a server on this machine that reports none: such servers are often configured with
-/// less than the model supports, and silently truncate longer prompts.
+/// Largest context window assumed for a server on this machine that reports none: such servers are often configured
+/// with less than the model supports, and silently truncate longer prompts.
 pub const MACHINE_WINDOW_TOKENS_DEFAULT: u64 = 8_192;
 
 struct KnownModel {

@@ -1,6 +1,6 @@
-//! The embedded model: a child process of the same program that serves chat completions on a Unix socket. Started at the
-//! first request and restarted after a crash. A crash before the response began is retried once; one in the middle of a
-//! response fails the turn. Inference is left to the crate `local`.
+//! The embedded model: a child process of the same program that serves chat completions on a Unix socket. Started at
+//! the first request and restarted after a crash. A crash before the response began is retried once; one in the middle
+//! of a response fails the turn. Inference is left to the crate `local`.
 
 mod child;
 
@@ -45,7 +45,8 @@ pub trait LocalFiles: Send + Sync {
 }
 
 /// Options of the model server child, started as `PROGRAM ARGS --model FILE --socket PATH --idle-s N --die-with-stdin`.
-/// Its standard input is a pipe that is never written to: EOF means that the daemon has exited, and the child must exit.
+/// Its standard input is a pipe that is never written to: EOF means that the daemon has exited, and the child must
+/// exit.
 #[derive(Clone)]
 pub struct LocalOptions {
     /// Program to run, usually this one.

@@ -27,8 +27,8 @@ const BLOCK_BYTES: usize = 16 * 1024;
 /// Cache overhead per message: its list entries, and the allocation that the weak pointer keeps alive.
 const MESSAGE_OVERHEAD_BYTES: usize = 256;
 
-/// Cache key: agent, dialect and model. Includes image support, because two servers may use the same model name and only
-/// one of them may accept images.
+/// Cache key: agent, dialect and model. Includes image support, because two servers may use the same model name and
+/// only one of them may accept images.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PrefixKey {
     agent: Option<AgentId>,

@@ -1,5 +1,5 @@
-//! Recording and replay of model exchanges, for tests of whole pipelines without a network. The file has one JSON line per
-//! exchange, without timing.
+//! Recording and replay of model exchanges, for tests of whole pipelines without a network. The file has one JSON line
+//! per exchange, without timing.
 
 mod canonical;
 mod recorder;

@@ -71,8 +71,8 @@ impl ModelRegistry {
         Ok(registry)
     }
 
-    /// Resolves the default model and returns whether there is one. Discovers servers on this machine only if no model is
-    /// configured and no provider has a key.
+    /// Resolves the default model and returns whether there is one. Discovers servers on this machine only if no model
+    /// is configured and no provider has a key.
     pub async fn resolve_default(&self) -> bool {
         self.inner.resolve_default().await.is_some()
     }
@@ -141,8 +141,8 @@ impl RegistryInner {
         self.choose_default()
     }
 
-    /// Chooses the default model: the configured one, else the first provider with a key, else a discovered server, else
-    /// the embedded model.
+    /// Chooses the default model: the configured one, else the first provider with a key, else a discovered server,
+    /// else the embedded model.
     fn choose_default(&self) -> Option<Arc<dyn ModelClient>> {
         if let Some(name) = &self.options.default_model {
             return self.find(name).ok();
@@ -230,10 +230,10 @@ impl RegistryInner {
 
     /// Splits a name into provider and model; a bare provider name stands for its default model.
     fn split_name(&self, name: &str) -> Result<(String, String), String> {
-        let shape = || format!("the name must be PROVIDER/NAME, {NAME_EXAMPLE}");
+        let format_error = || format!("the name must be PROVIDER/NAME, {NAME_EXAMPLE}");
         if let Some((provider, model)) = name.split_once('/') {
             let is_name = is_model_name(model);
-            return if is_name { Ok((provider.to_owned(), model.to_owned())) } else { Err(shape()) };
+            return if is_name { Ok((provider.to_owned(), model.to_owned())) } else { Err(format_error()) };
         }
         if name == LOCAL {
             let first = self.options.local.as_ref().and_then(|local| local.files.list().into_iter().next());
@@ -241,7 +241,7 @@ impl RegistryInner {
         }
         let settings = self.options.providers.get(name);
         let kind = settings.and_then(|settings| settings.kind.as_deref()).unwrap_or(name);
-        let Some(known) = known_provider(kind) else { return Err(shape()) };
+        let Some(known) = known_provider(kind) else { return Err(format_error()) };
         let found = lock(&self.discovered).iter().find(|found| found.provider == name).cloned();
         let found = found.and_then(|found| Some(found.first_chat_model()?.name.clone()));
         let default = Some(known.default_model).filter(|model| !model.is_empty()).map(str::to_owned);

@@ -1,5 +1,5 @@
-//! Streaming response, read to the end of its body, also past its last event, so that the connection can be reused. Holds
-//! its queue permit until then. The meaning of the events is left to the dialect.
+//! Streaming response, read to the end of its body, also past its last event, so that the connection can be reused.
+//! Holds its queue permit until then. The meaning of the events is left to the dialect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest wait for the end of the body after the response is complete.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Idle timeouts that may pass without a complete event. The idle timeout itself counts bytes, because busy servers send
-/// SSE comments as keep-alive.
+/// Idle timeouts that may pass without a complete event. The idle timeout itself counts bytes, because busy servers
+/// send SSE comments as keep-alive.
 const IDLES_PER_EVENT: u32 = 5;
 
 /// One response whose head has arrived.

@@ -1,5 +1,5 @@
-//! Token counting per model: by the model's tokenizer if known, else by an estimate. The runtime calibrates both with the
-//! usage that models report.
+//! Token counting per model: by the model's tokenizer if known, else by an estimate. The runtime calibrates both with
+//! the usage that models report.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn encoding(name: &str) -> Option<&'static CoreBpe> {
 }
 
 impl FileTokenizer {
-    /// Loads the counter, or falls back to the estimate. An unreadable file is not fatal here: the model server reports it.
+    /// Loads the counter, or falls back to the estimate: the model server reports an unreadable file.
     fn open_counter(&self) -> TokenCounter {
         (self.open)(&self.file).unwrap_or_else(|fault| {
             tracing::warn!(

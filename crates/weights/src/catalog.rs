@@ -1,5 +1,5 @@
-//! Built-in catalog of models: purpose, size, licence, checksum and sources. The checksum makes the sources untrusted: a
-//! download with another checksum is discarded.
+//! Built-in catalog of models: purpose, size, licence, checksum and sources. Sources need not be
+//! trusted: a download with another checksum is discarded.
 
 use crate::checksum::Checksum;
 use crate::fault::WeightsFault;

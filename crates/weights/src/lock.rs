@@ -18,8 +18,8 @@ pub(crate) struct Lock {
 }
 
 impl Drop for Lock {
-    /// Unlocks explicitly instead of by closing the file: a child process between fork and exec shares the descriptor and
-    /// would hold the lock for that moment.
+    /// Unlocks explicitly instead of by closing the file: a child process between fork and exec shares the descriptor
+    /// and would hold the lock for that moment.
     fn drop(&mut self) {
         // The kernel releases the lock at the latest when the process exits.
         let _ = self.file.unlock();

@@ -1,5 +1,5 @@
-//! JSON files beside the weights: the manifest of an installed model and the resume state of a partial download. Written
-//! atomically.
+//! JSON files beside the weights: the manifest of an installed model and the resume state of a partial download.
+//! Written atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

@@ -1,5 +1,5 @@
-//! The model directory: installed weights, partial downloads, and the operations on them. A file gets its final name only
-//! when it is complete and its checksum matches.
+//! The model directory: installed weights, partial downloads, and the operations on them. A file gets its final name
+//! only when it is complete and its checksum matches.
 
 #[cfg(test)]
 mod tests;
@@ -355,8 +355,8 @@ impl ModelDirectory {
             pulled_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             modified_ns: partial.modified_ns()?,
         };
-        // Write the manifest first: a crash before the rename leaves a complete partial file, which the next pull only has
-        // to verify.
+        // Write the manifest first: a crash before the rename leaves a complete partial file, which the next pull only
+        // has to verify.
         partial.sync()?;
         manifest::write_json_atomic(&self.file_path(&spec.id, "json"), &manifest)?;
         partial.install_as(&path)?;

@@ -1,5 +1,5 @@
-//! Partial download: a file that is hashed while it is written, with a resume state that records the fsynced length. All
-//! operations block; callers run them on blocking threads.
+//! Partial download: a file that is hashed while it is written, with a resume state that records the fsynced length.
+//! All operations block; callers run them on blocking threads.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};

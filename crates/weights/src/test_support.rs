@@ -260,8 +260,8 @@ impl FakePip {
     pub(crate) fn new(folder: &Path) -> Self {
         let folder = folder.join("pip");
         std::fs::create_dir(&folder).unwrap();
-        // Written by another process: a file that is open for writing cannot be executed, and a child forked by a parallel
-        // test could inherit this process's descriptor.
+        // Written by another process: a file that is open for writing cannot be executed, and a child forked by a
+        // parallel test could inherit this process's descriptor.
         let write = "cat > \"$0\" && chmod 700 \"$0\"";
         let mut shell = Command::new("sh");
         let mut shell =

@@ -1,5 +1,5 @@
-//! Encoder of Messages API requests. Consecutive messages of one role become one message, which stays unclosed until the
-//! role changes, so that the encoded prefix never changes when messages are appended.
+//! Encoder of Messages API requests. Consecutive messages of one role become one message, which stays unclosed until
+//! the role changes, so that the encoded prefix never changes when messages are appended.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::prefix_cache::{Prefix, PrefixCache, PrefixKey};
 /// Fields that `extra` cannot override.
 const RESERVED_FIELDS: &[&str] = &["model", "messages", "system", "stream", "tools"];
 
-/// Default limit of response tokens, which the API requires. Few responses are longer, and the limit is deducted from the
-/// context window.
+/// Default limit of response tokens, which the API requires. Few responses are longer, and the limit is deducted from
+/// the context window.
 const ANSWER_TOKENS_DEFAULT: u64 = 32_000;
 
 /// Default limit of response tokens for an unknown model: every current model supports it.
@@ -141,8 +141,8 @@ fn default_answer_tokens(model: &ModelOptions) -> u64 {
     }
 }
 
-/// Adds `additionalProperties: false` to all objects, as the API requires. Output that fits the narrower schema also fits
-/// the original.
+/// Adds `additionalProperties: false` to all objects, as the API requires. Output that fits the narrower schema also
+/// fits the original.
 fn close_objects(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

@@ -1,5 +1,5 @@
-//! Decoder of Messages API responses: content blocks that start, grow and stop. Tool calls are emitted at the end of the
-//! response.
+//! Decoder of Messages API responses: content blocks that start, grow and stop. Tool calls are emitted at the end of
+//! the response.
 
 use std::collections::{BTreeMap, BTreeSet};
 

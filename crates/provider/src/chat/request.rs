@@ -143,7 +143,7 @@ fn request_options(
     }
     add_extra(&mut body, model, RESERVED_FIELDS)?;
     let user_field = MAX_TOKENS_FIELDS.into_iter().find(|name| body.contains_key(*name));
-    // A field that the user set in `extra` shows which name the server accepts. Only the request's own limit overrides it.
+    // The field that the user set in `extra` is the one the server accepts. Only the request's own limit overrides it.
     let answer_tokens =
         request.answer_tokens_max.or(model.answer_tokens_max.filter(|_| user_field.is_none()));
     if let Some(answer_tokens) = answer_tokens {

@@ -263,9 +263,9 @@ impl ChatDecoder {
         append_to_call(call, name, &arguments)
     }
 
-    /// Returns the index of the call that a delta belongs to. Some servers send index 0 for every call: a name with a new
-    /// id starts a new call, and without ids a name after complete arguments does. Others send a new id with every delta
-    /// of one call; such deltas have no name.
+    /// Returns the index of the call that a delta belongs to. Some servers send index 0 for every call: a name with a
+    /// new id starts a new call, and without ids a name after complete arguments does. Others send a new id with every
+    /// delta of one call; such deltas have no name.
     fn call_index(&self, index: u64, id: Option<&str>, name: &str) -> CallIndex {
         let Some(((_, last), call)) = self.state.last_call(index) else { return (index, 0) };
         let is_new = match id {

@@ -56,8 +56,8 @@ impl BaseUrl {
         url
     }
 
-    /// Returns the URL of an endpoint below the base. If the base already ends with the first segment, such as `v1`, that
-    /// segment is not repeated.
+    /// Returns the URL of an endpoint below the base. If the base already ends with the first segment, such as `v1`,
+    /// that segment is not repeated.
     pub(crate) fn join(&self, path: &[String], endpoint: &[&str]) -> reqwest::Url {
         let mut url = self.0.clone();
         let last = url.path_segments().and_then(|mut path| path.next_back()).map(str::to_owned);

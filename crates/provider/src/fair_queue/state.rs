@@ -1,5 +1,5 @@
-//! State of the fair queue and circuit breaker; the caller passes the time. After repeated failures the circuit opens for
-//! a cool-down, then one probe is admitted, and each success doubles the concurrency limit.
+//! State of the fair queue and circuit breaker; the caller passes the time. After repeated failures the circuit opens
+//! for a cool-down, then one probe is admitted, and each success doubles the concurrency limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

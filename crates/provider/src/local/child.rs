@@ -22,7 +22,7 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// Timeout and poll interval for the exit of a child that closed its connection: sockets close before the process exits.
+/// Timeout and poll interval for the exit of a child after a lost connection: its sockets close before it exits.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 

@@ -1,5 +1,5 @@
-//! Decoder of Responses API responses. The last event contains the complete response again: parts that the server did not
-//! stream are taken from it.
+//! Decoder of Responses API responses. The last event contains the complete response again: parts that the server did
+//! not stream are taken from it.
 
 use agent::outside::StopReason;
 use agent::{Fault, Usage};

@@ -251,7 +251,7 @@ async fn local_server_window_is_reported_or_a_small_default() {
     let discover = DiscoverOptions { providers: vec!["vllm"], ..DiscoverOptions::default() };
     let variables = [("VLLM_BASE_URL".to_owned(), Secret::new(server.base_url()))].into();
     let options = RegistryOptions { discover, variables, ..RegistryOptions::default() };
-    let registry = ModelRegistry::open(options).expect("nothing is wrong");
+    let registry = ModelRegistry::open(options).expect("the options are valid");
     assert!(registry.resolve_default().await);
     for (name, window_tokens) in [
         ("vllm/gpt-oss:20b", 65_536),

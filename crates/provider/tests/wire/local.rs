@@ -55,7 +55,7 @@ fn registry(dir: &Path) -> ModelRegistry {
     };
     let discover = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
     let options = RegistryOptions { local: Some(local), discover, ..RegistryOptions::default() };
-    ModelRegistry::open(options).expect("nothing is wrong")
+    ModelRegistry::open(options).expect("the options are valid")
 }
 
 /// Responds to every request on the socket; returns the list of requests.

@@ -1,5 +1,5 @@
-//! One HTTP request for a file or its remaining range: follows redirects and validates the response. Retries are left to
-//! `hub`.
+//! One HTTP request for a file or its remaining range: follows redirects and validates the response. Retries are left
+//! to `hub`.
 
 use std::error::Error;
 use std::time::Duration;
