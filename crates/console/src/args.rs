@@ -56,7 +56,8 @@ pub(crate) struct ConnectionArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Uses the running daemon, or starts one that stops by itself when idle.
 The response goes to standard output, everything else to standard error.
-Ctrl-C cancels. Without --agent the conversation is not stored.
+Ctrl-C cancels. Without --agent a temporary agent answers and is destroyed
+afterwards; the conversation stays in the journal.
 Other users can see arguments: prefer NEXUS3_API_KEY or the token file to
 --api-key.
 Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage, 130 interrupted
