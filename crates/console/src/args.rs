@@ -56,7 +56,8 @@ pub(crate) struct ConnectionArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Uses the running daemon, or starts one that stops by itself when idle.
 The response goes to standard output, everything else to standard error.
-Ctrl-C cancels. Without --agent the conversation is not stored.
+Ctrl-C cancels. Without --agent a temporary agent answers and is destroyed
+afterwards; the conversation stays in the journal.
 Other users can see arguments: prefer NEXUS3_API_KEY or the token file to
 --api-key.
 Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage, 130 interrupted
@@ -97,7 +98,7 @@ pub struct AskArgs {
 #[derive(Debug, Subcommand)]
 pub enum RpcCommand {
     /// Check whether a daemon is running
-    #[command(after_help = "Prints no_server, nexus_server, other_service, timeout or error.
+    #[command(after_help = "The result is no_server, nexus_server, other_service, timeout or error.
 Exit code: 0 a daemon is running, 1 otherwise, 2 wrong usage.
 
 Examples:
@@ -244,7 +245,7 @@ Example:
         limit: Option<u64>,
     },
 
-    /// Create a copy of an agent with all or its first messages
+    /// Copy an agent, with all or only its first messages
     #[command(after_help = "The copy has the same system prompt, permissions, working directory, model and
 parent.
 
@@ -336,7 +337,7 @@ Examples:
         /// Agent id
         #[arg(value_name = "ID")]
         agent_id: String,
-        /// Keep the children, under the ceiling they had
+        /// Keep the children; their permissions do not change
         #[arg(long)]
         orphan: bool,
     },

@@ -153,10 +153,12 @@ impl AgentCreator<'_> {
             Err(fault) => return Err(fault.into()),
         };
         match &self.model {
-            Some(wanted) if found.agent.model.as_ref() != Some(wanted) => Err(Failure::Message(format!(
-                "agent {agent_id} uses the model {}; omit --model, or use another agent",
-                found.agent.model.as_deref().unwrap_or("no model"),
-            ))),
+            Some(requested) if found.agent.model.as_ref() != Some(requested) => {
+                Err(Failure::Message(format!(
+                    "agent {agent_id} uses the model {}; omit --model, or use another agent",
+                    found.agent.model.as_deref().unwrap_or("no model"),
+                )))
+            }
             _ => Ok(agent_id),
         }
     }

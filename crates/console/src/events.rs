@@ -17,8 +17,8 @@ use crate::{EXIT_SUCCESS, Interrupt, Streams};
 /// Minimum and maximum delay before a reconnect.
 const RETRY_DELAY_BOUNDS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
-/// Number of rejections because of the token that are retried: a restarted daemon may still be writing its new token
-/// file.
+/// Number of rejections because of the token that are retried: the client may have read the token file before the
+/// restarted daemon replaced it.
 const AUTH_REFUSALS_MAX: u32 = 5;
 
 /// Prints events until Ctrl-C.

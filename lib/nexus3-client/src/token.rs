@@ -152,19 +152,19 @@ fn read_token(path: PathBuf) -> Result<Option<Token>, TokenFault> {
 
 fn open_token_file(path: &Path) -> Result<Option<File>, TokenFault> {
     let unreadable = |cause| TokenFault::Unreadable { path: path.to_owned(), cause };
-    let named = match std::fs::symlink_metadata(path) {
-        Ok(named) => named,
+    let path_metadata = match std::fs::symlink_metadata(path) {
+        Ok(path_metadata) => path_metadata,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(unreadable(cause)),
     };
-    check_file(path, &named)?;
+    check_file(path, &path_metadata)?;
     let file = File::open(path).map_err(unreadable)?;
-    let opened = file.metadata().map_err(unreadable)?;
+    let file_metadata = file.metadata().map_err(unreadable)?;
     // `open` follows links: a link created after the check leads to another file.
-    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
+    if (file_metadata.dev(), file_metadata.ino()) != (path_metadata.dev(), path_metadata.ino()) {
         return Err(TokenFault::Symlink(path.to_owned()));
     }
-    check_file(path, &opened)?;
+    check_file(path, &file_metadata)?;
     Ok(Some(file))
 }
 

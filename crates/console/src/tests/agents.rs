@@ -74,9 +74,9 @@ async fn create_sends_every_option() {
 #[tokio::test]
 async fn relative_cwd_is_resolved_by_the_client() {
     let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]).await;
-    let here = std::env::current_dir().unwrap();
-    let given = [("project", here.join("project")), ("./project", here.join("project"))];
-    for (cwd, expected) in given {
+    let current_dir = std::env::current_dir().unwrap();
+    let cases = [("project", current_dir.join("project")), ("./project", current_dir.join("project"))];
+    for (cwd, expected) in cases {
         rpc(&daemon, &["create", "--cwd", cwd]).await;
         let params = daemon.received().pop().unwrap().params;
         assert_eq!(params, json!({ "cwd": expected.to_str().unwrap() }), "{cwd}");

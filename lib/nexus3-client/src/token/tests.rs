@@ -166,6 +166,6 @@ fn invalid_explicit_token_is_rejected_without_showing_it() {
 #[test]
 fn token_value_is_never_shown() {
     let token = Token::parse("nxk_secret").unwrap();
-    let shown = format!("{token} {token:?} {:?}", token.authorization());
-    assert!(!shown.contains("secret"), "{shown}");
+    let displayed = format!("{token} {token:?} {:?}", token.authorization());
+    assert!(!displayed.contains("secret"), "{displayed}");
 }

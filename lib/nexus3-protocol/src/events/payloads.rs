@@ -86,7 +86,7 @@ pub struct AgentFinished {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentDestroyed {
-    /// Initiator: `admin` or an agent id.
+    /// Initiator: `admin`, an agent id, or `restart` for a temporary agent that is left after a restart of the daemon.
     pub by: String,
 }
 

@@ -149,11 +149,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn parse_literal(&mut self, word: &'static str, value: Json<'a>) -> Result<Json<'a>, SyntaxFault> {
-        if !self.text[self.position..].starts_with(word) {
+    fn parse_literal(&mut self, literal: &'static str, value: Json<'a>) -> Result<Json<'a>, SyntaxFault> {
+        if !self.text[self.position..].starts_with(literal) {
             return Err(self.fault(self.position, "Expecting value"));
         }
-        self.position += word.len();
+        self.position += literal.len();
         Ok(value)
     }
 

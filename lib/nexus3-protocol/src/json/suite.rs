@@ -105,7 +105,7 @@ fn implementation_defined_cases_have_a_fixed_outcome() {
             (ExpectedOutcome::Rejected(message), Err(fault)) => {
                 assert_eq!(fault.to_string(), message, "{name}")
             }
-            (expected, outcome) => panic!("{name}: {expected:?} was expected, got {:?}", outcome.map(|_| ())),
+            (expected, outcome) => panic!("{name}: expected {expected:?}, got {:?}", outcome.map(|_| ())),
         }
         for request in requests(&text) {
             assert_eq!(rejection(&request).map(|(code, _)| code), case.params_code, "{name}");

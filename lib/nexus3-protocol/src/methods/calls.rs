@@ -162,7 +162,7 @@ pub struct CompactOutput {
     /// Token count of the messages after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_after: Option<Count>,
-    /// The difference.
+    /// `tokens_before` minus `tokens_after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_saved: Option<Count>,
     /// Why the context was not compacted: `nothing_to_compact`.
@@ -182,17 +182,17 @@ pub struct ShutdownOutput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokensOutput {
-    /// The system prompt.
+    /// Estimated tokens of the system prompt.
     pub system: Count,
-    /// Content that is generated anew for each request.
+    /// Estimated tokens of the content that is generated anew for each request.
     pub dynamic: Count,
-    /// The tool definitions.
+    /// Estimated tokens of the tool definitions.
     pub tools: Count,
-    /// The messages.
+    /// Estimated tokens of the messages.
     pub messages: Count,
     /// Sum of these, calibrated by what the model reported for earlier requests.
     pub total: Count,
-    /// Size of the model's context window.
+    /// Size of the model's context window in tokens.
     pub budget: Count,
     /// The budget minus the tokens reserved for the response.
     pub available: Count,

@@ -129,9 +129,9 @@ async fn send_and_read<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
 
 async fn change_permissions<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
     let (lead, helper) = (api.for_agent("lead"), api.for_agent("helper"));
-    let shown = lead.get_agent(&NoParams {}).await.unwrap();
+    let agent = lead.get_agent(&NoParams {}).await.unwrap();
     assert_eq!(
-        (shown.children, shown.agent.preset.as_str()),
+        (agent.children, agent.agent.preset.as_str()),
         (vec!["helper".into(), "sad".into()], "trusted")
     );
     let children = lead.list_children(&NoParams {}).await.unwrap();

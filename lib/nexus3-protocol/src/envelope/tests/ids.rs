@@ -35,8 +35,8 @@ fn string_and_integer_ids_are_echoed_byte_for_byte() {
         let sent = request.id.unwrap();
         assert_eq!(sent.raw(), id);
         assert!(!sent.is_null(), "{id}");
-        let answer = encode_result(&sent, &()).unwrap();
-        assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#).into_bytes());
+        let response = encode_result(&sent, &()).unwrap();
+        assert_eq!(response, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#).into_bytes());
     }
 }
 

@@ -44,7 +44,7 @@ proptest! {
         let bytes = encode_request(id.as_ref(), &method, &params).unwrap();
         for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
             let Ok(Incoming::Single(request)) = Incoming::parse(&bytes, rules) else {
-                return Err(TestCaseError::fail("one request was expected"));
+                return Err(TestCaseError::fail("not a single request"));
             };
             prop_assert_eq!(&request.method, &method);
             prop_assert_eq!(&request.id, &id);

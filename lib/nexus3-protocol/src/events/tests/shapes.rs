@@ -128,7 +128,7 @@ fn agents() -> Vec<(Event, String)> {
 fn turns() -> Vec<(Event, String)> {
     let accepted = TurnAccepted { turn: 2, request_id: request_id(), message: message() };
     let call = ToolCallView { id: text("c1"), name: text("fs.read_file"), arguments: text("{}") };
-    let answer = MessageEvent {
+    let response = MessageEvent {
         role: text("assistant"),
         tool_calls: vec![call],
         meta: None,
@@ -149,7 +149,7 @@ fn turns() -> Vec<(Event, String)> {
         journal_event(JournalRecord::TurnBegun(TurnBegun { turn: 2 }), r#""turn":2"#),
         journal_event(JournalRecord::MessageEvent(message()), &MESSAGE[1..MESSAGE.len() - 1]),
         journal_event(
-            JournalRecord::MessageEvent(answer),
+            JournalRecord::MessageEvent(response),
             concat!(
                 r#""role":"assistant","content":"","tool_calls":[{"id":"c1","name":"fs.read_file","arguments":"{}"}],"#,
                 r#""tool_call_id":null"#,

@@ -59,7 +59,7 @@ pub(super) const REJECTED: &[Case] = &[
     ("comment_line_half", b"1/"),
     ("comment_hash_after", b"{\"a\":1}#"),
     ("comment_semicolon", b"1;"),
-    // words
+    // literals
     ("null_cut", b"nul"),
     ("true_cut", b"tru"),
     ("false_cut", b"fals"),

@@ -220,7 +220,7 @@ fn string_without_escapes_is_borrowed() {
     let value = parse(br#"{"plain":"abc","escaped":"a\nc"}"#).unwrap().value;
     let texts: BTreeMap<&str, Json<'_>> = match &value {
         Json::Object(members) => members.iter().map(|(key, value)| (key.as_ref(), value.clone())).collect(),
-        _ => panic!("an object was expected"),
+        _ => panic!("not an object"),
     };
     assert!(matches!(texts["plain"], Json::String(Cow::Borrowed("abc"))));
     assert!(matches!(&texts["escaped"], Json::String(Cow::Owned(text)) if text == "a\nc"));

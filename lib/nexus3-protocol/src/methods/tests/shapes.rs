@@ -152,10 +152,10 @@ fn create_agent_returns_token_and_optional_first_response() {
             r#""initial_status":"queued"}"#,
         ),
     );
-    let answered =
+    let completed =
         InitialResponse::Answered(SendOutput { request_id: RequestIdParam::Number(7), ..send_output() });
     check_round_trip(
-        CreateAgentOutput { initial_request_id: id(), response: Some(answered), ..created.clone() },
+        CreateAgentOutput { initial_request_id: id(), response: Some(completed), ..created.clone() },
         concat!(
             r#"{"agent_id":"w1","url":"/agent/w1","token":"nxc_x","initial_request_id":"r","#,
             r#""response":{"content":"hello","request_id":7,"halted_at_iteration_limit":false}}"#,
@@ -244,17 +244,20 @@ fn send_params_have_optional_ids_and_images() {
         r#"{"content":"hi","request_id":null,"source":null,"source_agent_id":null}"#,
         send_params("hi"),
     );
-    let named = SendParams {
+    let with_ids = SendParams {
         request_id: Some(RequestIdParam::Number(-5)),
         source: Some("repl".to_owned()),
         source_agent_id: Some(RequestIdParam::Text("main".to_owned())),
         ..send_params("hi")
     };
-    check_round_trip(named, r#"{"content":"hi","request_id":-5,"source":"repl","source_agent_id":"main"}"#);
-    let shown = ImageParam { data: Some("iVBORw0KGgo=".to_owned()), ..ImageParam::default() };
-    let named = ImageParam { path: Some("a.png".to_owned()), ..ImageParam::default() };
     check_round_trip(
-        SendParams { images: Some(vec![shown, named]), ..send_params("look") },
+        with_ids,
+        r#"{"content":"hi","request_id":-5,"source":"repl","source_agent_id":"main"}"#,
+    );
+    let inline_image = ImageParam { data: Some("iVBORw0KGgo=".to_owned()), ..ImageParam::default() };
+    let image_by_path = ImageParam { path: Some("a.png".to_owned()), ..ImageParam::default() };
+    check_round_trip(
+        SendParams { images: Some(vec![inline_image, image_by_path]), ..send_params("look") },
         r#"{"content":"look","images":[{"data":"iVBORw0KGgo="},{"path":"a.png"}]}"#,
     );
 }
@@ -299,16 +302,16 @@ fn cancel_has_a_reason_only_when_nothing_was_cancelled() {
 
 #[test]
 fn steer_returns_the_request_id_that_accepted_it() {
-    let word = SteerParams { content: "left".to_owned(), source: None, source_agent_id: None };
-    check_round_trip(word.clone(), r#"{"content":"left"}"#);
-    check_parses(r#"{"content":"left","source":null,"source_agent_id":null}"#, word.clone());
+    let instruction = SteerParams { content: "left".to_owned(), source: None, source_agent_id: None };
+    check_round_trip(instruction.clone(), r#"{"content":"left"}"#);
+    check_parses(r#"{"content":"left","source":null,"source_agent_id":null}"#, instruction.clone());
     let source_agent_id = Some(RequestIdParam::Number(9));
     check_round_trip(
-        SteerParams { source: Some("repl".to_owned()), source_agent_id, ..word },
+        SteerParams { source: Some("repl".to_owned()), source_agent_id, ..instruction },
         r#"{"content":"left","source":"repl","source_agent_id":9}"#,
     );
-    let taken = SteerOutput { steered: true, request_id: Some(RequestIdParam::Number(5)), reason: None };
-    check_round_trip(taken, r#"{"steered":true,"request_id":5}"#);
+    let accepted = SteerOutput { steered: true, request_id: Some(RequestIdParam::Number(5)), reason: None };
+    check_round_trip(accepted, r#"{"steered":true,"request_id":5}"#);
     let reason = Some("no_running_turn_or_full".to_owned());
     check_round_trip(
         SteerOutput { steered: false, request_id: None, reason },
