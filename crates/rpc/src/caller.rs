@@ -147,7 +147,7 @@ impl Caller {
         }
     }
 
-    /// Authorizes an operation on an agent: for admins, the agent itself, and its ancestors as far as their grant allows.
+    /// Authorizes an operation on an agent: for admins, the agent itself, and ancestors whose grant allows it.
     pub(crate) async fn authorize(
         &self,
         pool: &PoolHandle,
@@ -172,8 +172,8 @@ impl Caller {
         own.authorize_reach(operation.tool, &target).map_err(|denial| denied(denial.text))
     }
 
-    /// Finds an agent by id and authorizes a daemon method on it. To an agent, a missing target and one out of its reach
-    /// give the same error, so that ids cannot be probed.
+    /// Finds an agent by id and authorizes a daemon method on it. To an agent, a missing target and one out of its
+    /// reach give the same error, so that ids cannot be probed.
     pub(crate) async fn find_authorized(
         &self,
         pool: &PoolHandle,

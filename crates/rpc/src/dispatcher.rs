@@ -1,5 +1,5 @@
-//! Transport-independent JSON-RPC entry point: parses the body, dispatches, serializes the response. The server maps the
-//! response to HTTP.
+//! Transport-independent JSON-RPC entry point: parses the body, dispatches, serializes the response. The server maps
+//! the response to HTTP.
 
 #[cfg(test)]
 mod tests;
@@ -75,8 +75,8 @@ impl Dispatcher {
         Self { pool, options }
     }
 
-    /// Returns the caller a capability token authenticates, or `None` for an unknown token. The token is looked up by its
-    /// digest, never compared byte by byte, to avoid a timing side channel.
+    /// Returns the caller a capability token authenticates, or `None` for an unknown token. The token is looked up by
+    /// its digest, never compared byte by byte, to avoid a timing side channel.
     #[must_use]
     pub fn capability_caller(&self, token: &[u8]) -> Option<Caller> {
         self.pool.find_ref_by_capability(token).map(Caller::capability)

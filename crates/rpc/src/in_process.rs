@@ -1,5 +1,5 @@
-//! In-process API for programs that embed the daemon. It uses the same handlers, authorization and faults as HTTP, without
-//! serialization.
+//! In-process API for programs that embed the daemon. It uses the same handlers, authorization and faults as HTTP,
+//! without serialization.
 
 use nexus3_protocol::methods::{self, spec};
 use nexus3_protocol::{AgentApi, ErrorCode, Method, RpcError};

@@ -1,4 +1,4 @@
-//! Timestamps of the protocol: ISO 8601 with microseconds; local time without a zone in results, UTC with `Z` in events.
+//! Timestamps of the protocol: ISO 8601 with microseconds; local time without a zone in results, UTC (`Z`) in events.
 
 use agent::outside::Timestamp;
 use jiff::civil::DateTime;

@@ -66,7 +66,7 @@ impl Dispatcher {
         for_each_method!(handle_all)
     }
 
-    /// Authorizes the caller and returns the agent the call is for. For the daemon that is `main`, created on first use.
+    /// Authorizes the caller and returns the target agent. For the daemon that is `main`, created on first use.
     pub(crate) async fn resolve_agent(
         &self,
         target: &Target,

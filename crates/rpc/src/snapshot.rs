@@ -156,8 +156,8 @@ impl ImportContext<'_> {
         })
     }
 
-    /// Permissions can only shrink: the preset is the document's if it is known and does not exceed the document's level;
-    /// otherwise a narrower one that satisfies both.
+    /// Permissions can only shrink: the preset is the document's if it is known and does not exceed the document's
+    /// level; otherwise a narrower one that satisfies both.
     fn permission_spec(
         &self,
         session: &SnapshotDocument,

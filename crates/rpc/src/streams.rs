@@ -1,5 +1,5 @@
-//! Event streams: watching events, and streaming the turn of a `send`. The client pulls; no agent waits for a slow client,
-//! and a client that disconnects ends only its stream.
+//! Event streams: watching events, and streaming the turn of a `send`. The client pulls; no agent waits for a slow
+//! client, and a client that disconnects ends only its stream.
 
 mod event_filter;
 mod send;

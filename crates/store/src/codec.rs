@@ -78,8 +78,8 @@ pub(crate) fn decode_ledger(text: &str) -> Result<StoredLedger, CodecFault> {
 /// Hexadecimal digits of the checksum at the end of a text.
 const CHECKSUM_CHARS: usize = 16;
 
-/// Appends a checksum. States and ledgers are overwritten in place and are in no hash chain; without a checksum, a digit
-/// that the disk corrupted would still decode as a number.
+/// Appends a checksum. States and ledgers are overwritten in place and are in no hash chain; without a checksum, a
+/// digit that the disk corrupted would still decode as a number.
 fn append_checksum(mut text: String) -> String {
     let digest = digest::digest_text(&text);
     text.push_str(&digest::hex(&digest[..CHECKSUM_CHARS / 2]));

@@ -1,4 +1,4 @@
-//! Maintenance of a store from another process, also while a daemon uses it: backup, full check, hash-chain verification.
+//! Maintenance of a store, also while a daemon uses it: backup, full check, and verification of the hash chain.
 
 mod backup;
 mod chain;

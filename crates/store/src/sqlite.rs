@@ -1,5 +1,5 @@
-//! Store in one SQLite file: one writer thread commits all queued batches together, a few reader threads answer queries.
-//! [`schema`] defines the tables; [`opening`] opens the file and refuses damaged or foreign ones.
+//! Store in one SQLite file: one writer thread commits all queued batches together, a few reader threads answer
+//! queries. [`schema`] defines the tables; [`opening`] opens the file and refuses damaged or foreign ones.
 
 mod checkpoint;
 mod checksums;

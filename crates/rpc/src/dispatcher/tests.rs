@@ -1,4 +1,4 @@
-//! The doors without a socket: bytes in, bytes out. The model, the clock and the random bytes are doubles.
+//! Dispatcher tests without a socket: request bytes in, response bytes out. Model, clock and entropy are test doubles.
 
 mod callers;
 mod creation;
@@ -32,7 +32,7 @@ use self::doubles::{
 };
 use super::*;
 
-/// A desk and what stands behind it.
+/// A dispatcher with its pool and test doubles.
 struct Fixture {
     dispatcher: Dispatcher,
     pool: PoolHandle,
@@ -50,7 +50,7 @@ impl Fixture {
         Self::with_store(store::memory(), limits).await
     }
 
-    /// A house over what a store has.
+    /// Creates a fixture on an existing store.
     async fn with_store(store: Arc<MemoryStore>, limits: Limits) -> Self {
         let (entropy, released) = (Arc::new(CountingEntropy::default()), Arc::new(Semaphore::new(0)));
         let outside = runtime::Outside {
@@ -72,33 +72,33 @@ impl Fixture {
         Self { dispatcher: Dispatcher::new(pool.clone(), options), pool, entropy, released, store }
     }
 
-    /// What the daemon's door gives back to an admin.
+    /// Calls the daemon as admin.
     async fn call_daemon(&self, body: &str) -> (ResponseKind, String) {
         self.call_as(&Caller::admin(), "/", body).await
     }
 
-    /// What an agent's door gives back to an admin.
-    async fn call_agent(&self, name: &str, body: &str) -> (ResponseKind, String) {
-        self.call_as(&Caller::admin(), name, body).await
+    /// Calls an agent as admin.
+    async fn call_agent(&self, id: &str, body: &str) -> (ResponseKind, String) {
+        self.call_as(&Caller::admin(), id, body).await
     }
 
     async fn call_as(&self, caller: &Caller, door: &str, body: &str) -> (ResponseKind, String) {
-        let entrance = match door {
+        let target = match door {
             "/" => self.dispatcher.daemon_target(),
             name => self.dispatcher.agent_target(name).unwrap(),
         };
-        let answer = self.dispatcher.respond(entrance, caller, body.as_bytes()).await;
-        (answer.kind, String::from_utf8(answer.body).unwrap())
+        let response = self.dispatcher.respond(target, caller, body.as_bytes()).await;
+        (response.kind, String::from_utf8(response.body).unwrap())
     }
 
-    /// Creates agents without going through a door.
+    /// Creates agents in the pool directly.
     async fn create_agents(&self, names: &[&str]) {
         for name in names {
             self.create_agent(name, "sandboxed", None).await;
         }
     }
 
-    /// Creates an agent without going through a door, and gives its capability's text.
+    /// Creates an agent in the pool directly and returns its capability token.
     async fn create_agent(&self, name: &str, preset: &str, parent: Option<&str>) -> String {
         let id = |name: &str| AgentId::parse(name).unwrap();
         let permissions = PermissionSpec { preset: Some(preset.to_owned()), ..PermissionSpec::default() };
@@ -107,15 +107,15 @@ impl Fixture {
         self.pool.create(spec, Initiator::Admin).await.unwrap().capability.reveal().to_owned()
     }
 
-    /// The result of an admin's call.
+    /// Returns the result of an admin's call, which must succeed.
     async fn call_ok(&self, door: &str, method: &str, params: &str) -> Value {
-        let (_, answer) = self.call_as(&Caller::admin(), door, &request(method, params)).await;
-        let mut answer: Value = serde_json::from_str(&answer).unwrap();
-        assert!(answer.get("error").is_none(), "{method} {params} at {door}: {answer}");
-        answer["result"].take()
+        let (_, response) = self.call_as(&Caller::admin(), door, &request(method, params)).await;
+        let mut response: Value = serde_json::from_str(&response).unwrap();
+        assert!(response.get("error").is_none(), "{method} {params} at {door}: {response}");
+        response["result"].take()
     }
 
-    /// What an admin is told who asks for an agent.
+    /// Calls `create_agent` as admin.
     async fn request_create(&self, params: &str) -> (ResponseKind, String) {
         self.call_daemon(&request("create_agent", params)).await
     }
@@ -124,20 +124,20 @@ impl Fixture {
         self.pool.list().await.unwrap().iter().map(|agent| agent.id.to_string()).collect()
     }
 
-    /// Starts a call and leaves it open.
+    /// Spawns a call as admin.
     fn spawn_call(
         &self,
         door: &'static str,
         body: &'static str,
     ) -> tokio::task::JoinHandle<(ResponseKind, String)> {
-        let house = Self {
+        let fixture = Self {
             dispatcher: self.dispatcher.clone(),
             pool: self.pool.clone(),
             entropy: Arc::clone(&self.entropy),
             released: Arc::clone(&self.released),
             store: Arc::clone(&self.store),
         };
-        tokio::spawn(async move { house.call_as(&Caller::admin(), door, body).await })
+        tokio::spawn(async move { fixture.call_as(&Caller::admin(), door, body).await })
     }
 }
 
@@ -154,31 +154,35 @@ fn error(code: i64, message: &str) -> (ResponseKind, String) {
     error_with(code, message, "")
 }
 
-/// `data` is what follows the message, with its comma.
+/// `data` is the JSON after the message, starting with a comma.
 fn error_with(code: i64, message: &str, data: &str) -> (ResponseKind, String) {
     let message = Value::from(message);
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":{message}{data}}}}}"#);
     (ResponseKind::Completed, text)
 }
 
-/// What follows the message of a call that was not allowed.
+/// The JSON after the message of a denied call.
 const DENIED: &str = r#","data":{"kind":"permission_denied"}"#;
 
 fn denied(message: &str) -> (ResponseKind, String) {
     error_with(-32602, message, DENIED)
 }
 
-/// Lets every task go on until all of them wait: the paused clock moves only then.
+/// Runs all tasks until they are idle: only then does the paused clock advance.
 async fn run_until_idle() {
     tokio::time::sleep(std::time::Duration::from_nanos(1)).await;
 }
 
 #[test]
-fn a_call_can_be_polled_once_without_a_runtime_around_it() {
+fn read_only_call_completes_in_one_poll_without_a_runtime() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let house = runtime.block_on(Fixture::new());
+    let fixture = runtime.block_on(Fixture::new());
     let body = br#"{"jsonrpc":"2.0","method":"list_agents","id":1}"#;
-    let (entrance, caller) = (house.dispatcher.daemon_target(), Caller::admin());
-    let answer = house.dispatcher.respond(entrance, &caller, body).now_or_never();
-    assert_eq!(answer.map(|answer| answer.kind), Some(ResponseKind::Completed), "reading waits for nothing");
+    let (target, caller) = (fixture.dispatcher.daemon_target(), Caller::admin());
+    let response = fixture.dispatcher.respond(target, &caller, body).now_or_never();
+    assert_eq!(
+        response.map(|response| response.kind),
+        Some(ResponseKind::Completed),
+        "a read-only call never waits"
+    );
 }

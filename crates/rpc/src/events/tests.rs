@@ -1,4 +1,4 @@
-//! Every record in the words of the wire: the kinds agree, and no secret is told.
+//! Conversion of every record to its event: kinds agree, and secrets are omitted.
 
 use agent::compaction::{CompactionMethod, CompactionPart};
 use agent::journal::{AcceptedTurn, RestartPolicy};
@@ -16,7 +16,8 @@ fn path(text: &str) -> FilePath {
 }
 
 fn stored_permissions() -> StoredPermissions {
-    let second = StoredGrantRequest { disable_tools: vec!["b".into()], ..StoredGrantRequest::default() };
+    let grant_request =
+        StoredGrantRequest { disable_tools: vec!["b".into()], ..StoredGrantRequest::default() };
     StoredPermissions {
         preset: "worker".into(),
         level: Level::Sandboxed,
@@ -26,7 +27,7 @@ fn stored_permissions() -> StoredPermissions {
             write_paths: Some(vec![path("/w")]),
             may_create: Some(Vec::new()),
         },
-        may_grant: Some((None, second)),
+        may_grant: Some((None, grant_request)),
     }
 }
 
@@ -55,7 +56,7 @@ fn turn_ended_record(outcome: TurnOutcome) -> Record {
     Record::TurnEnded { turn: 2, request_id: RequestId::Number(5), end: Box::new(end(outcome)) }
 }
 
-/// One of each record at least, with what follows its kind on the wire.
+/// At least one record of each kind, with the expected members of its event.
 fn records() -> Vec<(Record, Value)> {
     let mut records = agent_records();
     records.extend(turn_records());
@@ -162,40 +163,40 @@ fn turn_records() -> Vec<(Record, Value)> {
 }
 
 fn turn_end_records() -> Vec<(Record, Value)> {
-    let said = |outcome: &str, rest: Value| {
+    let event = |outcome: &str, extra: Value| {
         let mut all = json!({
             "turn": 2, "request_id": 5, "outcome": outcome, "content": "done", "rounds": 2,
             "halted": "iteration_limit", "usage": { "input_tokens": 3, "output_tokens": 2, "cached_tokens": 1 },
         });
-        all.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        all.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         all
     };
     let fault = Fault::new(FaultKind::Model, "the model failed").caused_by("for the log alone");
     vec![
-        (turn_ended_record(TurnOutcome::Completed), said("completed", json!({}))),
-        (turn_ended_record(TurnOutcome::Cancelled), said("cancelled", json!({}))),
+        (turn_ended_record(TurnOutcome::Completed), event("completed", json!({}))),
+        (turn_ended_record(TurnOutcome::Cancelled), event("cancelled", json!({}))),
         (
             turn_ended_record(TurnOutcome::Failed(fault)),
-            said("failed", json!({ "error": { "code": -32603, "message": "the model failed" } })),
+            event("failed", json!({ "error": { "code": -32603, "message": "the model failed" } })),
         ),
         (
             turn_ended_record(TurnOutcome::Interrupted("the daemon stopped".into())),
-            said("interrupted", json!({ "reason": "the daemon stopped" })),
+            event("interrupted", json!({ "reason": "the daemon stopped" })),
         ),
     ]
 }
 
 fn event_json(record: Record) -> Value {
-    let name = (!matches!(record, Record::DaemonStarted { .. } | Record::DaemonStopped)).then(AgentId::main);
-    let agent = if name.is_some() { 7 } else { 0 };
+    let is_daemon = matches!(record, Record::DaemonStarted { .. } | Record::DaemonStopped);
+    let (agent, agent_id) = if is_daemon { (0, None) } else { (7, Some(AgentId::main())) };
     let at = Timestamp(1_705_314_600_000_042);
-    let entry = JournalEntry { sequence: 9, agent, agent_id: name, agent_sequence: 4, at, record };
-    let Event::Journalled(event) = journal_event(&entry) else { panic!("an entry is kept") };
+    let entry = JournalEntry { sequence: 9, agent, agent_id, agent_sequence: 4, at, record };
+    let Event::Journalled(event) = journal_event(&entry) else { panic!("not a journal event") };
     serde_json::to_value(event).unwrap()
 }
 
 #[test]
-fn every_record_is_told_with_its_kind_its_place_and_what_it_holds() {
+fn every_record_maps_to_its_event() {
     for (record, expected) in records() {
         let kind = record.kind();
         let mut all = expected;
@@ -209,16 +210,16 @@ fn every_record_is_told_with_its_kind_its_place_and_what_it_holds() {
 }
 
 #[test]
-fn every_kind_of_the_journal_comes_from_a_record() {
+fn every_journal_event_kind_has_a_record() {
     use nexus3_protocol::events::EventKind;
-    let told: Vec<_> = records().iter().map(|(record, _)| record.kind()).collect();
+    let kinds: Vec<_> = records().iter().map(|(record, _)| record.kind()).collect();
     for kind in EventKind::ALL.iter().filter(|kind| kind.is_journalled()) {
-        assert!(told.contains(&kind.name()), "no record is told as {}", kind.name());
+        assert!(kinds.contains(&kind.name()), "no record has the kind {}", kind.name());
     }
 }
 
 #[test]
-fn the_digest_of_a_capability_is_never_told() {
+fn capability_digest_is_not_in_events() {
     let text = event_json(Record::Created(Box::new(agent_record()))).to_string();
     for spelling in ["abab", "ABAB", "171", "q6ur", "capability"] {
         assert!(!text.contains(spelling), "{spelling} is in {text}");

@@ -55,9 +55,7 @@ pub(super) fn decode_messages(
 ) -> Result<Vec<Message>, Fault> {
     let mut history = HistoryBuilder::default();
     for (index, message) in messages.iter().enumerate() {
-        history
-            .push_message(message)
-            .map_err(|why| invalid(&format!("session.messages[{index}]{why}")))?;
+        history.push_message(message).map_err(|why| invalid(&format!("session.messages[{index}]{why}")))?;
     }
     history.close_open_calls();
     let mut note = |count: usize, text: &str| {

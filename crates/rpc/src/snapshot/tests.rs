@@ -1,4 +1,4 @@
-//! Documents read and written: whose rights shrink, what is left out, and what is refused.
+//! Export and import of documents: narrowed permissions, skipped parts, and rejected documents.
 
 use agent::outside::Timestamp;
 use agent::permission::{FilePath, Narrowing, Resource};
@@ -16,9 +16,9 @@ fn presets() -> Presets {
 }
 
 fn parse_import(params: ImportAgentParams) -> Result<ParsedSnapshot, String> {
-    let here =
+    let context =
         ImportContext { zone: &TimeZone::UTC, presets: &presets(), knows_model: &|name| name == "echo/one" };
-    here.parse(params).map_err(|fault| fault.public.into_owned())
+    context.parse(params).map_err(|fault| fault.public.into_owned())
 }
 
 fn parse_document(change: impl FnOnce(&mut SnapshotDocument)) -> Result<ParsedSnapshot, String> {
@@ -40,7 +40,7 @@ fn messages(value: Value) -> Vec<SnapshotMessage> {
 }
 
 #[test]
-fn the_least_session_becomes_a_sandboxed_agent() {
+fn minimal_document_becomes_a_sandboxed_agent() {
     let ParsedSnapshot { import, notes } = parse_document(|_| {}).unwrap();
     assert_eq!(notes, Vec::<String>::new());
     assert_eq!(import.spec.name, NameSpec::Given(AgentId::parse("a").unwrap()));
@@ -55,20 +55,20 @@ fn the_least_session_becomes_a_sandboxed_agent() {
 }
 
 #[test]
-fn another_name_can_be_given_also_to_a_session_whose_own_is_none() {
+fn agent_id_parameter_overrides_the_documents_id() {
     let session = SnapshotDocument { agent_id: "no name".to_owned(), ..minimal_document() };
-    let asked = ImportAgentParams { snapshot: session.clone(), agent_id: Some("b".to_owned()) };
-    assert_eq!(parse_import(asked).unwrap().import.spec.name, NameSpec::Given(AgentId::parse("b").unwrap()));
+    let params = ImportAgentParams { snapshot: session.clone(), agent_id: Some("b".to_owned()) };
+    assert_eq!(parse_import(params).unwrap().import.spec.name, NameSpec::Given(AgentId::parse("b").unwrap()));
     let fault = parse_import(ImportAgentParams { snapshot: session, agent_id: None }).unwrap_err();
     assert!(fault.starts_with("session.agent_id invalid: Invalid agent ID"), "{fault}");
-    let asked = ImportAgentParams { snapshot: minimal_document(), agent_id: Some("..".to_owned()) };
-    assert!(parse_import(asked).unwrap_err().starts_with("agent_id invalid: "));
+    let params = ImportAgentParams { snapshot: minimal_document(), agent_id: Some("..".to_owned()) };
+    assert!(parse_import(params).unwrap_err().starts_with("agent_id invalid: "));
 }
 
 #[test]
-fn rights_only_shrink() {
-    // The level, the preset that is named, the preset it becomes.
-    for (level, named, becomes) in [
+fn import_never_widens_the_preset() {
+    // The document's level and preset, and the resulting preset.
+    for (level, requested, expected) in [
         ("sandboxed", None, "sandboxed"),
         ("SANDBOXED", None, "sandboxed"),
         ("trusted", None, "trusted"),
@@ -88,21 +88,23 @@ fn rights_only_shrink() {
         ("trusted", Some("unknown"), "sandboxed"),
         ("yolo", Some(""), "sandboxed"),
     ] {
-        let reading = parse_document(|session| {
+        let parsed = parse_document(|session| {
             session.permission_level = level.to_owned();
-            session.permission_preset = named.map(str::to_owned);
+            session.permission_preset = requested.map(str::to_owned);
         })
         .unwrap();
-        assert_eq!(reading.import.spec.permissions.preset.as_deref(), Some(becomes), "{level} {named:?}");
-        let said = named.map_or_else(|| level.to_ascii_lowercase(), str::to_ascii_lowercase);
-        let note = format!("the preset '{said}' became '{becomes}': an import never gives more");
-        let expected = if said == becomes { Vec::new() } else { vec![note] };
-        assert_eq!(reading.notes, expected, "{level} {named:?}");
+        let case = format!("{level} {requested:?}");
+        assert_eq!(parsed.import.spec.permissions.preset.as_deref(), Some(expected), "{case}");
+        let preset = requested.map_or_else(|| level.to_ascii_lowercase(), str::to_ascii_lowercase);
+        let note =
+            format!("preset '{preset}' was replaced by '{expected}': an import never widens permissions");
+        let notes = if preset == expected { Vec::new() } else { vec![note] };
+        assert_eq!(parsed.notes, notes, "{case}");
     }
 }
 
 #[test]
-fn what_stood_beside_a_preset_goes_with_it() {
+fn extras_are_dropped_with_a_replaced_preset() {
     let extras = SnapshotExtras {
         allowed_write_paths: Some(vec!["/srv/out".to_owned()]),
         may_create: Some(vec!["worker".to_owned()]),
@@ -111,7 +113,7 @@ fn what_stood_beside_a_preset_goes_with_it() {
         on_restart: Some(OnRestart::Mark),
         origin: Some("fork of b at 2".to_owned()),
     };
-    let with = |level: &str| {
+    let with_level = |level: &str| {
         parse_document(|session| {
             session.permission_level = level.to_owned();
             session.permission_preset = Some("trusted".to_owned());
@@ -122,24 +124,21 @@ fn what_stood_beside_a_preset_goes_with_it() {
         .import
         .spec
     };
-    let same = with("trusted");
+    let same = with_level("trusted");
     assert_eq!(same.permissions.write_paths.as_deref(), Some(["/srv/out".to_owned()].as_slice()));
     assert_eq!(same.permissions.may_create.as_deref(), Some(["worker".to_owned()].as_slice()));
-    assert_eq!(same.permissions.may_grant.and_then(|second| second.preset).as_deref(), Some("worker"));
+    assert_eq!(same.permissions.may_grant.and_then(|grant| grant.preset).as_deref(), Some("worker"));
     assert_eq!(same.on_restart, Some(agent::journal::RestartPolicy::Mark));
-    let less = with("sandboxed");
-    assert_eq!(less.permissions.preset.as_deref(), Some("sandboxed"));
-    assert_eq!(
-        (less.permissions.write_paths, less.permissions.may_create, less.permissions.may_grant),
-        (None, None, None)
-    );
-    assert_eq!(less.permissions.disable_tools, ["write_file"], "what was taken away stays away");
-    assert_eq!(less.permissions.budget.limit(Resource::Turns), Some(3), "limits stay too");
+    let narrowed = with_level("sandboxed").permissions;
+    assert_eq!(narrowed.preset.as_deref(), Some("sandboxed"));
+    assert_eq!((narrowed.write_paths, narrowed.may_create, narrowed.may_grant), (None, None, None));
+    assert_eq!(narrowed.disable_tools, ["write_file"], "restrictions remain");
+    assert_eq!(narrowed.budget.limit(Resource::Turns), Some(3), "limits remain");
 }
 
 #[test]
-fn what_is_left_out_is_said() {
-    let reading = parse_document(|session| {
+fn skipped_parts_are_reported_in_notes() {
+    let parsed = parse_document(|session| {
         session.model_alias = Some("haiku".to_owned());
         session.session_allowances = json!({ "exec": true }).as_object().unwrap().clone();
         session.clipboard_agent_entries = vec![json!({})];
@@ -152,24 +151,24 @@ fn what_is_left_out_is_said() {
     })
     .unwrap();
     assert_eq!(
-        reading.notes,
+        parsed.notes,
         [
-            "1 system messages were left out: the prompt is system_prompt",
-            "1 empty answers were left out",
-            "1 tool calls had no result; their outcome is told as unknown",
-            "the model 'haiku' is not known here; the daemon's own answers",
-            "session_allowances are not taken over",
-            "the clipboard is not taken over",
+            "1 system messages were skipped: system_prompt is used instead",
+            "1 empty assistant messages were skipped",
+            "1 tool calls had no result: added with an unknown outcome",
+            "unknown model 'haiku': the agent uses the daemon's default model",
+            "session_allowances were not imported",
+            "clipboard entries were not imported",
         ]
     );
-    assert_eq!(reading.import.spec.model, None);
+    assert_eq!(parsed.import.spec.model, None);
     let known = parse_document(|session| session.model_alias = Some("echo/one".to_owned())).unwrap();
     assert_eq!((known.import.spec.model.as_deref(), known.notes.len()), (Some("echo/one"), 0));
 }
 
 #[test]
-fn every_call_gets_its_result_right_behind_it() {
-    let read = parse_document(|session| {
+fn every_tool_call_is_followed_by_its_result() {
+    let parsed = parse_document(|session| {
         session.messages = messages(json!([
             { "role": "user", "content": "go", "meta": { "source": "repl", "source_agent_id": 7 } },
             { "role": "assistant", "content": "on it", "tool_calls": [
@@ -184,7 +183,7 @@ fn every_call_gets_its_result_right_behind_it() {
         ]));
     })
     .unwrap();
-    let history = read.import.messages;
+    let history = parsed.import.messages;
     let roles: Vec<_> = history.iter().map(|message| message.role).collect();
     use Role::{Assistant, Tool, User};
     assert_eq!(roles, [User, Assistant, Tool, Tool, Tool, User, Assistant]);
@@ -199,8 +198,8 @@ fn every_call_gets_its_result_right_behind_it() {
 }
 
 #[test]
-fn a_session_that_makes_no_sense_is_refused_and_its_place_named() {
-    let with = |value: Value| parse_document(|session| session.messages = messages(value)).unwrap_err();
+fn invalid_document_is_rejected_with_the_field_path() {
+    let fault_of = |value: Value| parse_document(|session| session.messages = messages(value)).unwrap_err();
     let call = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1", "name": "x" }] });
     let result = json!({ "role": "tool", "content": "", "tool_call_id": "c1" });
     for (value, text) in [
@@ -210,25 +209,25 @@ fn a_session_that_makes_no_sense_is_refused_and_its_place_named() {
         ),
         (
             json!([call, { "role": "tool", "content": "" }]),
-            "session.messages[1].tool_call_id is missing: which call does it answer?",
+            "session.messages[1].tool_call_id is missing: name the tool call",
         ),
-        (json!([result]), "session.messages[0].tool_call_id answers no call: 'c1'"),
-        (json!([call, result, result]), "session.messages[2].tool_call_id answers no call: 'c1'"),
+        (json!([result]), "session.messages[0].tool_call_id matches no open call: 'c1'"),
+        (json!([call, result, result]), "session.messages[2].tool_call_id matches no open call: 'c1'"),
         (
             json!([call, { "role": "user", "content": "" }, result]),
-            "session.messages[2].tool_call_id answers no call: 'c1'",
+            "session.messages[2].tool_call_id matches no open call: 'c1'",
         ),
         (
             json!([{ "role": "assistant", "content": "", "tool_calls": [{ "id": "c", "name": "x" }, { "id": "c", "name": "y" }] }]),
-            "session.messages[0].tool_calls[1].id stands twice: 'c'",
+            "session.messages[0].tool_calls[1].id is a duplicate: 'c'",
         ),
         (
             json!([{ "role": "user", "content": "", "tool_calls": [{ "id": "c", "name": "x" }] }]),
-            "session.messages[0].tool_calls are only made by an assistant",
+            "session.messages[0].tool_calls are only allowed in assistant messages",
         ),
         (
             json!([{ "role": "user", "content": "", "tool_call_id": "c" }]),
-            "session.messages[0].tool_call_id belongs to a tool",
+            "session.messages[0].tool_call_id is only allowed in tool messages",
         ),
         (
             json!([{ "role": "user", "content": "", "meta": { "source": 5 } }]),
@@ -243,7 +242,7 @@ fn a_session_that_makes_no_sense_is_refused_and_its_place_named() {
             "session.messages[0].meta.failed must be boolean",
         ),
     ] {
-        assert_eq!(with(value), text);
+        assert_eq!(fault_of(value), text);
     }
     for (change, text) in [
         (
@@ -271,7 +270,7 @@ fn a_session_that_makes_no_sense_is_refused_and_its_place_named() {
 }
 
 #[test]
-fn arguments_are_an_object_or_stay_the_text_they_are() {
+fn arguments_are_exported_as_object_or_as_text() {
     let arguments = |text: &str| {
         let call = agent::ToolCall { id: "c".into(), name: "x".into(), arguments: text.into() };
         history::encode_message(&Message::assistant("", vec![call])).tool_calls.remove(0).arguments
@@ -284,10 +283,10 @@ fn arguments_are_an_object_or_stay_the_text_they_are() {
 }
 
 #[test]
-fn paths_of_a_record_are_written_as_they_are_kept() {
-    let ask = agent::journal::StoredGrantRequest {
+fn write_paths_are_exported_unchanged() {
+    let request = agent::journal::StoredGrantRequest {
         write_paths: Some(vec![FilePath::resolve("/srv/out", &FilePath::root()).unwrap()]),
         ..Default::default()
     };
-    assert_eq!(write_paths(&ask), Some(vec!["/srv/out".to_owned()]));
+    assert_eq!(write_paths(&request), Some(vec!["/srv/out".to_owned()]));
 }

@@ -1,5 +1,5 @@
-//! Visibility of events: an admin sees all, an agent only its own and its descendants'. Each event is filtered when it is
-//! delivered, with the permissions of that time.
+//! Visibility of events: an admin sees all, an agent only its own and its descendants'. Each event is filtered when it
+//! is delivered, with the permissions of that time.
 
 use std::collections::BTreeSet;
 
@@ -52,8 +52,8 @@ impl EventFilter {
         }
     }
 
-    /// Looks up the agent's permissions if needed. Wakes the agent but does not hold it, so that a stream prevents neither
-    /// its sleep nor its renaming.
+    /// Looks up the agent's permissions if needed. Wakes the agent but does not hold it, so that a stream prevents
+    /// neither its sleep nor its renaming.
     pub(super) async fn refresh(&mut self, pool: &PoolHandle) {
         if let EventFilter::Subtree(filter) = self
             && filter.can_see_descendants.is_none()

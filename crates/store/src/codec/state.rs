@@ -244,8 +244,8 @@ pub(super) type AccountBody = (Option<u64>, u64, u64, u64, u64, Option<Serial>, 
 
 const ACCOUNTS: usize = Resource::CONSUMED.len();
 
-/// A ledger: version, accounts, and the cost of model calls. `Plain` omits a cost of zero; ledgers written before models
-/// had prices have this shape.
+/// A ledger: version, accounts, and the cost of model calls. `Plain` omits a cost of zero; ledgers written before
+/// models had prices have this shape.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum LedgerBody {

@@ -81,8 +81,8 @@ fn check_copy(copy: &Connection, to: &Path) -> Result<(ChainReport, u64), Mainte
     Ok((chain, agents.unsigned_abs()))
 }
 
-/// Copies a connection's snapshot to a partial file, checks it, and renames it. Never overwrites a file, and leaves none
-/// behind after an error.
+/// Copies a connection's snapshot to a partial file, checks it, and renames it. Never overwrites a file, and leaves
+/// none behind after an error.
 pub(crate) fn copy_database<T>(
     db: &Connection,
     to: &Path,

@@ -1,5 +1,5 @@
-//! Verification of the journal's hash chain: every entry's hash covers the entry and the previous hash, so that no entry
-//! can be changed, removed or inserted without changing all later hashes.
+//! Verification of the journal's hash chain: every entry's hash covers the entry and the previous hash, so that no
+//! entry can be changed, removed or inserted without changing all later hashes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Full, read-only check of a store: pages, references, schema, hash chain, and whether the derived tables agree with the
-//! journal. Reports every problem with its remedy.
+//! Full, read-only check of a store: pages, references, schema, hash chain, and whether the derived tables agree with
+//! the journal. Reports every problem with its remedy.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,8 +20,8 @@ use crate::sqlite::{
 /// Maximum number of reported problems of one kind.
 const PROBLEMS_MAX: usize = 100;
 
-const RESTORE_ADVICE: &str = "restore a backup: stop the daemon, remove the store's -wal, -shm and .mark files, put the backup in the \
-                       store's place. Without a backup, move the files away to start with an empty store";
+const RESTORE_ADVICE: &str = "restore a backup: stop the daemon, remove the store's -wal, -shm and .mark files, put the \
+     backup in the store's place. Without a backup, move the files away to start with an empty store";
 const REINDEX_ADVICE: &str = "the rows are intact: stop the daemon and run `sqlite3 FILE REINDEX`";
 
 /// Result of a full check.

@@ -1,5 +1,5 @@
-//! Checkpoints of the write-ahead log. A separate thread with its own connection copies most pages into the database, so
-//! that no commit waits for it; the writer copies the few added meanwhile, after which SQLite reuses the WAL.
+//! Checkpoints of the write-ahead log. A separate thread with its own connection copies most pages into the database,
+//! so that no commit waits for it; the writer copies the few added meanwhile, after which SQLite reuses the WAL.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub(super) enum CheckpointAction {
 }
 
 impl Checkpointer {
-    /// Starts the thread, which checkpoints on its own connection, and observes the WAL size on the writer's. The thread
-    /// syncs the database file itself: SQLite does so only when the whole WAL was copied, and then the writer would wait.
+    /// Starts the thread, which checkpoints on its own connection, and observes the WAL size on the writer's. The
+    /// thread syncs the database file itself: SQLite syncs only after the whole WAL was copied, in the writer.
     pub(super) fn start(
         writer: &mut Connection,
         checkpoint_db: Connection,

@@ -1,5 +1,5 @@
-//! High-water mark of the journal: a file next to the database, rewritten after every durable commit. SQLite cannot tell
-//! a truncated, changed or removed write-ahead log from a shorter one; the mark can.
+//! High-water mark of the journal: a file next to the database, rewritten after every durable commit. SQLite cannot
+//! tell a truncated, changed or removed write-ahead log from a shorter one; the mark can.
 
 use std::fs::{File, OpenOptions};
 use std::io;

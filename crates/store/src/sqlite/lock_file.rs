@@ -77,7 +77,7 @@ fn check_writable(path: &Path) -> Result<(), OpenFault> {
     OpenOptions::new().write(true).open(path).map(drop).map_err(|error| OpenFault::io(path, "written", error))
 }
 
-/// Creates the database file with mode 0600, or restricts it to that. SQLite creates companion files with the same mode.
+/// Creates the database file with mode 0600, or restricts it to that. SQLite copies the mode to companion files.
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {

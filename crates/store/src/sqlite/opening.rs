@@ -216,7 +216,7 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     }
     let files = StoreFiles::new(&options.path);
     lock_file::check_folder(&files)?;
-    // Lock before opening the database file: closing a file releases all POSIX locks of the process on it, SQLite's too.
+    // Lock before opening the database: closing a file releases all POSIX locks of the process on it, SQLite's too.
     let lock = LockFile::acquire(&files)?;
     lock_file::check_database_file(&files)?;
     let version = check_before_open(&files)?;
@@ -258,7 +258,7 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     Ok(Arc::new(store))
 }
 
-/// Inspects the database read-only, so that a refused file is left unchanged. Returns the version to migrate from, if any.
+/// Inspects the database read-only, so that a refused file stays unchanged. Returns the version to migrate from.
 fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
     let path = files.database.clone();
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
@@ -330,7 +330,7 @@ fn open_writer(files: &StoreFiles, durability: Durability) -> Result<Connection,
         db.pragma_update(None, "synchronous", synchronous)?;
         db.pragma_update(None, "wal_autocheckpoint", 0)?;
         db.pragma_update(None, "journal_size_limit", WAL_BYTES_RETAINED_MAX)?;
-        // In KiB. Writes have locality, so a small cache suffices; and a commit after a B-tree rebalance scans all of it.
+        // In KiB. Writes have locality, so a small cache suffices; a commit after a B-tree rebalance scans all of it.
         db.pragma_update(None, "cache_size", -4096)
     };
     set().map_err(sql)?;

@@ -268,8 +268,8 @@ fn read_range(db: &Connection, range: EntryRange) -> Result<Vec<Arc<JournalEntry
     Ok(entries)
 }
 
-/// Reads one agent's entries in stretches of up to 64: the partial index on every 64th entry finds the end of a stretch,
-/// from which the pointers lead backwards.
+/// Reads one agent's entries in stretches of up to 64: the partial index on every 64th entry finds the end of a
+/// stretch, from which the pointers lead backwards.
 fn read_agent_entries(
     db: &Connection,
     agent: Serial,

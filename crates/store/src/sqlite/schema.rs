@@ -13,9 +13,9 @@ pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA];
 
 /// The tables. WAL mode writes every page of a commit twice, so values that change together are stored together.
 ///
-/// - `states`: small and updated at every turn, so separate from `agents`. For removed agents and the daemon a row holds
-///   only the position of the last entry (`last`, `number`).
-/// - `journal`: `previous` links an agent's entries backwards. An index of all entries would touch one page per agent in
+/// - `states`: small and updated at every turn, so separate from `agents`. For removed agents and the daemon, a row
+///   only holds the position of the last entry (`last`, `number`).
+/// - `journal`: `previous` links an agent's entries backwards. An index of all entries would touch a page per agent in
 ///   each commit; `journal_milestones` indexes every 64th entry, as a start for reads in the middle.
 /// - `turns`: `accepted` is the sequence of the accepting entry, `ended` that of the entry with the turn's end.
 /// - `sum`: checksum of the row, because SQLite has none of its own.

@@ -97,8 +97,8 @@ impl Writer {
         drop(stop_guard);
     }
 
-    /// Checkpoints the WAL and closes the database. A failed store is not checkpointed: its cached pages may differ from
-    /// those on disk.
+    /// Checkpoints the WAL and closes the database. A failed store is not checkpointed: its cached pages may differ
+    /// from those on disk.
     fn shut_down(mut self) {
         self.readers.close();
         for thread in self.reader_threads.drain(..) {

@@ -1,9 +1,8 @@
-//! Asking for an agent: every parameter that does not fit has its own words, what is not allowed says so, and whoever is
-//! refused leaves nothing behind.
+//! `create_agent`: every invalid parameter has its own message, denials say why, and a refused call changes nothing.
 
 use super::*;
 
-/// The agents that these tests ask for more below.
+/// Agents that serve as parents in these tests.
 const FAMILY: [&str; 5] = [
     r#"{"agent_id":"lead","preset":"trusted","budget":{"turns":5,"tool_calls":4,"tokens":3,"wall_ms":2}}"#,
     r#"{"agent_id":"box"}"#,
@@ -13,24 +12,24 @@ const FAMILY: [&str; 5] = [
 ];
 
 async fn family() -> Fixture {
-    let house = Fixture::new().await;
+    let fixture = Fixture::new().await;
     for params in FAMILY {
-        let (_, answer) = house.request_create(params).await;
-        assert!(answer.contains(r#""result":"#), "{params}: {answer}");
+        let (_, response) = fixture.request_create(params).await;
+        assert!(response.contains(r#""result":"#), "{params}: {response}");
     }
-    house
+    fixture
 }
 
-/// What a refused create must leave as it is: who is there, and what everybody has left.
-async fn observable_state(house: &Fixture) -> (Value, Vec<Value>, usize) {
-    let mut holdings = Vec::new();
-    for name in house.agent_names().await {
-        holdings.push(house.call_ok(&name, "get_permissions", "{}").await);
+/// The state that a refused create must not change: agents, their permissions and budgets, and open turns.
+async fn observable_state(fixture: &Fixture) -> (Value, Vec<Value>, usize) {
+    let mut permissions = Vec::new();
+    for name in fixture.agent_names().await {
+        permissions.push(fixture.call_ok(&name, "get_permissions", "{}").await);
     }
-    (house.call_ok("/", "list_agents", "{}").await, holdings, house.pool.open_turns())
+    (fixture.call_ok("/", "list_agents", "{}").await, permissions, fixture.pool.open_turns())
 }
 
-/// Parameters that are wrong whoever asks.
+/// Parameters that are invalid for any caller.
 const INVALID: &[(&str, &str)] = &[
     (r#"{"agent_id":5}"#, "agent_id must be string, got: int"),
     (r#"{"temporary":"yes"}"#, "temporary must be boolean, got: str"),
@@ -68,7 +67,7 @@ const INVALID: &[(&str, &str)] = &[
     ),
     (r#"{"agent_id":"x","temporary":true}"#, "temporary cannot be combined with agent_id"),
     (r#"{"agent_id":"box"}"#, "Agent already exists: box"),
-    (r#"{"parent_agent_id":"nobody"}"#, "Parent agent not found: nobody"),
+    (r#"{"parent_agent_id":"missing"}"#, "Parent agent not found: missing"),
     (r#"{"preset":"root"}"#, "preset must be one of sandboxed, trusted, worker, got: 'root'"),
     (r#"{"preset":""}"#, "preset must be one of sandboxed, trusted, worker, got: ''"),
     (r#"{"preset":"Trusted"}"#, "preset must be one of sandboxed, trusted, worker, got: 'Trusted'"),
@@ -108,7 +107,7 @@ const INVALID: &[(&str, &str)] = &[
     ),
 ];
 
-/// What is well said and not allowed.
+/// Valid parameters that exceed the parent's grant.
 const DENIED_CREATES: &[(&str, &str)] = &[
     (r#"{"preset":"yolo","parent_agent_id":"lead"}"#, "Requested preset 'yolo' exceeds parent ceiling"),
     (r#"{"preset":"trusted","parent_agent_id":"lead"}"#, "Requested preset 'trusted' exceeds parent ceiling"),
@@ -147,125 +146,126 @@ const DENIED_CREATES: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn parameters_that_do_not_fit_have_their_own_words_and_leave_nothing() {
-    let house = family().await;
-    let before = observable_state(&house).await;
+async fn invalid_create_parameters_are_named_and_change_nothing() {
+    let fixture = family().await;
+    let before = observable_state(&fixture).await;
     for (params, message) in INVALID {
-        assert_eq!(house.request_create(params).await, error(-32602, message), "{params}");
+        assert_eq!(fixture.request_create(params).await, error(-32602, message), "{params}");
     }
-    assert_eq!(observable_state(&house).await, before);
+    assert_eq!(observable_state(&fixture).await, before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_parent_may_not_grant_is_denied_and_leaves_nothing() {
-    let house = family().await;
-    let before = observable_state(&house).await;
+async fn create_beyond_parent_grant_is_denied_and_changes_nothing() {
+    let fixture = family().await;
+    let before = observable_state(&fixture).await;
     for (params, message) in DENIED_CREATES {
-        assert_eq!(house.request_create(params).await, denied(message), "{params}");
+        assert_eq!(fixture.request_create(params).await, denied(message), "{params}");
     }
-    // The new agent is named here and not its parent: the ancestor that is full may be any of them.
-    let full = house.request_create(r#"{"agent_id":"second","parent_agent_id":"full"}"#).await;
+    // The message names the new agent instead of its parent, because any ancestor's budget may be used up.
+    let full = fixture.request_create(r#"{"agent_id":"second","parent_agent_id":"full"}"#).await;
     assert_eq!(
         full,
         denied("Cannot create agent 'second': the budget of children of an ancestor is used up")
     );
-    assert_eq!(
-        observable_state(&house).await,
-        before,
-        "also the shares that were taken first are given back"
-    );
+    assert_eq!(observable_state(&fixture).await, before, "partly reserved budgets are returned");
     let all = r#"{"parent_agent_id":"lead","budget":{"turns":5,"tool_calls":4,"tokens":3,"wall_ms":2}}"#;
-    assert!(house.request_create(all).await.1.contains(r#""result":"#), "all of it can still be had");
+    assert!(
+        fixture.request_create(all).await.1.contains(r#""result":"#),
+        "the whole budget is still available"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_holds_no_more_than_can_be_looked_through_at_every_call() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
+async fn parameter_lists_hold_at_most_256_items() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
     let full = vec![r#""out""#; 256].join(",");
     let long = format!(r#"{full},"out""#);
     let text = |name: &str| error(-32602, &format!("{name} must hold at most 256 items, got: 257"));
     for name in ["disable_tools", "allowed_write_paths", "may_create"] {
-        let answer = house.request_create(&format!(r#"{{"{name}":[{long}]}}"#)).await;
-        assert_eq!(answer, text(name));
-        let answer = house.request_create(&format!(r#"{{"may_grant":{{"{name}":[{long}]}}}}"#)).await;
-        assert_eq!(answer, text(&format!("may_grant.{name}")));
+        let response = fixture.request_create(&format!(r#"{{"{name}":[{long}]}}"#)).await;
+        assert_eq!(response, text(name));
+        let response = fixture.request_create(&format!(r#"{{"may_grant":{{"{name}":[{long}]}}}}"#)).await;
+        assert_eq!(response, text(&format!("may_grant.{name}")));
     }
     for name in ["disable_tools", "allowed_write_paths"] {
         let body = request("set_permissions", &format!(r#"{{"{name}":[{long}]}}"#));
-        assert_eq!(house.call_agent("a", &body).await, text(name));
+        assert_eq!(fixture.call_agent("a", &body).await, text(name));
     }
-    assert_eq!(house.agent_names().await, ["a"]);
-    let (_, answer) = house
+    assert_eq!(fixture.agent_names().await, ["a"]);
+    let (_, response) = fixture
         .request_create(&format!(r#"{{"disable_tools":[{full}],"allowed_write_paths":[{full}]}}"#))
         .await;
-    assert!(answer.contains(r#""result":"#), "{answer}");
+    assert!(response.contains(r#""result":"#), "{response}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_names_of_a_refused_create_are_free() {
-    let house = family().await;
+async fn refused_create_does_not_reserve_the_id() {
+    let fixture = family().await;
     for wrong in [
         r#"{"agent_id":"new","model":"x"}"#,
         r#"{"agent_id":"new","cwd":"nowhere"}"#,
         r#"{"agent_id":"new","parent_agent_id":"lead","budget":{"turns":6}}"#,
         r#"{"agent_id":"new","parent_agent_id":"full"}"#,
     ] {
-        assert!(house.request_create(wrong).await.1.contains(r#""error":"#), "{wrong}");
-        assert_eq!(house.dispatcher.agent_target("new").err(), Some(TargetError::AgentNotFound), "{wrong}");
+        assert!(fixture.request_create(wrong).await.1.contains(r#""error":"#), "{wrong}");
+        assert_eq!(fixture.dispatcher.agent_target("new").err(), Some(TargetError::AgentNotFound), "{wrong}");
     }
-    assert!(house.request_create(r#"{"agent_id":"new"}"#).await.1.contains(r#""agent_id":"new""#));
+    assert!(fixture.request_create(r#"{"agent_id":"new"}"#).await.1.contains(r#""agent_id":"new""#));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tree_is_at_most_five_levels_below_its_root() {
-    let house = Fixture::new().await;
+async fn tree_depth_is_limited_to_five() {
+    let fixture = Fixture::new().await;
     let mut parent = String::new();
     for depth in 0..=5 {
-        let below = if depth == 0 { String::new() } else { format!(r#","parent_agent_id":"{parent}""#) };
+        let parent_param =
+            if depth == 0 { String::new() } else { format!(r#","parent_agent_id":"{parent}""#) };
         let params =
-            format!(r#"{{"agent_id":"a{depth}","preset":"trusted","may_create":["trusted"]{below}}}"#);
-        assert!(house.request_create(&params).await.1.contains(r#""result":"#), "{params}");
+            format!(r#"{{"agent_id":"a{depth}","preset":"trusted","may_create":["trusted"]{parent_param}}}"#);
+        assert!(fixture.request_create(&params).await.1.contains(r#""result":"#), "{params}");
         parent = format!("a{depth}");
-        let agent = house.call_ok(&parent, "get_agent", "{}").await;
+        let agent = fixture.call_ok(&parent, "get_agent", "{}").await;
         assert_eq!(agent["depth"], depth);
     }
-    let below = house.request_create(r#"{"agent_id":"a6","preset":"trusted","parent_agent_id":"a5"}"#).await;
-    assert_eq!(below, denied("Cannot create agent: max nesting depth (5) exceeded"));
-    assert_eq!(house.agent_names().await, ["a0", "a1", "a2", "a3", "a4", "a5"]);
+    let too_deep =
+        fixture.request_create(r#"{"agent_id":"a6","preset":"trusted","parent_agent_id":"a5"}"#).await;
+    assert_eq!(too_deep, denied("Cannot create agent: max nesting depth (5) exceeded"));
+    assert_eq!(fixture.agent_names().await, ["a0", "a1", "a2", "a3", "a4", "a5"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_of_presets_that_are_none_names_the_choices() {
-    let house = family().await;
+async fn unknown_preset_in_a_list_names_the_choices() {
+    let fixture = family().await;
     for wrong in [
         r#"{"may_create":["root"]}"#,
         r#"{"may_create":["sandboxed","root"]}"#,
         r#"{"may_grant":{"preset":"root"}}"#,
         r#"{"may_grant":{"may_create":["root"]}}"#,
     ] {
-        let (_, answer) = house.request_create(wrong).await;
+        let (_, response) = fixture.request_create(wrong).await;
         assert!(
-            answer.contains("must be one of sandboxed, trusted, worker, got: 'root'"),
-            "{wrong}: {answer}"
+            response.contains("must be one of sandboxed, trusted, worker, got: 'root'"),
+            "{wrong}: {response}"
         );
-        assert!(answer.contains(r#""code":-32602"#) && !answer.contains("data"), "{wrong}: {answer}");
+        assert!(response.contains(r#""code":-32602"#) && !response.contains("data"), "{wrong}: {response}");
     }
-    let (_, answer) = house.request_create(r#"{"may_create":["yolo"]}"#).await;
-    assert!(answer.contains("must be one of sandboxed, trusted, worker, got: 'yolo'"), "{answer}");
-    assert_eq!(house.agent_names().await, ["lead", "box", "pen", "full", "only"]);
+    let (_, response) = fixture.request_create(r#"{"may_create":["yolo"]}"#).await;
+    assert!(response.contains("must be one of sandboxed, trusted, worker, got: 'yolo'"), "{response}");
+    assert_eq!(fixture.agent_names().await, ["lead", "box", "pen", "full", "only"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_is_what_was_asked_for() {
-    let house = Fixture::new().await;
+async fn created_agent_has_the_requested_properties() {
+    let fixture = Fixture::new().await;
     let params = concat!(
         r#"{"temporary":true,"preset":"trusted","cwd":"sub","allowed_write_paths":["deep","../out"],"#,
         r#""disable_tools":["read_file","fs_write_file","no.such_tool"],"model":"echo/one","system_prompt":""}"#
     );
     let created = format!(r#"{{"agent_id":".1","url":"/agent/.1","token":"{}"}}"#, capability_token(1));
-    assert_eq!(house.request_create(params).await, result(&created));
-    let agent = house.call_ok(".1", "get_agent", "{}").await;
+    assert_eq!(fixture.request_create(params).await, result(&created));
+    let agent = fixture.call_ok(".1", "get_agent", "{}").await;
     assert_eq!(agent["agent"]["is_temp"], true);
     assert_eq!(agent["agent"]["preset"], "trusted");
     assert_eq!(agent["agent"]["permission_level"], "TRUSTED");
@@ -273,83 +273,83 @@ async fn an_agent_is_what_was_asked_for() {
     let writes = serde_json::json!(["/home/user/agents/out", "/home/user/agents/sub/deep"]);
     assert_eq!(agent["agent"]["write_paths"], writes);
     let tools = ["agent_create", "agent_send", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
-    assert_eq!(agent["tools"], serde_json::json!(tools), "a tool is disabled by any of its names");
-    assert_eq!(house.call_ok(".1", "get_context", "{}").await["system_prompt"], false);
-    let (_, second) = house.request_create(r#"{"temporary":true}"#).await;
+    assert_eq!(agent["tools"], serde_json::json!(tools), "a tool can be disabled by any of its names");
+    assert_eq!(fixture.call_ok(".1", "get_context", "{}").await["system_prompt"], false);
+    let (_, second) = fixture.request_create(r#"{"temporary":true}"#).await;
     assert!(second.contains(r#""agent_id":".2""#), "{second}");
     let (_, child) =
-        house.request_create(r#"{"agent_id":"c","parent_agent_id":".1","temporary":false}"#).await;
+        fixture.request_create(r#"{"agent_id":"c","parent_agent_id":".1","temporary":false}"#).await;
     assert!(child.contains(r#""result":"#), "{child}");
-    let cwd = house.call_ok("c", "get_agent", "{}").await["agent"]["cwd"].take();
-    assert_eq!(cwd, "/home/user/agents/sub", "a child begins where its parent is");
+    let cwd = fixture.call_ok("c", "get_agent", "{}").await["agent"]["cwd"].take();
+    assert_eq!(cwd, "/home/user/agents/sub", "a child inherits its parent's cwd");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_message_is_answered_when_it_is_waited_for() {
-    let house = Fixture::new().await;
+async fn initial_message_response_is_returned_when_awaited() {
+    let fixture = Fixture::new().await;
     let params = r#"{"agent_id":"a","initial_message":"hi","wait_for_initial_response":true}"#;
     let id = "00000000-0000-4000-8000-000000000001";
     let expected = format!(
         r#"{{"agent_id":"a","url":"/agent/a","token":"{}","initial_request_id":"{id}","response":{{"content":"you said hi","request_id":"{id}","halted_at_iteration_limit":false,"usage":{{"input_tokens":5,"output_tokens":2,"cached_tokens":4}}}}}}"#,
         capability_token(1)
     );
-    assert_eq!(house.request_create(params).await, result(&expected));
-    let messages = house.call_ok("a", "get_messages", "{}").await["messages"].take();
+    assert_eq!(fixture.request_create(params).await, result(&expected));
+    let messages = fixture.call_ok("a", "get_messages", "{}").await["messages"].take();
     assert_eq!(messages[0]["meta"], serde_json::json!({ "source": "rpc" }));
-    let (_, unasked) = house.request_create(r#"{"agent_id":"b","wait_for_initial_response":true}"#).await;
-    assert!(!unasked.contains("response") && !unasked.contains("initial"), "{unasked}");
+    let (_, without) = fixture.request_create(r#"{"agent_id":"b","wait_for_initial_response":true}"#).await;
+    assert!(!without.contains("response") && !without.contains("initial"), "{without}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_message_is_queued_when_nobody_waits_and_can_be_cancelled_by_its_name() {
-    let house = Fixture::new().await;
+async fn queued_initial_message_can_be_cancelled_by_request_id() {
+    let fixture = Fixture::new().await;
     let id = "00000000-0000-4000-8000-000000000001";
     let expected = format!(
         r#"{{"agent_id":"a","url":"/agent/a","token":"{}","initial_request_id":"{id}","initial_status":"queued"}}"#,
         capability_token(1)
     );
-    let answer = house.request_create(r#"{"agent_id":"a","initial_message":"wait"}"#).await;
-    assert_eq!(answer, result(&expected));
+    let response = fixture.request_create(r#"{"agent_id":"a","initial_message":"wait"}"#).await;
+    assert_eq!(response, result(&expected));
     run_until_idle().await;
-    assert_eq!(house.call_ok("a", "get_agent", "{}").await["working"], true);
-    let cancelled = house.call_ok("a", "cancel", &format!(r#"{{"request_id":"{id}"}}"#)).await;
+    assert_eq!(fixture.call_ok("a", "get_agent", "{}").await["working"], true);
+    let cancelled = fixture.call_ok("a", "cancel", &format!(r#"{{"request_id":"{id}"}}"#)).await;
     assert_eq!(cancelled["cancelled"], true);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_message_comes_before_all_others() {
-    let house = Fixture::new().await;
-    house.request_create(r#"{"agent_id":"a","initial_message":"first"}"#).await;
-    house.call_ok("a", "send", r#"{"content":"second"}"#).await;
-    let messages = house.call_ok("a", "get_messages", "{}").await["messages"].take();
+async fn initial_message_comes_before_later_sends() {
+    let fixture = Fixture::new().await;
+    fixture.request_create(r#"{"agent_id":"a","initial_message":"first"}"#).await;
+    fixture.call_ok("a", "send", r#"{"content":"second"}"#).await;
+    let messages = fixture.call_ok("a", "get_messages", "{}").await["messages"].take();
     let texts: Vec<_> = messages.as_array().unwrap().iter().map(|message| &message["content"]).collect();
     assert_eq!(texts, ["first", "you said first", "second", "you said second"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_exists_also_when_its_first_message_failed() {
-    let house = Fixture::new().await;
+async fn agent_exists_even_if_its_initial_message_failed() {
+    let fixture = Fixture::new().await;
     let params = r#"{"agent_id":"a","initial_message":"fail","wait_for_initial_response":true}"#;
     let expected = format!(
         r#"{{"agent_id":"a","url":"/agent/a","token":"{}","initial_request_id":"00000000-0000-4000-8000-000000000001","response":{{"error":{{"code":-32603,"message":"the model failed"}}}}}}"#,
         capability_token(1)
     );
-    assert_eq!(house.request_create(params).await, result(&expected));
-    assert_eq!(house.agent_names().await, ["a"]);
-    assert_eq!(house.call_ok("a", "send", r#"{"content":"hi"}"#).await["content"], "you said hi");
+    assert_eq!(fixture.request_create(params).await, result(&expected));
+    assert_eq!(fixture.agent_names().await, ["a"]);
+    assert_eq!(fixture.call_ok("a", "send", r#"{"content":"hi"}"#).await["content"], "you said hi");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_message_that_finds_no_room_refuses_the_whole_agent() {
-    let house = Fixture::with_limits(Limits { turns_open_max: 1, ..Limits::default() }).await;
-    house.create_agents(&["a"]).await;
-    let sending =
-        house.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
+async fn create_is_refused_if_its_initial_message_is_busy() {
+    let fixture = Fixture::with_limits(Limits { turns_open_max: 1, ..Limits::default() }).await;
+    fixture.create_agents(&["a"]).await;
+    let pending_send =
+        fixture.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
     run_until_idle().await;
-    let full = house.request_create(r#"{"agent_id":"b","initial_message":"hi"}"#).await;
+    let full = fixture.request_create(r#"{"agent_id":"b","initial_message":"hi"}"#).await;
     assert_eq!(full, error_with(-32001, "busy: 1 turns are open", r#","data":{"retry_after_ms":250}"#));
-    assert_eq!(house.agent_names().await, ["a"]);
-    house.released.add_permits(1);
-    assert!(sending.await.unwrap().1.contains("hello"));
-    assert_eq!(house.pool.open_turns(), 0);
+    assert_eq!(fixture.agent_names().await, ["a"]);
+    fixture.released.add_permits(1);
+    assert!(pending_send.await.unwrap().1.contains("hello"));
+    assert_eq!(fixture.pool.open_turns(), 0);
 }

@@ -1,5 +1,5 @@
-//! Doubles for the outside: a model that echoes, tools that touch nothing, a disk that is a list of names, a clock that
-//! stands still, and bytes that count.
+//! Test doubles: an echoing model, tools without effects, a workspace with fixed paths, a fixed clock, and entropy that
+//! counts.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ use agent::{Concurrency, Fault, FaultKind, ToolCall, ToolClass, ToolOutcome, Too
 use futures_util::{StreamExt, stream};
 use tokio::sync::Semaphore;
 
-/// What the model says to a message: see [`EchoModel::ask`].
+/// A model that echoes the last message, or obeys the commands in [`EchoModel::call`].
 pub(super) struct EchoModel {
-    /// One permit lets one `wait` go on.
+    /// Each permit releases one `wait`.
     pub(super) released: Arc<Semaphore>,
 }
 
@@ -27,8 +27,8 @@ impl Provider for EchoModel {
         let wait = async move { released.acquire().await.map(|permit| permit.forget()).is_err() };
         match last.split_once(' ').unwrap_or((&last, "")) {
             ("wait", "") => {
-                let rest = stream::once(wait).map(|_| Ok(ModelEvent::Text("lo".to_owned())));
-                stream::iter([Ok(ModelEvent::Text("hel".to_owned()))]).chain(rest).chain(done()).boxed()
+                let second = stream::once(wait).map(|_| Ok(ModelEvent::Text("lo".to_owned())));
+                stream::iter([Ok(ModelEvent::Text("hel".to_owned()))]).chain(second).chain(done()).boxed()
             }
             ("fail", "") => {
                 let fault = Fault::new(FaultKind::Model, "the model failed").caused_by("for the log alone");
@@ -49,8 +49,8 @@ impl Provider for EchoModel {
     }
 
     fn spec(&self) -> &ModelSpec {
-        const TRAITS: ModelSpec = ModelSpec::with_window(10_000);
-        &TRAITS
+        const SPEC: ModelSpec = ModelSpec::with_window(10_000);
+        &SPEC
     }
 }
 
@@ -63,7 +63,7 @@ fn tool_call_stream(name: &str, arguments: &str) -> ModelStream {
     stream::iter([Ok(ModelEvent::ToolCall(call))]).chain(done()).boxed()
 }
 
-/// One model.
+/// A registry with one model.
 pub(super) struct SingleModel(pub(super) Arc<EchoModel>);
 
 impl Models for SingleModel {
@@ -81,7 +81,7 @@ impl Models for SingleModel {
     }
 }
 
-/// The tools that presets know by name.
+/// The tools that presets refer to, with their aliases.
 const TOOLS: [(&str, &[&str]); 8] = [
     ("fs.read_file", &["read_file"]),
     ("fs.write_file", &["write_file"]),
@@ -116,7 +116,7 @@ impl Toolbox for TestToolbox {
     }
 }
 
-/// Touches the file that its arguments name, if it is a file tool.
+/// A tool that declares the effects of a file tool but has none.
 struct TestTool(Arc<ToolSpec>);
 
 impl TestTool {
@@ -140,8 +140,8 @@ impl Tool for TestTool {
         &self.0
     }
 
-    fn prepare(&self, arguments: &str, scene: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
-        let path = || FilePath::resolve(arguments, scene.cwd).map_err(|fault| fault.to_string());
+    fn prepare(&self, arguments: &str, site: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
+        let path = || FilePath::resolve(arguments, site.cwd).map_err(|fault| fault.to_string());
         let effects = match &*self.0.name {
             "fs.read_file" => vec![Effect::Read(path()?)],
             "fs.write_file" => vec![Effect::Write(path()?)],
@@ -166,7 +166,7 @@ impl PreparedCall for TestToolCall {
     }
 }
 
-/// A disk with a few folders and one file.
+/// A workspace with a few folders and one file.
 pub(super) struct TestWorkspace;
 
 pub(super) const CWD: &str = "/home/user/agents";
@@ -191,7 +191,7 @@ impl Workspace for TestWorkspace {
     }
 }
 
-/// 2024-01-15, half past ten.
+/// A clock that always shows 2024-01-15T10:30:00Z.
 pub(super) struct FixedClock;
 
 impl Clock for FixedClock {
@@ -200,8 +200,8 @@ impl Clock for FixedClock {
     }
 }
 
-/// Bytes that count: 1, 2, 3, ... for each length by itself, so that the third agent's name does not depend on how many
-/// tokens there are. It can be told to panic, to see what a handler that panics does to others.
+/// Entropy that counts 1, 2, 3, ... separately for each length, so that generated agent ids do not depend on the number
+/// of tokens. It can be set to panic, to test the isolation of handlers.
 #[derive(Default)]
 pub(super) struct CountingEntropy {
     filled: Mutex<BTreeMap<usize, u64>>,
@@ -224,9 +224,9 @@ impl Entropy for CountingEntropy {
     }
 }
 
-/// The text of the capability that is made from the `count`th 32 bytes.
+/// Returns the capability token generated from the `count`th 32 bytes.
 pub(super) fn capability_token(count: u8) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let [high, low] = [count >> 4, (count & 15) << 2].map(|place| char::from(DIGITS[usize::from(place)]));
+    let [high, low] = [count >> 4, (count & 15) << 2].map(|digit| char::from(DIGITS[usize::from(digit)]));
     format!("nxc_{}{high}{low}", "A".repeat(41))
 }

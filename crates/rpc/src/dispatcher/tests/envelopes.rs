@@ -1,12 +1,12 @@
-//! What is a request and what is not, which door knows which method, and ids that come back as they were sent.
+//! Request envelopes: valid and invalid requests, methods per door, and ids echoed unchanged.
 
 use nexus3_protocol::Method;
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_id_comes_back_byte_for_byte() {
-    let house = Fixture::new().await;
+async fn response_id_equals_request_id_byte_for_byte() {
+    let fixture = Fixture::new().await;
     let ids = [
         "1",
         "0",
@@ -23,21 +23,21 @@ async fn an_id_comes_back_byte_for_byte() {
         for (method, outcome) in [("list_agents", r#""result":{"#), ("no_such", r#""error":{"code":-32601"#)]
         {
             let body = format!(r#" {{ "id" : {id} , "method":"{method}","jsonrpc":"2.0"}} "#);
-            let (kind, answer) = house.call_daemon(&body).await;
+            let (kind, response) = fixture.call_daemon(&body).await;
             assert_eq!(kind, ResponseKind::Completed, "{id}");
             let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}"#);
-            assert!(answer.starts_with(&expected), "{expected} does not start {answer}");
+            assert!(response.starts_with(&expected), "{expected} does not start {response}");
         }
-        let (kind, answer) =
-            house.call_daemon(&format!(r#"{{"jsonrpc":"1.0","method":"x","id":{id}}}"#)).await;
+        let (kind, response) =
+            fixture.call_daemon(&format!(r#"{{"jsonrpc":"1.0","method":"x","id":{id}}}"#)).await;
         assert_eq!(kind, ResponseKind::Refused);
-        assert!(answer.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":"#)), "{answer}");
+        assert!(response.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":"#)), "{response}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_request_is_refused_and_leaves_nothing_behind() {
-    let house = Fixture::new().await;
+async fn invalid_request_is_refused_and_changes_nothing() {
+    let fixture = Fixture::new().await;
     let cases = [
         ("", -32700),
         ("{", -32700),
@@ -69,81 +69,82 @@ async fn what_is_no_request_is_refused_and_leaves_nothing_behind() {
         (r#"{"jsonrpc":"2.0","method":"send","params":{"content":"a","content":"b"},"id":1}"#, -32600),
     ];
     for (body, code) in cases {
-        let (kind, answer) = house.call_daemon(body).await;
+        let (kind, response) = fixture.call_daemon(body).await;
         assert_eq!(kind, ResponseKind::Refused, "{body}");
-        assert!(answer.contains(&format!(r#""error":{{"code":{code},"message":""#)), "{body}: {answer}");
-        assert_eq!(house.agent_names().await, Vec::<String>::new(), "{body}");
+        assert!(response.contains(&format!(r#""error":{{"code":{code},"message":""#)), "{body}: {response}");
+        assert_eq!(fixture.agent_names().await, Vec::<String>::new(), "{body}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_that_are_no_text_are_refused() {
-    let house = Fixture::new().await;
+async fn invalid_utf8_is_refused() {
+    let fixture = Fixture::new().await;
     let body =
         b"{\"jsonrpc\":\"2.0\",\"method\":\"create_agent\",\"params\":{\"agent_id\":\"\xff\"},\"id\":1}";
-    let answer = house.dispatcher.respond(house.dispatcher.daemon_target(), &Caller::admin(), body).await;
-    assert_eq!(answer.kind, ResponseKind::Refused);
-    assert_eq!(house.agent_names().await, Vec::<String>::new());
+    let response =
+        fixture.dispatcher.respond(fixture.dispatcher.daemon_target(), &Caller::admin(), body).await;
+    assert_eq!(response.kind, ResponseKind::Refused);
+    assert_eq!(fixture.agent_names().await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_cut_anywhere_does_nothing() {
-    let house = Fixture::new().await;
+async fn truncated_request_does_nothing() {
+    let fixture = Fixture::new().await;
     let body = request("create_agent", r#"{"agent_id":"cut","system_prompt":"Be bri\u00e9f."}"#);
     for end in 0..body.len() {
-        let entrance = house.dispatcher.daemon_target();
-        let answer = house.dispatcher.respond(entrance, &Caller::admin(), &body.as_bytes()[..end]).await;
-        assert_eq!(answer.kind, ResponseKind::Refused, "cut at {end}");
-        assert_eq!(house.agent_names().await, Vec::<String>::new(), "cut at {end}");
+        let target = fixture.dispatcher.daemon_target();
+        let response = fixture.dispatcher.respond(target, &Caller::admin(), &body.as_bytes()[..end]).await;
+        assert_eq!(response.kind, ResponseKind::Refused, "cut at {end}");
+        assert_eq!(fixture.agent_names().await, Vec::<String>::new(), "cut at {end}");
     }
-    house.call_daemon(&body).await;
-    assert_eq!(house.agent_names().await, ["cut"]);
+    fixture.call_daemon(&body).await;
+    assert_eq!(fixture.agent_names().await, ["cut"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_method_that_is_not_there_is_named_in_short() {
-    let house = Fixture::new().await;
+async fn unknown_method_is_named_and_shortened() {
+    let fixture = Fixture::new().await;
     for name in ["nope", "Send", "send ", "rpc.", "__proto__"] {
-        let answer = house.call_daemon(&request(name, "{}")).await;
-        assert_eq!(answer, error(-32601, &format!("Method not found: {name}")));
+        let response = fixture.call_daemon(&request(name, "{}")).await;
+        assert_eq!(response, error(-32601, &format!("Method not found: {name}")));
     }
-    let (_, answer) = house.call_daemon(&request(&"n".repeat(100_000), "{}")).await;
-    assert!(answer.len() < 400, "{} bytes", answer.len());
-    assert_eq!(house.agent_names().await, Vec::<String>::new(), "nobody was created to find that out");
+    let (_, response) = fixture.call_daemon(&request(&"n".repeat(100_000), "{}")).await;
+    assert!(response.len() < 400, "{} bytes", response.len());
+    assert_eq!(fixture.agent_names().await, Vec::<String>::new(), "no agent was created");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agents_door_knows_no_method_of_the_daemon() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
+async fn agent_door_rejects_daemon_methods() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
     for method in Method::ALL.iter().filter(|method| method.door() == Door::Daemon) {
-        let answer = house.call_agent("a", &request(method.name(), r#"{"agent_id":"a"}"#)).await;
-        assert_eq!(answer, error(-32601, &format!("Method not found: {}", method.name())));
+        let response = fixture.call_agent("a", &request(method.name(), r#"{"agent_id":"a"}"#)).await;
+        assert_eq!(response, error(-32601, &format!("Method not found: {}", method.name())));
     }
-    assert_eq!(house.agent_names().await, ["a"]);
-    assert!(house.pool.stop_requested().now_or_never().is_none());
+    assert_eq!(fixture.agent_names().await, ["a"]);
+    assert!(fixture.pool.stop_requested().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_daemons_door_hands_agent_methods_to_main_created_on_first_use() {
-    let house = Fixture::new().await;
-    house.call_daemon(&request("list_agents", "{}")).await;
-    assert_eq!(house.agent_names().await, Vec::<String>::new(), "nobody has used it yet");
-    let (_, answer) = house.call_daemon(&request("get_messages", "{}")).await;
-    assert!(answer.contains(r#""agent_id":"main","total":0"#), "{answer}");
-    house.call_daemon(&request("send", r#"{"content":"hi"}"#)).await;
-    assert_eq!(house.agent_names().await, ["main"]);
-    let (_, answer) = house.call_agent("main", &request("get_context", "{}")).await;
-    assert!(answer.contains(r#""message_count":2"#), "both doors lead to the same agent: {answer}");
+async fn daemon_door_routes_agent_methods_to_main() {
+    let fixture = Fixture::new().await;
+    fixture.call_daemon(&request("list_agents", "{}")).await;
+    assert_eq!(fixture.agent_names().await, Vec::<String>::new(), "main is not created by daemon methods");
+    let (_, response) = fixture.call_daemon(&request("get_messages", "{}")).await;
+    assert!(response.contains(r#""agent_id":"main","total":0"#), "{response}");
+    fixture.call_daemon(&request("send", r#"{"content":"hi"}"#)).await;
+    assert_eq!(fixture.agent_names().await, ["main"]);
+    let (_, response) = fixture.call_agent("main", &request("get_context", "{}")).await;
+    assert!(response.contains(r#""message_count":2"#), "both doors reach the same agent: {response}");
 }
 
 #[tokio::test]
-async fn there_is_no_door_without_an_agent() {
-    let house = Fixture::new().await;
-    let closed = |name: &str| house.dispatcher.agent_target(name).err();
+async fn target_needs_a_valid_and_existing_agent() {
+    let fixture = Fixture::new().await;
+    let target_error = |name: &str| fixture.dispatcher.agent_target(name).err();
     for name in ["", "..", "a/b", "a b", "%61", "\u{e4}", "-a", "a\n"] {
-        assert_eq!(closed(name), Some(TargetError::InvalidName), "{name:?}");
+        assert_eq!(target_error(name), Some(TargetError::InvalidName), "{name:?}");
     }
-    assert_eq!(closed("nobody"), Some(TargetError::AgentNotFound));
-    assert_eq!(closed("main"), Some(TargetError::AgentNotFound), "a door does not create its agent");
+    assert_eq!(target_error("missing"), Some(TargetError::AgentNotFound));
+    assert_eq!(target_error("main"), Some(TargetError::AgentNotFound), "resolving a target creates no agent");
 }

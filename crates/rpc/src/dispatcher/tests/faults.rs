@@ -1,10 +1,10 @@
-//! What goes wrong behind the desk, and the numbers and words a caller gets for it.
+//! Faults and the error codes and messages the caller gets for them.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn parameters_that_do_not_fit_are_named_and_leave_nothing_behind() {
-    let house = Fixture::new().await;
+async fn invalid_parameters_are_named_and_change_nothing() {
+    let fixture = Fixture::new().await;
     let cases = [
         ("create_agent", r#"{"agent_id":5}"#, "agent_id must be string, got: int"),
         ("create_agent", r#"{"agent_id":""}"#, "agent_id invalid: Agent ID cannot be empty"),
@@ -52,124 +52,124 @@ async fn parameters_that_do_not_fit_are_named_and_leave_nothing_behind() {
         ("get_messages", r#"{"offset":-1}"#, "offset must be a non-negative integer"),
     ];
     for (method, params, message) in cases {
-        let answer = house.call_daemon(&request(method, params)).await;
-        assert_eq!(answer, error(-32602, message), "{method} {params}");
-        assert_eq!(house.agent_names().await, Vec::<String>::new(), "{method} {params} created an agent");
+        let response = fixture.call_daemon(&request(method, params)).await;
+        assert_eq!(response, error(-32602, message), "{method} {params}");
+        assert_eq!(fixture.agent_names().await, Vec::<String>::new(), "{method} {params} created an agent");
     }
-    assert!(house.pool.stop_requested().now_or_never().is_none());
+    assert!(fixture.pool.stop_requested().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_beyond_every_message_is_empty() {
-    let house = Fixture::new().await;
-    let answer = house.call_daemon(&request("get_messages", r#"{"offset":18446744073709551615}"#)).await;
+async fn page_beyond_the_last_message_is_empty() {
+    let fixture = Fixture::new().await;
+    let response = fixture.call_daemon(&request("get_messages", r#"{"offset":18446744073709551615}"#)).await;
     let expected = r#"{"agent_id":"main","total":0,"offset":18446744073709551615,"limit":200,"messages":[]}"#;
-    assert_eq!(answer, result(expected));
+    assert_eq!(response, result(expected));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_create_leaves_nothing_behind() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let taken = house.call_daemon(&request("create_agent", r#"{"agent_id":"a","system_prompt":"x"}"#)).await;
-    assert_eq!(taken, error(-32602, "Agent already exists: a"));
-    let climbs = house.call_daemon(&request("create_agent", r#"{"agent_id":"a..b"}"#)).await;
+async fn refused_create_changes_nothing() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let duplicate =
+        fixture.call_daemon(&request("create_agent", r#"{"agent_id":"a","system_prompt":"x"}"#)).await;
+    assert_eq!(duplicate, error(-32602, "Agent already exists: a"));
+    let invalid = fixture.call_daemon(&request("create_agent", r#"{"agent_id":"a..b"}"#)).await;
     let text = "agent_id invalid: Invalid agent ID \"a..b\": contains forbidden pattern '..'";
-    assert_eq!(climbs, error(-32602, text));
-    assert_eq!(house.agent_names().await, ["a"]);
+    assert_eq!(invalid, error(-32602, text));
+    assert_eq!(fixture.agent_names().await, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_costs_its_own_call_alone() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    house.entropy.panics.store(true, Ordering::Relaxed);
+async fn panicking_handler_fails_only_its_own_call() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    fixture.entropy.panics.store(true, Ordering::Relaxed);
     let panicked = error(-32603, "Internal error: the call panicked");
-    assert_eq!(house.request_create("{}").await, panicked);
-    assert_eq!(house.request_create(r#"{"agent_id":"b"}"#).await, panicked);
-    assert_eq!(house.call_agent("a", &request("send", r#"{"content":"hi"}"#)).await, panicked);
-    assert_eq!(house.agent_names().await, ["a"]);
-    let (_, named) = house.call_agent("a", &request("send", r#"{"content":"hi","request_id":1}"#)).await;
-    assert!(named.contains(r#""content":"you said hi""#), "other calls go on meanwhile: {named}");
-    house.entropy.panics.store(false, Ordering::Relaxed);
-    let after = house.request_create("{}").await;
+    assert_eq!(fixture.request_create("{}").await, panicked);
+    assert_eq!(fixture.request_create(r#"{"agent_id":"b"}"#).await, panicked);
+    assert_eq!(fixture.call_agent("a", &request("send", r#"{"content":"hi"}"#)).await, panicked);
+    assert_eq!(fixture.agent_names().await, ["a"]);
+    let (_, named) = fixture.call_agent("a", &request("send", r#"{"content":"hi","request_id":1}"#)).await;
+    assert!(named.contains(r#""content":"you said hi""#), "other calls still work: {named}");
+    fixture.entropy.panics.store(false, Ordering::Relaxed);
+    let after = fixture.request_create("{}").await;
     let (agent, token) = ("00000001", capability_token(2));
     assert_eq!(
         after,
         result(&format!(r#"{{"agent_id":"{agent}","url":"/agent/{agent}","token":"{token}"}}"#))
     );
-    assert_eq!(house.pool.open_turns(), 0);
+    assert_eq!(fixture.pool.open_turns(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_is_busy_and_says_when_to_come_back() {
-    let house =
+async fn full_queue_returns_busy_with_retry_after() {
+    let fixture =
         Fixture::with_limits(Limits { agents_max: 1, agent_turns_open_max: 1, ..Limits::default() }).await;
-    house.create_agents(&["a"]).await;
-    let sending =
-        house.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
+    fixture.create_agents(&["a"]).await;
+    let pending_send =
+        fixture.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
     run_until_idle().await;
     let later = r#","data":{"retry_after_ms":250}"#;
-    let full = house.call_agent("a", &request("send", r#"{"content":"hi"}"#)).await;
+    let full = fixture.call_agent("a", &request("send", r#"{"content":"hi"}"#)).await;
     assert_eq!(full, error_with(-32001, "busy: 1 turns are open at this agent", later));
-    let crowded = house.call_daemon(&request("create_agent", "{}")).await;
+    let crowded = fixture.call_daemon(&request("create_agent", "{}")).await;
     assert_eq!(crowded, error_with(-32001, "busy: 1 agents exist", later));
-    house.pool.request_stop();
-    let stopping = house.call_daemon(&request("create_agent", "{}")).await;
+    fixture.pool.request_stop();
+    let stopping = fixture.call_daemon(&request("create_agent", "{}")).await;
     assert_eq!(stopping, error_with(-32001, "Server shutting down", later));
-    house.released.add_permits(1);
-    assert!(sending.await.unwrap().1.contains(r#""content":"hello""#));
+    fixture.released.add_permits(1);
+    assert!(pending_send.await.unwrap().1.contains(r#""content":"hello""#));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_model_is_told_without_what_only_the_log_should_know() {
-    let house = Fixture::new().await;
-    let failed = house.call_daemon(&request("send", r#"{"content":"fail"}"#)).await;
+async fn model_failure_hides_its_internal_cause() {
+    let fixture = Fixture::new().await;
+    let failed = fixture.call_daemon(&request("send", r#"{"content":"fail"}"#)).await;
     assert_eq!(failed, error(-32603, "the model failed"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_of_a_send_is_refused_to_other_content() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let sending = house.spawn_call(
+async fn reused_request_id_with_other_content_is_refused() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let pending_send = fixture.spawn_call(
         "a",
         r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait","request_id":"r"},"id":1}"#,
     );
     run_until_idle().await;
-    let second = house.call_agent("a", &request("send", r#"{"content":"hi","request_id":"r"}"#)).await;
+    let second = fixture.call_agent("a", &request("send", r#"{"content":"hi","request_id":"r"}"#)).await;
     assert_eq!(second, error(-32602, "request_id was used before with other content: r"));
-    house.released.add_permits(1);
-    assert!(sending.await.unwrap().1.contains(r#""content":"hello""#));
-    let late = house.call_agent("a", &request("send", r#"{"content":"hi","request_id":"r"}"#)).await;
+    fixture.released.add_permits(1);
+    assert!(pending_send.await.unwrap().1.contains(r#""content":"hello""#));
+    let late = fixture.call_agent("a", &request("send", r#"{"content":"hi","request_id":"r"}"#)).await;
     assert_eq!(late, error(-32602, "request_id was used before with other content: r"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_was_destroyed_behind_an_open_door_is_not_found() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let entrance = house.dispatcher.agent_target("a").unwrap();
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+async fn call_to_a_destroyed_target_is_not_found() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let target = fixture.dispatcher.agent_target("a").unwrap();
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let body = request("send", r#"{"content":"hi"}"#);
-    let answer = house.dispatcher.respond(entrance, &Caller::admin(), body.as_bytes()).await;
-    let text = String::from_utf8(answer.body).unwrap();
-    assert_eq!((answer.kind, text), error(-32602, "Agent not found: a"));
+    let response = fixture.dispatcher.respond(target, &Caller::admin(), body.as_bytes()).await;
+    let text = String::from_utf8(response.body).unwrap();
+    assert_eq!((response.kind, text), error(-32602, "Agent not found: a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_destroyed_agent_answers_the_calls_that_were_open() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let open = |id: i64| {
-        (id, house.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#))
-    };
-    let calls = [open(1), open(2)];
+async fn destroying_an_agent_cancels_its_open_sends() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let send =
+        || fixture.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
+    let calls = [send(), send()];
     run_until_idle().await;
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
-    for (place, call) in calls {
-        let (kind, answer) = call.await.unwrap();
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+    for (index, call) in calls.into_iter().enumerate() {
+        let (kind, response) = call.await.unwrap();
         assert_eq!(kind, ResponseKind::Completed);
-        assert!(answer.contains(r#""cancelled":true"#), "call {place}: {answer}");
+        assert!(response.contains(r#""cancelled":true"#), "call {index}: {response}");
     }
 }

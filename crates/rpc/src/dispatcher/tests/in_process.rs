@@ -1,4 +1,4 @@
-//! The calls without a wire: the same story that is told over HTTP, with the same answers and faults.
+//! In-process API: the shared transcript yields the same responses and faults as over HTTP.
 
 #[path = "../../../../../lib/nexus3-protocol/tests/shared/transcript.rs"]
 mod transcript;
@@ -12,38 +12,38 @@ use super::*;
 use crate::InProcessApi;
 
 #[tokio::test(start_paused = true)]
-async fn the_story_is_the_same_without_a_wire() {
+async fn transcript_runs_on_the_in_process_api() {
     transcript::run(&InProcessApi::new(Fixture::new().await.dispatcher), |fault| fault).await;
 }
 
-/// The other half is in the client's tests: its requests are these, and it reads these answers.
+/// The client's tests verify the other side: it sends these requests and parses these responses.
 #[tokio::test(start_paused = true)]
-async fn the_transcript_of_the_story_is_what_a_desk_answers() {
-    let house = Fixture::new().await;
-    for (place, line) in transcript::exchanges().into_iter().enumerate() {
-        let entrance = match line.door {
-            "/" => house.dispatcher.daemon_target(),
-            path => match house.dispatcher.agent_target(path.strip_prefix("/agent/").unwrap()) {
-                Ok(entrance) => entrance,
+async fn transcript_matches_dispatcher_responses() {
+    let fixture = Fixture::new().await;
+    for (index, line) in transcript::exchanges().into_iter().enumerate() {
+        let target = match line.door {
+            "/" => fixture.dispatcher.daemon_target(),
+            path => match fixture.dispatcher.agent_target(path.strip_prefix("/agent/").unwrap()) {
+                Ok(target) => target,
                 Err(fault) => {
-                    assert_eq!((fault, line.response), (TargetError::AgentNotFound, "404"), "line {place}");
+                    assert_eq!((fault, line.response), (TargetError::AgentNotFound, "404"), "line {index}");
                     continue;
                 }
             },
         };
         let body = format!(r#"{{"jsonrpc":"2.0",{},"id":1}}"#, line.request);
-        let answer = house.dispatcher.respond(entrance, &Caller::admin(), body.as_bytes()).await;
-        let text = String::from_utf8(answer.body).unwrap();
+        let response = fixture.dispatcher.respond(target, &Caller::admin(), body.as_bytes()).await;
+        let text = String::from_utf8(response.body).unwrap();
         if line.response == "OPENRPC" {
-            assert!(text.contains(r#""title":"nexus3""#), "line {place}");
+            assert!(text.contains(r#""title":"nexus3""#), "line {index}");
         } else {
-            assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":1,{}}}"#, line.response), "line {place}");
+            assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":1,{}}}"#, line.response), "line {index}");
         }
     }
 }
 
 #[test]
-fn the_transcript_holds_every_method() {
+fn transcript_covers_every_method() {
     let lines = transcript::exchanges();
     for method in Method::ALL {
         let name = format!(r#""method":"{}""#, method.name());
@@ -52,12 +52,12 @@ fn the_transcript_holds_every_method() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_narrowed_caller_may_no_more_than_over_the_wire() {
-    let house = Fixture::new().await;
-    house.create_agent("lead", "trusted", None).await;
-    house.create_agent("helper", "sandboxed", Some("lead")).await;
-    house.create_agents(&["other"]).await;
-    let api = InProcessApi::new(house.dispatcher.clone()).acting_as("lead");
+async fn in_process_api_acting_as_agent_is_limited_to_its_grant() {
+    let fixture = Fixture::new().await;
+    fixture.create_agent("lead", "trusted", None).await;
+    fixture.create_agent("helper", "sandboxed", Some("lead")).await;
+    fixture.create_agents(&["other"]).await;
+    let api = InProcessApi::new(fixture.dispatcher.clone()).acting_as("lead");
     let message = SendParams { content: "hi".to_owned(), ..SendParams::default() };
     assert_eq!(api.for_agent("lead").send(&message).await.unwrap().content, "you said hi");
     assert_eq!(api.for_agent("helper").send(&message).await.unwrap().content, "you said hi");
@@ -76,24 +76,24 @@ async fn a_narrowed_caller_may_no_more_than_over_the_wire() {
     let created = api.create_agent(&CreateAgentParams::default()).await.unwrap();
     let agent = api.for_agent(&created.agent_id).get_agent(&NoParams {}).await.unwrap();
     assert_eq!(agent.ancestors, ["lead"]);
-    let nobody = InProcessApi::new(house.dispatcher.clone()).acting_as("nobody");
-    let fault = nobody.discover(&NoParams {}).await.unwrap_err();
+    let unknown = InProcessApi::new(fixture.dispatcher.clone()).acting_as("missing");
+    let fault = unknown.discover(&NoParams {}).await.unwrap_err();
     assert_eq!(fault, denied("X-Nexus-Agent names no agent that exists"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_none_finds_no_agent_and_main_is_not_made() {
-    let house = Fixture::new().await;
-    let api = InProcessApi::new(house.dispatcher.clone());
-    for name in ["", "..", "a/b", "nobody", "main"] {
+async fn in_process_call_to_missing_agent_creates_nothing() {
+    let fixture = Fixture::new().await;
+    let api = InProcessApi::new(fixture.dispatcher.clone());
+    for name in ["", "..", "a/b", "missing", "main"] {
         let fault = api.get_tokens(name, &NoParams {}).await.unwrap_err();
         assert_eq!(fault, RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {name}")));
     }
-    assert_eq!(house.agent_names().await, Vec::<String>::new());
+    assert_eq!(fixture.agent_names().await, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn calls_can_be_spawned_and_the_caller_shared() {
+async fn in_process_futures_are_send_and_api_is_sync() {
     fn spawnable<T: Send>(_: &T) {}
     fn shared<T: Send + Sync>(_: &T) {}
     let api = InProcessApi::new(Fixture::new().await.dispatcher);

@@ -1,25 +1,25 @@
-//! Who may call what on whom: every way to show who one is, times every method, times everybody it could be called on.
+//! Authorization matrix: every credential, times every method, times every target.
 
 use nexus3_protocol::Method;
 
 use super::*;
 
-/// Everybody a call can be made on, as `me` sees them. There is no agent `nobody`.
-const TARGETS: [&str; 7] = ["me", "child", "grandchild", "parent", "sibling", "stranger", "nobody"];
+/// All targets, named by their relation to `me`. There is no agent `missing`.
+const TARGETS: [&str; 7] = ["me", "child", "grandchild", "parent", "sibling", "stranger", "missing"];
 
-/// A way to show who one is.
+/// The credential of a caller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum CredentialCase {
     Admin,
-    /// The daemon's token, and `me` in the header.
+    /// The daemon's token, with `me` in the header.
     Narrowed,
-    /// The capability of `me`.
+    /// The capability token of `me`.
     Capability,
-    /// And `me` in the header.
+    /// The capability token of `me`, with `me` in the header.
     CapabilityAndOwnName,
-    /// And `sibling` in the header.
+    /// The capability token of `me`, with `sibling` in the header.
     CapabilityAndOtherName,
-    /// The capability of an earlier `me` that was destroyed.
+    /// The capability token of an earlier `me` that was destroyed.
     RevokedCapability,
 }
 
@@ -32,19 +32,19 @@ const CREDENTIAL_CASES: [CredentialCase; 6] = [
     CredentialCase::RevokedCapability,
 ];
 
-/// What should come of a call.
+/// Expected outcome of a call.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Allowed,
     Denied(String),
-    /// The ask itself is wrong.
+    /// The parameters are invalid.
     Invalid(&'static str),
-    /// There is no door to call at.
-    NoDoor,
+    /// The target does not exist.
+    NoTarget,
 }
 
-/// Creates one of the tree with what it needs to have children, and gives its capability's text.
-async fn create_trusted_agent(house: &Fixture, name: &str, parent: Option<&str>) -> String {
+/// Creates an agent that may create children, and returns its capability token.
+async fn create_trusted_agent(fixture: &Fixture, name: &str, parent: Option<&str>) -> String {
     let id = |name: &str| AgentId::parse(name).unwrap();
     let permissions = PermissionSpec {
         preset: Some("trusted".to_owned()),
@@ -53,44 +53,44 @@ async fn create_trusted_agent(house: &Fixture, name: &str, parent: Option<&str>)
     };
     let (name, parent) = (NameSpec::Given(id(name)), parent.map(id));
     let spec = AgentSpec { name, parent, permissions, ..AgentSpec::default() };
-    house.pool.create(spec, Initiator::Admin).await.unwrap().capability.reveal().to_owned()
+    fixture.pool.create(spec, Initiator::Admin).await.unwrap().capability.reveal().to_owned()
 }
 
-/// parent → me → child → grandchild; parent → sibling; stranger. And the caller.
-async fn tree(shown: CredentialCase) -> (Fixture, Caller) {
-    let house = Fixture::new().await;
-    create_trusted_agent(&house, "parent", None).await;
-    let early = create_trusted_agent(&house, "me", Some("parent")).await;
-    let early = house.dispatcher.capability_caller(early.as_bytes()).unwrap();
-    house.call_ok("/", "destroy_agent", r#"{"agent_id":"me"}"#).await;
-    let token = create_trusted_agent(&house, "me", Some("parent")).await;
-    create_trusted_agent(&house, "child", Some("me")).await;
-    create_trusted_agent(&house, "grandchild", Some("child")).await;
-    create_trusted_agent(&house, "sibling", Some("parent")).await;
-    create_trusted_agent(&house, "stranger", None).await;
-    let own = house.dispatcher.capability_caller(token.as_bytes()).unwrap();
-    let caller = match shown {
+/// Creates parent → me → child → grandchild; parent → sibling; stranger; and the caller.
+async fn tree(credential: CredentialCase) -> (Fixture, Caller) {
+    let fixture = Fixture::new().await;
+    create_trusted_agent(&fixture, "parent", None).await;
+    let revoked = create_trusted_agent(&fixture, "me", Some("parent")).await;
+    let revoked = fixture.dispatcher.capability_caller(revoked.as_bytes()).unwrap();
+    fixture.call_ok("/", "destroy_agent", r#"{"agent_id":"me"}"#).await;
+    let token = create_trusted_agent(&fixture, "me", Some("parent")).await;
+    create_trusted_agent(&fixture, "child", Some("me")).await;
+    create_trusted_agent(&fixture, "grandchild", Some("child")).await;
+    create_trusted_agent(&fixture, "sibling", Some("parent")).await;
+    create_trusted_agent(&fixture, "stranger", None).await;
+    let own = fixture.dispatcher.capability_caller(token.as_bytes()).unwrap();
+    let caller = match credential {
         CredentialCase::Admin => Caller::admin(),
         CredentialCase::Narrowed => Caller::admin().acting_as("me"),
         CredentialCase::Capability => own,
         CredentialCase::CapabilityAndOwnName => own.acting_as("me"),
         CredentialCase::CapabilityAndOtherName => own.acting_as("sibling"),
-        CredentialCase::RevokedCapability => early,
+        CredentialCase::RevokedCapability => revoked,
     };
-    (house, caller)
+    (fixture, caller)
 }
 
-/// The least that `import_agent` takes.
+/// Minimal parameters of `import_agent`.
 pub(super) const MINIMAL_IMPORT: &str = concat!(
     r#"{"session":{"agent_id":"new","created_at":"2024-01-15T10:30:00","modified_at":"2024-01-15T10:30:00","#,
     r#""messages":[],"system_prompt":"","working_directory":"/","permission_level":"sandboxed"}}"#
 );
 
-/// Methods that the daemon does to an agent, and that no agent may do to itself.
+/// Daemon methods on an agent that no agent may call on itself.
 const NEVER_ON_SELF: [Method; 4] =
     [Method::ForkAgent, Method::RollbackAgent, Method::RenameAgent, Method::ExportAgent];
 
-/// The door and the parameters to call a method on somebody.
+/// Returns the door and the parameters to call a method on a target.
 fn call_params(method: Method, target: &'static str) -> (&'static str, String) {
     let params = match method {
         Method::Send => r#"{"content":"hi"}"#.to_owned(),
@@ -109,26 +109,26 @@ fn call_params(method: Method, target: &'static str) -> (&'static str, String) {
     (if method.door() == Door::Daemon { "/" } else { target }, params)
 }
 
-fn expected(shown: CredentialCase, method: Method, target: &'static str) -> Outcome {
+fn expected(credential: CredentialCase, method: Method, target: &'static str) -> Outcome {
     let denied = |text: &str| Outcome::Denied(text.to_owned());
-    if method.door() == Door::Agent && target == "nobody" {
-        return Outcome::NoDoor;
+    if method.door() == Door::Agent && target == "missing" {
+        return Outcome::NoTarget;
     }
-    match shown {
+    match credential {
         CredentialCase::CapabilityAndOtherName => {
             return denied("X-Nexus-Agent does not match the agent of the capability token");
         }
         CredentialCase::RevokedCapability => return denied("Invalid API key"),
-        CredentialCase::Admin if method == Method::CreateAgent && target == "nobody" => {
-            return Outcome::Invalid("Parent agent not found: nobody");
+        CredentialCase::Admin if method == Method::CreateAgent && target == "missing" => {
+            return Outcome::Invalid("Parent agent not found: missing");
         }
-        CredentialCase::Admin if NEVER_ON_SELF.contains(&method) && target == "nobody" => {
-            return Outcome::Invalid("Agent not found: nobody");
+        CredentialCase::Admin if NEVER_ON_SELF.contains(&method) && target == "missing" => {
+            return Outcome::Invalid("Agent not found: missing");
         }
         CredentialCase::Admin => return Outcome::Allowed,
         CredentialCase::Narrowed | CredentialCase::Capability | CredentialCase::CapabilityAndOwnName => {}
     }
-    let (name, below) = (method.name(), ["child", "grandchild"].contains(&target));
+    let (name, is_descendant) = (method.name(), ["child", "grandchild"].contains(&target));
     match method {
         Method::ListAgents | Method::ListSessions | Method::Discover => Outcome::Allowed,
         Method::ShutdownServer | Method::ImportAgent => {
@@ -140,59 +140,59 @@ fn expected(shown: CredentialCase, method: Method, target: &'static str) -> Outc
         }
         Method::CreateAgent if target == "me" => Outcome::Allowed,
         Method::CreateAgent => denied("Cannot create agent: requester does not match the parent agent"),
-        Method::DestroyAgent if target == "me" || below => Outcome::Allowed,
+        Method::DestroyAgent if target == "me" || is_descendant => Outcome::Allowed,
         Method::DestroyAgent => denied(&format!("Agent 'me' is not authorized to destroy '{target}'")),
         Method::SetPermissions if target == "me" => {
             denied("Agent 'me' is not authorized to call set_permissions on 'me'")
         }
-        _ if target == "me" || below => Outcome::Allowed,
+        _ if target == "me" || is_descendant => Outcome::Allowed,
         _ => denied(&format!("Agent 'me' is not authorized to call {name} on '{target}'")),
     }
 }
 
-/// What can be seen of everybody, to tell whether anything was done.
-async fn observable_state(house: &Fixture) -> Vec<Value> {
-    let mut seen = vec![house.call_ok("/", "list_agents", "{}").await];
-    for name in house.agent_names().await {
-        seen.push(house.call_ok(&name, "get_permissions", "{}").await);
+/// Returns the observable state of all agents, to detect side effects.
+async fn observable_state(fixture: &Fixture) -> Vec<Value> {
+    let mut state = vec![fixture.call_ok("/", "list_agents", "{}").await];
+    for name in fixture.agent_names().await {
+        state.push(fixture.call_ok(&name, "get_permissions", "{}").await);
     }
-    seen
+    state
 }
 
-async fn check(shown: CredentialCase, method: Method, target: &'static str) {
-    let (house, caller) = tree(shown).await;
-    let ((door, params), case) = (call_params(method, target), (shown, method, target));
-    let expected = expected(shown, method, target);
-    if door != "/" && house.dispatcher.agent_target(door).is_err() {
-        assert_eq!(expected, Outcome::NoDoor, "{case:?}");
+async fn check(credential: CredentialCase, method: Method, target: &'static str) {
+    let (fixture, caller) = tree(credential).await;
+    let ((door, params), case) = (call_params(method, target), (credential, method, target));
+    let expected = expected(credential, method, target);
+    if door != "/" && fixture.dispatcher.agent_target(door).is_err() {
+        assert_eq!(expected, Outcome::NoTarget, "{case:?}");
         return;
     }
-    let before = observable_state(&house).await;
-    let answer = house.call_as(&caller, door, &request(method.name(), &params)).await;
+    let before = observable_state(&fixture).await;
+    let response = fixture.call_as(&caller, door, &request(method.name(), &params)).await;
     match expected {
-        Outcome::Allowed => assert!(answer.1.contains(r#""result":"#), "{case:?}: {answer:?}"),
-        Outcome::Denied(text) => assert_eq!(answer, denied(&text), "{case:?}"),
-        Outcome::Invalid(text) => assert_eq!(answer, error(-32602, text), "{case:?}"),
-        Outcome::NoDoor => panic!("{case:?}: there is a door"),
+        Outcome::Allowed => assert!(response.1.contains(r#""result":"#), "{case:?}: {response:?}"),
+        Outcome::Denied(text) => assert_eq!(response, denied(&text), "{case:?}"),
+        Outcome::Invalid(text) => assert_eq!(response, error(-32602, text), "{case:?}"),
+        Outcome::NoTarget => panic!("{case:?}: the target exists"),
     }
-    if answer.1.contains(r#""error":"#) {
-        assert_eq!(observable_state(&house).await, before, "{case:?}: a call that was denied did something");
-        assert!(house.pool.stop_requested().now_or_never().is_none(), "{case:?}");
+    if response.1.contains(r#""error":"#) {
+        assert_eq!(observable_state(&fixture).await, before, "{case:?}: a denied call has no effect");
+        assert!(fixture.pool.stop_requested().now_or_never().is_none(), "{case:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_may_do_exactly_what_it_should() {
-    for shown in CREDENTIAL_CASES {
+async fn authorization_matrix_holds_for_every_case() {
+    for credential in CREDENTIAL_CASES {
         for &method in Method::ALL {
             for target in TARGETS {
-                check(shown, method, target).await;
+                check(credential, method, target).await;
             }
         }
     }
 }
 
-/// The tool that an agent needs to call a method on one below it.
+/// Returns the tool an agent needs to call a method on a descendant.
 fn required_tool(method: Method) -> &'static str {
     match method {
         Method::Send | Method::Steer | Method::Compact => "agent_send",
@@ -204,68 +204,69 @@ fn required_tool(method: Method) -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_reaches_those_below_it_by_the_tools_it_has() {
+async fn agent_reaches_descendants_only_with_the_required_tool() {
     let tools = ["agent_send", "agent_cancel", "agent_create", "agent_list", "agent_status", "agent_destroy"];
     for disabled in tools {
         for &method in Method::ALL.iter().filter(|method| method.door() == Door::Agent) {
-            let (house, caller) = tree(CredentialCase::Capability).await;
-            house.call_ok("me", "set_permissions", &format!(r#"{{"disable_tools":["{disabled}"]}}"#)).await;
+            let (fixture, caller) = tree(CredentialCase::Capability).await;
+            fixture.call_ok("me", "set_permissions", &format!(r#"{{"disable_tools":["{disabled}"]}}"#)).await;
             for target in ["child", "grandchild"] {
                 let (door, params) = call_params(method, target);
-                let answer = house.call_as(&caller, door, &request(method.name(), &params)).await;
+                let response = fixture.call_as(&caller, door, &request(method.name(), &params)).await;
                 if required_tool(method) == disabled {
                     let text = format!("Tool '{disabled}' is disabled by permission policy");
-                    assert_eq!(answer, denied(&text), "{} on {target}", method.name());
+                    assert_eq!(response, denied(&text), "{} on {target}", method.name());
                 } else {
                     assert!(
-                        answer.1.contains(r#""result":"#),
-                        "{} without {disabled}: {answer:?}",
+                        response.1.contains(r#""result":"#),
+                        "{} without {disabled}: {response:?}",
                         method.name()
                     );
                 }
             }
             if method != Method::SetPermissions {
                 let (door, params) = call_params(method, "me");
-                let (_, own) = house.call_as(&caller, door, &request(method.name(), &params)).await;
-                assert!(own.contains(r#""result":"#), "its own methods need no tool: {own}");
+                let (_, own) = fixture.call_as(&caller, door, &request(method.name(), &params)).await;
+                assert!(own.contains(r#""result":"#), "calls on itself need no tool: {own}");
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_reaches_only_those_that_its_grant_names() {
-    let house = Fixture::new().await;
-    house.create_agent("me", "trusted", None).await;
-    house.create_agent("child", "sandboxed", Some("me")).await;
-    house.call_ok("me", "set_permissions", r#"{"preset":"sandboxed"}"#).await;
+async fn agent_reaches_only_targets_in_its_grant() {
+    let fixture = Fixture::new().await;
+    fixture.create_agent("me", "trusted", None).await;
+    fixture.create_agent("child", "sandboxed", Some("me")).await;
+    fixture.call_ok("me", "set_permissions", r#"{"preset":"sandboxed"}"#).await;
     let caller = Caller::admin().acting_as("me");
-    let sent = house.call_as(&caller, "child", &request("send", r#"{"content":"hi"}"#)).await;
+    let sent = fixture.call_as(&caller, "child", &request("send", r#"{"content":"hi"}"#)).await;
     assert_eq!(sent, denied("cannot target agent 'child'; allowed: parent agent"));
-    let up = Caller::admin().acting_as("child");
-    let sent = house.call_as(&up, "me", &request("send", r#"{"content":"hi"}"#)).await;
+    let child_caller = Caller::admin().acting_as("child");
+    let sent = fixture.call_as(&child_caller, "me", &request("send", r#"{"content":"hi"}"#)).await;
     let text = "Agent 'child' is not authorized to call send on 'me'";
-    assert_eq!(sent, denied(text), "the tool may reach the parent, the method may not");
-    let gone = house.call_as(&caller, "/", &request("destroy_agent", r#"{"agent_id":"child"}"#)).await;
+    assert_eq!(sent, denied(text), "the tool reaches the parent, the method does not");
+    let destroyed = fixture.call_as(&caller, "/", &request("destroy_agent", r#"{"agent_id":"child"}"#)).await;
     assert_eq!(
-        gone,
+        destroyed,
         result(r#"{"success":true,"agent_id":"child"}"#),
-        "to destroy those below needs no tool"
+        "destroying descendants needs no tool"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agents_list_holds_itself_and_those_below() {
-    for shown in [CredentialCase::Narrowed, CredentialCase::Capability, CredentialCase::CapabilityAndOwnName]
+async fn agent_lists_only_itself_and_its_descendants() {
+    for credential in
+        [CredentialCase::Narrowed, CredentialCase::Capability, CredentialCase::CapabilityAndOwnName]
     {
-        let (house, caller) = tree(shown).await;
+        let (fixture, caller) = tree(credential).await;
         let cases: [(&str, &[&str]); 3] = [
             ("{}", &["me", "child", "grandchild"]),
             (r#"{"offset":1,"limit":1}"#, &["child"]),
             (r#"{"offset":3}"#, &[]),
         ];
         for (params, expected) in cases {
-            let (_, list) = house.call_as(&caller, "/", &request("list_agents", params)).await;
+            let (_, list) = fixture.call_as(&caller, "/", &request("list_agents", params)).await;
             let list: Value = serde_json::from_str(&list).unwrap();
             let agents = list["result"]["agents"].as_array().unwrap();
             let names: Vec<_> = agents.iter().map(|agent| agent["agent_id"].as_str().unwrap()).collect();

@@ -1,10 +1,10 @@
-//! What an agent may do, explained limit by limit, and changed within what its parent may grant.
+//! `get_permissions` and `set_permissions`: every limit is explained, and changes stay within the parent's grant.
 
 use serde_json::json;
 
 use super::*;
 
-/// What a sandboxed agent without a parent, and with one turn behind it, is told of its permissions.
+/// The permissions of a sandboxed agent without a parent, after one turn.
 pub(super) const SANDBOXED: &str = concat!(
     r#"{"agent_id":"worker","preset":"sandboxed","permission_level":"SANDBOXED","ancestors":[],"#,
     r#""may":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","agent_status","#,
@@ -40,7 +40,7 @@ pub(super) const SANDBOXED: &str = concat!(
 
 /// lead (trusted) → pen (sandboxed, in sub) → calf (sandboxed, in sub/deep).
 async fn three_level_tree() -> Fixture {
-    let house = Fixture::new().await;
+    let fixture = Fixture::new().await;
     for params in [
         r#"{"agent_id":"lead","preset":"trusted","may_create":["trusted","sandboxed"],"budget":{"turns":10}}"#,
         concat!(
@@ -52,10 +52,10 @@ async fn three_level_tree() -> Fixture {
             r#""budget":{"turns":4}}"#
         ),
     ] {
-        let (_, answer) = house.request_create(params).await;
-        assert!(answer.contains(r#""result":"#), "{params}: {answer}");
+        let (_, response) = fixture.request_create(params).await;
+        assert!(response.contains(r#""result":"#), "{params}: {response}");
     }
-    house
+    fixture
 }
 
 /// Each limit as limit, allows, set_by, reason.
@@ -68,14 +68,14 @@ fn string_member<'a>(value: &'a Value, member: &str) -> &'a str {
     value[member].as_str().unwrap()
 }
 
-async fn set_permissions(house: &Fixture, agent: &str, params: &str) -> (ResponseKind, String) {
-    house.call_agent(agent, &request("set_permissions", params)).await
+async fn set_permissions(fixture: &Fixture, agent: &str, params: &str) -> (ResponseKind, String) {
+    fixture.call_agent(agent, &request("set_permissions", params)).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_limit_names_who_set_it_and_why() {
-    let house = three_level_tree().await;
-    let calf = house.call_ok("calf", "get_permissions", "{}").await;
+async fn every_limit_names_its_setter_and_reason() {
+    let fixture = three_level_tree().await;
+    let calf = fixture.call_ok("calf", "get_permissions", "{}").await;
     assert_eq!(calf["ancestors"], json!(["pen", "lead"]));
     let expected = [
         ["write", "/home/user/agents", "lead", "cwd of preset 'trusted'"],
@@ -103,65 +103,71 @@ async fn every_limit_names_who_set_it_and_why() {
     assert_eq!(limit_rows(&calf["limits"]), expected);
     assert_eq!(calf["grant_limits"], calf["limits"], "it may grant what it may do");
     assert_eq!(calf["may"]["write"], json!(["/home/user/agents/sub/deep/out"]));
-    let holdings: Vec<_> =
-        calf["budget"].as_array().unwrap().iter().map(|held| held["left"].clone()).collect();
-    assert_eq!(holdings, [json!(4), json!(null), json!(900), json!(null), json!(null)]);
+    let remaining: Vec<_> =
+        calf["budget"].as_array().unwrap().iter().map(|usage| usage["left"].clone()).collect();
+    assert_eq!(remaining, [json!(4), json!(null), json!(900), json!(null), json!(null)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn doing_and_granting_are_explained_apart() {
-    let house = Fixture::new().await;
+async fn may_and_may_grant_are_reported_separately() {
+    let fixture = Fixture::new().await;
     let params = concat!(
         r#"{"agent_id":"lead","preset":"trusted","allowed_write_paths":[],"#,
         r#""may_grant":{"preset":"trusted","allowed_write_paths":["out"]}}"#
     );
-    house.request_create(params).await;
-    house.request_create(r#"{"agent_id":"w","parent_agent_id":"lead","allowed_write_paths":["out"]}"#).await;
-    let lead = house.call_ok("lead", "get_permissions", "{}").await;
+    fixture.request_create(params).await;
+    fixture
+        .request_create(r#"{"agent_id":"w","parent_agent_id":"lead","allowed_write_paths":["out"]}"#)
+        .await;
+    let lead = fixture.call_ok("lead", "get_permissions", "{}").await;
     let (out, none) = (json!(["/home/user/agents/out"]), json!([]));
     assert_eq!((&lead["may"]["write"], &lead["may_grant"]["write"]), (&none, &out));
-    assert_eq!(house.call_ok("lead", "get_agent", "{}").await["agent"]["write_paths"], none);
-    assert_eq!(house.call_ok("w", "get_agent", "{}").await["agent"]["write_paths"], out, "a child may more");
+    assert_eq!(fixture.call_ok("lead", "get_agent", "{}").await["agent"]["write_paths"], none);
+    assert_eq!(
+        fixture.call_ok("w", "get_agent", "{}").await["agent"]["write_paths"],
+        out,
+        "a child may have more than its parent"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn narrowing_counts_for_the_agent_and_for_everybody_below() {
-    let house = three_level_tree().await;
-    let (kind, answer) =
-        set_permissions(&house, "pen", r#"{"disable_tools":["agent_list","read_file"]}"#).await;
+async fn narrowing_applies_to_the_agent_and_its_descendants() {
+    let fixture = three_level_tree().await;
+    let (kind, response) =
+        set_permissions(&fixture, "pen", r#"{"disable_tools":["agent_list","read_file"]}"#).await;
     assert_eq!(kind, ResponseKind::Completed);
-    assert!(answer.contains(r#""all_but":["agent_list","fs.read_file"]"#), "{answer}");
-    let tools = house.call_ok("calf", "get_agent", "{}").await["tools"].take();
+    assert!(response.contains(r#""all_but":["agent_list","fs.read_file"]"#), "{response}");
+    let tools = fixture.call_ok("calf", "get_agent", "{}").await["tools"].take();
     assert_eq!(tools, json!(["fs.write_file", "agent_send"]));
-    house.call_ok("calf", "send", r#"{"content":"read x"}"#).await;
-    let messages = house.call_ok("calf", "get_messages", "{}").await["messages"].take();
+    fixture.call_ok("calf", "send", r#"{"content":"read x"}"#).await;
+    let messages = fixture.call_ok("calf", "get_messages", "{}").await["messages"].take();
     let text = "Permission denied: Tool 'fs.read_file' is disabled by permission policy";
     assert_eq!(messages[2]["content"], text);
-    set_permissions(&house, "pen", r#"{"disable_tools":[]}"#).await;
-    let sent = house.call_ok("calf", "send", r#"{"content":"read x"}"#).await;
-    assert_eq!(sent["content"], "you said text of x", "widened again, it works again");
-    let pen = house.call_ok("pen", "get_agent", "{}").await["tools"].take();
-    assert_eq!(pen.as_array().unwrap().len(), 8, "agent_list too is back");
+    set_permissions(&fixture, "pen", r#"{"disable_tools":[]}"#).await;
+    let sent = fixture.call_ok("calf", "send", r#"{"content":"read x"}"#).await;
+    assert_eq!(sent["content"], "you said text of x", "allowed again after widening");
+    let pen = fixture.call_ok("pen", "get_agent", "{}").await["tools"].take();
+    assert_eq!(pen.as_array().unwrap().len(), 8, "agent_list is allowed again too");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_named_stays_as_it_is() {
-    let house = three_level_tree().await;
-    let before = house.call_ok("calf", "get_permissions", "{}").await;
-    assert_eq!(house.call_ok("calf", "set_permissions", "{}").await, before);
-    let changed = house.call_ok("calf", "set_permissions", r#"{"budget":{"tool_calls":3}}"#).await;
+async fn set_permissions_leaves_omitted_parameters_unchanged() {
+    let fixture = three_level_tree().await;
+    let before = fixture.call_ok("calf", "get_permissions", "{}").await;
+    assert_eq!(fixture.call_ok("calf", "set_permissions", "{}").await, before);
+    let changed = fixture.call_ok("calf", "set_permissions", r#"{"budget":{"tool_calls":3}}"#).await;
     assert_eq!(changed["may"], before["may"]);
     assert_eq!(changed["budget"][0], before["budget"][0], "turns");
     assert_eq!(changed["budget"][1]["limit"], 3, "tool_calls");
     let lifted =
-        house.call_ok("calf", "set_permissions", r#"{"unlimited":["tool_calls","tool_calls"]}"#).await;
+        fixture.call_ok("calf", "set_permissions", r#"{"unlimited":["tool_calls","tool_calls"]}"#).await;
     assert_eq!(lifted, before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn widening_ends_at_what_the_parent_may_grant() {
-    let house = three_level_tree().await;
-    let before = house.call_ok("calf", "get_permissions", "{}").await;
+async fn widening_is_limited_by_the_parents_grant() {
+    let fixture = three_level_tree().await;
+    let before = fixture.call_ok("calf", "get_permissions", "{}").await;
     for (params, message) in [
         (r#"{"preset":"trusted"}"#, "Requested preset 'trusted' exceeds parent ceiling"),
         (r#"{"preset":"worker"}"#, "Requested preset 'worker' exceeds parent ceiling"),
@@ -173,12 +179,12 @@ async fn widening_ends_at_what_the_parent_may_grant() {
         (r#"{"budget":{"tokens":901}}"#, "budget of tokens exceeds what the parent has left: 900"),
         (r#"{"budget":{"turns":10,"tokens":901}}"#, "budget of tokens exceeds what the parent has left: 900"),
     ] {
-        assert_eq!(set_permissions(&house, "calf", params).await, denied(message), "{params}");
-        assert_eq!(house.call_ok("calf", "get_permissions", "{}").await, before, "{params}");
+        assert_eq!(set_permissions(&fixture, "calf", params).await, denied(message), "{params}");
+        assert_eq!(fixture.call_ok("calf", "get_permissions", "{}").await, before, "{params}");
     }
-    let lead = house.call_ok("lead", "get_agent", "{}").await;
-    assert_eq!(lead["budget"][0]["reserved"], 4, "what was taken before the shortage is given back");
-    let wider = house
+    let lead = fixture.call_ok("lead", "get_agent", "{}").await;
+    assert_eq!(lead["budget"][0]["reserved"], 4, "budget reserved by a refused change is returned");
+    let wider = fixture
         .call_ok("calf", "set_permissions", r#"{"budget":{"turns":10},"allowed_write_paths":["."]}"#)
         .await;
     assert_eq!(wider["may"]["write"], json!(["/home/user/agents/sub/deep"]));
@@ -186,9 +192,9 @@ async fn widening_ends_at_what_the_parent_may_grant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_cannot_be_names_what_is_wrong_with_it() {
-    let house = three_level_tree().await;
-    let before = house.call_ok("calf", "get_permissions", "{}").await;
+async fn invalid_set_permissions_is_rejected_with_the_reason() {
+    let fixture = three_level_tree().await;
+    let before = fixture.call_ok("calf", "get_permissions", "{}").await;
     for (params, message) in [
         (r#"{"unlimited":["turns"],"budget":{"turns":3}}"#, "unlimited and budget both name turns"),
         (
@@ -210,70 +216,75 @@ async fn a_change_that_cannot_be_names_what_is_wrong_with_it() {
         (r#"{"budget":[]}"#, "budget must be object, got: list"),
         (r#"{"cwd":"/"}"#, "Extra inputs are not permitted: cwd"),
     ] {
-        assert_eq!(set_permissions(&house, "calf", params).await, error(-32602, message), "{params}");
-        assert_eq!(house.call_ok("calf", "get_permissions", "{}").await, before, "{params}");
+        assert_eq!(set_permissions(&fixture, "calf", params).await, error(-32602, message), "{params}");
+        assert_eq!(fixture.call_ok("calf", "get_permissions", "{}").await, before, "{params}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_preset_replaces_the_old_one() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let trusted = house.call_ok("a", "set_permissions", r#"{"preset":"trusted"}"#).await;
+async fn set_permissions_can_replace_the_preset() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let trusted = fixture.call_ok("a", "set_permissions", r#"{"preset":"trusted"}"#).await;
     assert_eq!((&trusted["preset"], &trusted["permission_level"]), (&json!("trusted"), &json!("TRUSTED")));
     assert_eq!(trusted["may"]["create"], json!({ "only": ["sandboxed", "worker"] }));
-    house.create_agent("b", "sandboxed", Some("a")).await;
-    house.call_ok("a", "set_permissions", r#"{"preset":"worker"}"#).await;
-    let b = house.call_ok("b", "get_permissions", "{}").await;
-    assert_eq!(b["may"]["targets"], "nobody", "a child is never more than its parent");
-    let below = house.request_create(r#"{"parent_agent_id":"a"}"#).await;
-    assert_eq!(below, denied("Requested preset 'sandboxed' exceeds parent ceiling"));
+    fixture.create_agent("b", "sandboxed", Some("a")).await;
+    fixture.call_ok("a", "set_permissions", r#"{"preset":"worker"}"#).await;
+    let b = fixture.call_ok("b", "get_permissions", "{}").await;
+    assert_eq!(b["may"]["targets"], "nobody", "a child never exceeds its parent");
+    let grandchild = fixture.request_create(r#"{"parent_agent_id":"a"}"#).await;
+    assert_eq!(grandchild, denied("Requested preset 'sandboxed' exceeds parent ceiling"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_cannot_make_of_its_child_what_it_could_not_have_created() {
-    let house = Fixture::new().await;
+async fn agent_cannot_raise_a_child_beyond_what_it_may_create() {
+    let fixture = Fixture::new().await;
     let lead = r#"{"agent_id":"lead","preset":"trusted","may_grant":{"preset":"trusted","may_create":["trusted","sandboxed"]}}"#;
-    assert!(house.request_create(lead).await.1.contains("result"));
+    assert!(fixture.request_create(lead).await.1.contains("result"));
     let caller = Caller::admin().acting_as("lead");
     let refused = denied("Requested preset 'trusted' exceeds parent ceiling");
     let trusted = request("create_agent", r#"{"agent_id":"child","preset":"trusted"}"#);
-    assert_eq!(house.call_as(&caller, "/", &trusted).await, refused);
+    assert_eq!(fixture.call_as(&caller, "/", &trusted).await, refused);
     let sandboxed = request("create_agent", r#"{"agent_id":"child"}"#);
-    assert!(house.call_as(&caller, "/", &sandboxed).await.1.contains("result"));
+    assert!(fixture.call_as(&caller, "/", &sandboxed).await.1.contains("result"));
     let raised = request("set_permissions", r#"{"preset":"trusted"}"#);
-    assert_eq!(house.call_as(&caller, "child", &raised).await, refused);
-    assert_eq!(house.call_agent("child", &raised).await, refused, "nor can an admin, below that agent");
+    assert_eq!(fixture.call_as(&caller, "child", &raised).await, refused);
+    assert_eq!(
+        fixture.call_agent("child", &raised).await,
+        refused,
+        "the parent's ceiling also binds an admin"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_second_set_over_the_wire_is_yolo() {
-    let house = Fixture::new().await;
+async fn yolo_cannot_be_granted_over_the_wire() {
+    let fixture = Fixture::new().await;
     for (params, parameter) in [
         (r#"{"may_grant":{"preset":"yolo"}}"#, "may_grant.preset"),
         (r#"{"may_grant":{"may_create":["yolo"]}}"#, "may_grant.may_create"),
         (r#"{"may_create":["yolo"]}"#, "may_create"),
     ] {
         let message = format!("{parameter} must be one of sandboxed, trusted, worker, got: 'yolo'");
-        assert_eq!(house.request_create(params).await, error(-32602, &message));
+        assert_eq!(fixture.request_create(params).await, error(-32602, &message));
     }
-    assert_eq!(house.agent_names().await, Vec::<String>::new());
+    assert_eq!(fixture.agent_names().await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_admin_takes_back_what_an_agent_may_create_and_grant() {
-    let house = Fixture::new().await;
-    assert!(house.request_create(r#"{"agent_id":"lead","preset":"trusted"}"#).await.1.contains("result"));
+async fn admin_can_revoke_may_create_and_may_grant() {
+    let fixture = Fixture::new().await;
+    assert!(fixture.request_create(r#"{"agent_id":"lead","preset":"trusted"}"#).await.1.contains("result"));
     let child = r#"{"agent_id":"child","parent_agent_id":"lead","may_create":["sandboxed"]}"#;
-    assert!(house.request_create(child).await.1.contains("result"));
+    assert!(fixture.request_create(child).await.1.contains("result"));
     let widening = request("set_permissions", r#"{"may_create":["sandboxed","worker"]}"#);
     let text = "Permission delta would exceed parent ceiling: only an admin may widen a grant";
     let caller = Caller::admin().acting_as("lead");
-    assert_eq!(house.call_as(&caller, "child", &widening).await, denied(text));
-    let taken =
-        house.call_ok("lead", "set_permissions", r#"{"may_create":[],"may_grant":{"may_create":[]}}"#).await;
-    let nothing = json!({ "only": [] });
-    assert_eq!((&taken["may"]["create"], &taken["may_grant"]["create"]), (&nothing, &nothing));
-    let child = house.call_ok("child", "get_permissions", "{}").await;
-    assert_eq!(child["may"]["create"], nothing, "those below it lose it too");
+    assert_eq!(fixture.call_as(&caller, "child", &widening).await, denied(text));
+    let revoked = fixture
+        .call_ok("lead", "set_permissions", r#"{"may_create":[],"may_grant":{"may_create":[]}}"#)
+        .await;
+    let none = json!({ "only": [] });
+    assert_eq!((&revoked["may"]["create"], &revoked["may_grant"]["create"]), (&none, &none));
+    let child = fixture.call_ok("child", "get_permissions", "{}").await;
+    assert_eq!(child["may"]["create"], none, "descendants lose it too");
 }

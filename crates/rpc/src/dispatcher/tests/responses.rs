@@ -1,4 +1,4 @@
-//! Each method's answer, byte for byte.
+//! The response of each method, byte for byte.
 
 use std::collections::BTreeSet;
 
@@ -79,10 +79,10 @@ const IMPORT: &str = concat!(
 
 const IMPORTED: &str = concat!(
     r#"{"agent_id":"old","url":"/agent/old","token":"nxc_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAM","#,
-    r#""message_count":1,"notes":["the preset 'yolo' became 'trusted': an import never gives more"]}"#
+    r#""message_count":1,"notes":["preset 'yolo' was replaced by 'trusted': an import never widens permissions"]}"#
 );
 
-/// Calls in the order they are made: door, method, params, result.
+/// Calls in order: door, method, params, result.
 const CALLS: &[(&str, &str, &str, &str)] = &[
     ("/", "create_agent", r#"{"agent_id":"worker"}"#, CREATED),
     (
@@ -144,7 +144,7 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
     ("/", "destroy_agent", r#"{"agent_id":"twin"}"#, r#"{"success":true,"agent_id":"twin"}"#),
     ("/", "import_agent", IMPORT, IMPORTED),
     ("/", "destroy_agent", r#"{"agent_id":"old"}"#, r#"{"success":true,"agent_id":"old"}"#),
-    ("/", "destroy_agent", r#"{"agent_id":"nobody"}"#, r#"{"success":false,"agent_id":"nobody"}"#),
+    ("/", "destroy_agent", r#"{"agent_id":"missing"}"#, r#"{"success":false,"agent_id":"missing"}"#),
     ("/", "create_agent", "{}", CREATED_UNNAMED),
     ("/", "destroy_agent", r#"{"agent_id":"00000001"}"#, r#"{"success":true,"agent_id":"00000001"}"#),
     ("worker", "shutdown", "{}", r#"{"success":true}"#),
@@ -152,15 +152,15 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[tokio::test(start_paused = true)]
-async fn every_method_answers_in_its_words() {
-    let house = Fixture::new().await;
+async fn every_method_returns_the_documented_json() {
+    let fixture = Fixture::new().await;
     let mut called = BTreeSet::new();
     for (door, method, params, expected) in CALLS {
-        let answer = house.call_as(&Caller::admin(), door, &request(method, params)).await;
-        assert_eq!(answer, result(expected), "{method} {params} at {door}");
+        let response = fixture.call_as(&Caller::admin(), door, &request(method, params)).await;
+        assert_eq!(response, result(expected), "{method} {params} at {door}");
         called.insert(*method);
     }
-    let (kind, document) = house.call_daemon(&request("rpc.discover", "{}")).await;
+    let (kind, document) = fixture.call_daemon(&request("rpc.discover", "{}")).await;
     let document: Value = serde_json::from_str(&document).unwrap();
     let published: Value = serde_json::from_str(nexus3_protocol::OPENRPC).unwrap();
     assert_eq!((kind, &document["result"]), (ResponseKind::Completed, &published));
@@ -170,74 +170,74 @@ async fn every_method_answers_in_its_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_send_without_a_name_is_told_the_name_it_got() {
-    let house = Fixture::new().await;
-    let (_, answer) = house.call_daemon(&request("send", r#"{"content":"hi"}"#)).await;
-    assert!(answer.contains(r#""request_id":"0000000000000001""#), "{answer}");
-    let (_, answer) = house.call_daemon(&request("send", r#"{"content":"hi","request_id":7}"#)).await;
-    assert!(answer.contains(r#""request_id":7,"#), "a number stays one: {answer}");
+async fn send_without_request_id_returns_a_generated_one() {
+    let fixture = Fixture::new().await;
+    let (_, response) = fixture.call_daemon(&request("send", r#"{"content":"hi"}"#)).await;
+    assert!(response.contains(r#""request_id":"0000000000000001""#), "{response}");
+    let (_, response) = fixture.call_daemon(&request("send", r#"{"content":"hi","request_id":7}"#)).await;
+    assert!(response.contains(r#""request_id":7,"#), "a number stays a number: {response}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_a_message_came_from_is_kept_with_it() {
-    let house = Fixture::new().await;
+async fn message_source_is_stored_in_meta() {
+    let fixture = Fixture::new().await;
     for params in [
         r#"{"content":"a","source":"repl","source_agent_id":"boss"}"#,
         r#"{"content":"b","source_agent_id":9}"#,
         r#"{"content":"fail"}"#,
     ] {
-        house.call_daemon(&request("send", params)).await;
+        fixture.call_daemon(&request("send", params)).await;
     }
-    let (_, answer) = house.call_daemon(&request("get_messages", "{}")).await;
+    let (_, response) = fixture.call_daemon(&request("get_messages", "{}")).await;
     for meta in [
         r#""meta":{"source":"repl","source_agent_id":"boss"}"#,
         r#""meta":{"source":"rpc","source_agent_id":9}"#,
         r#""meta":{"failed":true}"#,
     ] {
-        assert!(answer.contains(meta), "{meta} is not in {answer}");
+        assert!(response.contains(meta), "{meta} is not in {response}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_send_answers_with_what_was_said() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let sending = house.spawn_call(
+async fn cancelled_send_returns_the_partial_text() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let pending_send = fixture.spawn_call(
         "a",
         r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait","request_id":4},"id":1}"#,
     );
     run_until_idle().await;
-    let reading = house.call_agent("a", &request("get_context", "{}")).await.1;
-    assert!(reading.contains(r#""message_count":1"#), "a turn keeps no read waiting: {reading}");
-    let cancelled = house.call_agent("a", &request("cancel", r#"{"request_id":4}"#)).await;
+    let context = fixture.call_agent("a", &request("get_context", "{}")).await.1;
+    assert!(context.contains(r#""message_count":1"#), "a running turn does not block reads: {context}");
+    let cancelled = fixture.call_agent("a", &request("cancel", r#"{"request_id":4}"#)).await;
     assert_eq!(cancelled, result(r#"{"cancelled":true,"request_id":4}"#));
     let expected = r#"{"cancelled":true,"content":"hel","request_id":4,"halted_at_iteration_limit":false}"#;
-    assert_eq!(sending.await.unwrap(), result(expected));
-    let (_, messages) = house.call_agent("a", &request("get_messages", "{}")).await;
+    assert_eq!(pending_send.await.unwrap(), result(expected));
+    let (_, messages) = fixture.call_agent("a", &request("get_messages", "{}")).await;
     assert!(messages.contains(r#""meta":{"cancelled":true}"#), "{messages}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_goes_away_does_not_end_its_turn() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let sending =
-        house.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
+async fn disconnected_caller_does_not_cancel_its_turn() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let pending_send =
+        fixture.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
     run_until_idle().await;
-    sending.abort();
-    assert!(sending.await.unwrap_err().is_cancelled());
-    house.released.add_permits(1);
+    pending_send.abort();
+    assert!(pending_send.await.unwrap_err().is_cancelled());
+    fixture.released.add_permits(1);
     run_until_idle().await;
-    let (_, messages) = house.call_agent("a", &request("get_messages", "{}")).await;
+    let (_, messages) = fixture.call_agent("a", &request("get_messages", "{}")).await;
     assert!(messages.contains(r#""content":"hello""#), "{messages}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn tool_calls_and_their_results_are_among_the_messages() {
-    let house = Fixture::with_limits(Limits { tool_iterations_max: 1, ..Limits::default() }).await;
-    let (_, answer) = house.call_daemon(&request("send", r#"{"content":"tool"}"#)).await;
-    assert!(answer.contains(r#""halted_at_iteration_limit":true"#), "{answer}");
-    let (_, messages) = house.call_daemon(&request("get_messages", r#"{"offset":1,"limit":2}"#)).await;
+async fn tool_calls_and_results_are_in_messages() {
+    let fixture = Fixture::with_limits(Limits { tool_iterations_max: 1, ..Limits::default() }).await;
+    let (_, response) = fixture.call_daemon(&request("send", r#"{"content":"tool"}"#)).await;
+    assert!(response.contains(r#""halted_at_iteration_limit":true"#), "{response}");
+    let (_, messages) = fixture.call_daemon(&request("get_messages", r#"{"offset":1,"limit":2}"#)).await;
     let expected = concat!(
         r#"{"index":1,"role":"assistant","content":"","tool_calls":[{"id":"c1","name":"clock","arguments":"{}"}],"#,
         r#""tool_call_id":null},{"index":2,"role":"tool","content":"Unknown tool: clock","tool_call_id":"c1","#,
@@ -247,16 +247,16 @@ async fn tool_calls_and_their_results_are_among_the_messages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agents_come_in_the_order_they_were_created_and_temporary_ones_are_marked() {
-    let house = Fixture::new().await;
+async fn agents_are_listed_in_creation_order() {
+    let fixture = Fixture::new().await;
     for name in ["zeta", ".tmp", "alpha"] {
         let (kind, _) =
-            house.call_daemon(&request("create_agent", &format!(r#"{{"agent_id":"{name}"}}"#))).await;
+            fixture.call_daemon(&request("create_agent", &format!(r#"{{"agent_id":"{name}"}}"#))).await;
         assert_eq!(kind, ResponseKind::Completed);
     }
-    let (_, answer) = house.call_daemon(&request("list_agents", "{}")).await;
-    let answer: Value = serde_json::from_str(&answer).unwrap();
-    let agents = answer["result"]["agents"].as_array().unwrap();
+    let (_, response) = fixture.call_daemon(&request("list_agents", "{}")).await;
+    let response: Value = serde_json::from_str(&response).unwrap();
+    let agents = response["result"]["agents"].as_array().unwrap();
     let listed: Vec<_> = agents.iter().map(|agent| (&agent["agent_id"], &agent["is_temp"])).collect();
     assert_eq!(
         serde_json::json!(listed),
@@ -265,11 +265,11 @@ async fn agents_come_in_the_order_they_were_created_and_temporary_ones_are_marke
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_of_the_last_agent_asks_for_a_stop() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a", "b"]).await;
-    house.call_agent("a", &request("shutdown", "{}")).await;
-    assert!(house.pool.stop_requested().now_or_never().is_none());
-    assert_eq!(house.call_agent("b", &request("shutdown", "{}")).await, result(r#"{"success":true}"#));
-    assert!(house.pool.stop_requested().now_or_never().is_some());
+async fn shutdown_of_the_last_agent_requests_a_stop() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a", "b"]).await;
+    fixture.call_agent("a", &request("shutdown", "{}")).await;
+    assert!(fixture.pool.stop_requested().now_or_never().is_none());
+    assert_eq!(fixture.call_agent("b", &request("shutdown", "{}")).await, result(r#"{"success":true}"#));
+    assert!(fixture.pool.stop_requested().now_or_never().is_some());
 }

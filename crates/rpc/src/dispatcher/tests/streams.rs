@@ -1,4 +1,4 @@
-//! Watching: who sees what, from where on, which kinds, and when it ends.
+//! Event subscriptions: visibility, cursors, kind filters, and when a stream ends.
 
 use std::future::poll_fn;
 
@@ -8,31 +8,31 @@ use nexus3_protocol::sse::{SseDecoder, SseEvent};
 use super::*;
 use crate::streams::{EventBytes, StreamError};
 
-/// Somebody who reads a stream.
+/// A client that reads an event stream.
 pub(super) struct EventReader {
     stream: EventBytes,
-    reader: SseDecoder,
+    decoder: SseDecoder,
 }
 
 impl EventReader {
     pub(super) fn new(stream: EventBytes) -> Self {
-        Self { stream, reader: SseDecoder::new(1024 * 1024) }
+        Self { stream, decoder: SseDecoder::new(1024 * 1024) }
     }
 
     pub(super) async fn next(&mut self) -> Option<SseEvent> {
         loop {
-            if let Some(event) = self.reader.next_event().unwrap() {
+            if let Some(event) = self.decoder.next_event().unwrap() {
                 return Some(event);
             }
-            self.reader.feed(&poll_fn(|cx| self.stream.poll_next(cx)).await?);
+            self.decoder.feed(&poll_fn(|cx| self.stream.poll_next(cx)).await?);
         }
     }
 
-    /// All that has happened by now, and whether the stream has ended.
+    /// Reads all events available now; returns them and whether the stream has ended.
     async fn drain(&mut self) -> (Vec<SseEvent>, bool) {
         let mut events = Vec::new();
         loop {
-            // A task may not take as much as it likes at once: only who waits again has nothing more to tell.
+            // tokio's coop budget can make a poll pending early: the stream is drained when a full pass yields nothing.
             run_until_idle().await;
             let before = events.len();
             while let Some(next) = self.next().now_or_never() {
@@ -45,13 +45,13 @@ impl EventReader {
         }
     }
 
-    /// The kinds of all that has happened by now, with the agents they are about.
+    /// Reads all events available now as `kind agent`.
     async fn kinds(&mut self) -> Vec<String> {
         self.drain().await.0.iter().map(kind).collect()
     }
 }
 
-/// `kind agent`, as short as a test wants to read it.
+/// Formats an event as `kind agent`.
 fn kind(event: &SseEvent) -> String {
     let data: Value = serde_json::from_str(&event.data).unwrap();
     match data["agent_id"].as_str() {
@@ -62,19 +62,19 @@ fn kind(event: &SseEvent) -> String {
 
 fn sequence(event: &SseEvent) -> Option<u64> {
     match Event::decode(&event.event, &event.data).unwrap().unwrap() {
-        Event::Journalled(kept) => Some(kept.sequence),
+        Event::Journalled(event) => Some(event.sequence),
         Event::Live(_) => None,
     }
 }
 
 impl Fixture {
     async fn watch(&self, caller: &Caller, door: &str, query: &str) -> Result<EventReader, StreamError> {
-        let entrance = match door {
+        let target = match door {
             "/" => self.dispatcher.daemon_target(),
             name => self.dispatcher.agent_target(name).unwrap(),
         };
         let query = EventQuery::parse(query).unwrap();
-        self.dispatcher.watch(&entrance, caller, query).await.map(EventReader::new)
+        self.dispatcher.watch(&target, caller, query).await.map(EventReader::new)
     }
 
     async fn watch_as_admin(&self, door: &str, query: &str) -> EventReader {
@@ -89,29 +89,29 @@ impl Fixture {
 const TURN: [&str; 5] = ["turn_accepted a", "turn_begun a", "text_delta a", "message a", "turn_ended a"];
 
 #[tokio::test(start_paused = true)]
-async fn an_admin_sees_everything_from_now_on() {
-    let house = Fixture::new().await;
-    house.create_agents(&["before"]).await;
-    let mut listener = house.watch_as_admin("/", "").await;
-    assert_eq!(listener.kinds().await, Vec::<String>::new());
-    house.create_agents(&["a"]).await;
-    house.send("a", "hi").await;
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+async fn admin_sees_all_events_from_now_on() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["before"]).await;
+    let mut reader = fixture.watch_as_admin("/", "").await;
+    assert_eq!(reader.kinds().await, Vec::<String>::new());
+    fixture.create_agents(&["a"]).await;
+    fixture.send("a", "hi").await;
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let expected: Vec<_> = ["agent_created a"].into_iter().chain(TURN).chain(["agent_destroyed a"]).collect();
-    assert_eq!(listener.kinds().await, expected);
+    assert_eq!(reader.kinds().await, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_agents_door_tells_of_that_agent_and_ends_with_it() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a", "b"]).await;
-    let mut listener = house.watch_as_admin("a", "").await;
-    house.send("b", "hi").await;
-    house.send("a", "hi").await;
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"b"}"#)).await;
-    assert_eq!(listener.kinds().await, TURN);
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
-    let (events, ended) = listener.drain().await;
+async fn agent_stream_has_its_events_and_ends_on_destroy() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a", "b"]).await;
+    let mut reader = fixture.watch_as_admin("a", "").await;
+    fixture.send("b", "hi").await;
+    fixture.send("a", "hi").await;
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"b"}"#)).await;
+    assert_eq!(reader.kinds().await, TURN);
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+    let (events, ended) = reader.drain().await;
     assert_eq!(
         (events.iter().map(kind).collect::<Vec<_>>(), ended),
         (vec!["agent_destroyed a".to_owned()], true)
@@ -119,54 +119,54 @@ async fn one_agents_door_tells_of_that_agent_and_ends_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_taken_up_again_anywhere_has_no_hole_and_no_repeat() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
+async fn resumed_stream_has_no_gaps_and_no_duplicates() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
     for _ in 0..3 {
-        house.send("a", "hi").await;
+        fixture.send("a", "hi").await;
     }
-    let mut whole = house.watch_as_admin("/", "after=0&deltas=false").await;
-    let all: Vec<_> = whole.drain().await.0.iter().filter_map(sequence).collect();
+    let mut full = fixture.watch_as_admin("/", "after=0&deltas=false").await;
+    let all: Vec<_> = full.drain().await.0.iter().filter_map(sequence).collect();
     let last = *all.last().unwrap();
-    assert_eq!(all, (1..=last).collect::<Vec<_>>(), "the journal begins at one and has no hole");
+    assert_eq!(all, (1..=last).collect::<Vec<_>>(), "the journal starts at 1 without gaps");
     for after in 0..=last {
-        let mut rest = house.watch_as_admin("/", &format!("after={after}&deltas=false")).await;
-        house.send("a", "hi").await;
-        let told: Vec<_> = rest.drain().await.0.iter().filter_map(sequence).collect();
-        assert_eq!(told, (after + 1..=*told.last().unwrap()).collect::<Vec<_>>(), "after {after}");
-        assert!(*told.last().unwrap() > last, "what happens now follows what has happened");
+        let mut resumed = fixture.watch_as_admin("/", &format!("after={after}&deltas=false")).await;
+        fixture.send("a", "hi").await;
+        let sequences: Vec<_> = resumed.drain().await.0.iter().filter_map(sequence).collect();
+        assert_eq!(sequences, (after + 1..=*sequences.last().unwrap()).collect::<Vec<_>>(), "after {after}");
+        assert!(*sequences.last().unwrap() > last, "new events follow the replayed ones");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_begins_now_is_told_where_it_is() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let place = house.watch_as_admin("/", "").await.stream.starts_after().unwrap();
-    house.send("a", "hi").await;
-    let mut rest = house.watch_as_admin("/", &format!("after={place}&deltas=false")).await;
+async fn new_stream_reports_its_starting_sequence() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let start = fixture.watch_as_admin("/", "").await.stream.starts_after().unwrap();
+    fixture.send("a", "hi").await;
+    let mut resumed = fixture.watch_as_admin("/", &format!("after={start}&deltas=false")).await;
     let expected = ["turn_accepted a", "turn_begun a", "message a", "turn_ended a"];
-    assert_eq!(rest.kinds().await, expected);
-    let knows = house.watch_as_admin("/", "after=0").await;
-    assert_eq!(knows.stream.starts_after(), None, "this one knows");
+    assert_eq!(resumed.kinds().await, expected);
+    let with_cursor = fixture.watch_as_admin("/", "after=0").await;
+    assert_eq!(with_cursor.stream.starts_after(), None, "the client chose the cursor");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cursor_that_is_not_in_the_journal_is_a_gap_and_reading_begins_anew() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let mut listener = house.watch_as_admin("/", "after=999&kind=agent_created").await;
-    let (events, _) = listener.drain().await;
+async fn cursor_beyond_the_journal_yields_a_gap_and_restarts() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let mut reader = fixture.watch_as_admin("/", "after=999&kind=agent_created").await;
+    let (events, _) = reader.drain().await;
     let kinds: Vec<_> = events.iter().map(kind).collect();
-    assert_eq!(kinds, ["gap", "agent_created a"], "a gap is told whatever the filter");
+    assert_eq!(kinds, ["gap", "agent_created a"], "a gap is delivered whatever the filter");
     assert_eq!(events[0].data, r#"{"kind":"gap","journalled":false,"first":1,"last":2}"#);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_chooses_kinds() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let mut listeners = Vec::new();
+async fn kind_filter_selects_events() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let mut readers = Vec::new();
     for (query, expected) in [
         ("kind=message", vec!["message a"]),
         ("kind=turn_begun,turn_ended", vec!["turn_begun a", "turn_ended a"]),
@@ -175,44 +175,46 @@ async fn a_filter_chooses_kinds() {
         ("deltas=false", vec!["turn_accepted a", "turn_begun a", "message a", "turn_ended a"]),
         ("kind=daemon_started", vec![]),
     ] {
-        listeners.push((house.watch_as_admin("/", query).await, query, expected));
+        readers.push((fixture.watch_as_admin("/", query).await, query, expected));
     }
-    house.send("a", "hi").await;
-    for (mut listener, query, expected) in listeners {
-        assert_eq!(listener.kinds().await, expected, "{query}");
+    fixture.send("a", "hi").await;
+    for (mut reader, query, expected) in readers {
+        assert_eq!(reader.kinds().await, expected, "{query}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn deltas_say_that_they_are_not_kept_and_have_no_id() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let mut listener = house.watch_as_admin("a", "kind=text_delta").await;
-    house.call_agent("a", &request("send", r#"{"content":"hi","request_id":7}"#)).await;
-    let data = listener.next().await.unwrap().data;
+async fn deltas_are_marked_not_journalled_and_have_no_id() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let mut reader = fixture.watch_as_admin("a", "kind=text_delta").await;
+    fixture.call_agent("a", &request("send", r#"{"content":"hi","request_id":7}"#)).await;
+    let data = reader.next().await.unwrap().data;
     let expected = concat!(
         r#"{"kind":"text_delta","journalled":false,"agent_id":"a","request_id":7,"turn":1,"#,
         r#""text":"you said hi"}"#
     );
     assert_eq!(data, expected);
-    assert_eq!(listener.reader.last_event_id(), None);
+    assert_eq!(reader.decoder.last_event_id(), None);
 }
 
 /// lead → helper → scout; other.
 async fn tree() -> (Fixture, Caller) {
-    let house = Fixture::new().await;
+    let fixture = Fixture::new().await;
     let permissions = r#""preset":"trusted","may_create":["trusted","sandboxed"]"#;
-    house.request_create(&format!(r#"{{"agent_id":"lead",{permissions}}}"#)).await;
-    house.request_create(&format!(r#"{{"agent_id":"helper","parent_agent_id":"lead",{permissions}}}"#)).await;
-    house.request_create(r#"{"agent_id":"scout","parent_agent_id":"helper"}"#).await;
-    house.create_agents(&["other"]).await;
-    (house, Caller::admin().acting_as("helper"))
+    fixture.request_create(&format!(r#"{{"agent_id":"lead",{permissions}}}"#)).await;
+    fixture
+        .request_create(&format!(r#"{{"agent_id":"helper","parent_agent_id":"lead",{permissions}}}"#))
+        .await;
+    fixture.request_create(r#"{"agent_id":"scout","parent_agent_id":"helper"}"#).await;
+    fixture.create_agents(&["other"]).await;
+    (fixture, Caller::admin().acting_as("helper"))
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_sees_itself_and_those_below_it() {
-    let (house, helper) = tree().await;
-    let mut listener = house
+async fn agent_sees_events_of_itself_and_its_descendants() {
+    let (fixture, helper) = tree().await;
+    let mut reader = fixture
         .watch(
             &helper,
             "/",
@@ -220,30 +222,30 @@ async fn an_agent_sees_itself_and_those_below_it() {
         )
         .await
         .unwrap();
-    assert_eq!(listener.kinds().await, ["agent_created helper", "agent_created scout"]);
+    assert_eq!(reader.kinds().await, ["agent_created helper", "agent_created scout"]);
     for name in ["lead", "helper", "scout", "other"] {
-        house.send(name, "hi").await;
+        fixture.send(name, "hi").await;
     }
     let expected = ["text_delta helper", "message helper", "text_delta scout", "message scout"];
-    assert_eq!(listener.kinds().await, expected);
-    house.request_create(r#"{"agent_id":"late","parent_agent_id":"helper"}"#).await;
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"scout"}"#)).await;
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"other"}"#)).await;
+    assert_eq!(reader.kinds().await, expected);
+    fixture.request_create(r#"{"agent_id":"late","parent_agent_id":"helper"}"#).await;
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"scout"}"#)).await;
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"other"}"#)).await;
     let expected = ["agent_created late", "agent_destroyed scout"];
-    assert_eq!(listener.kinds().await, expected, "also the end of one that it had seen");
+    assert_eq!(reader.kinds().await, expected, "including the end of a destroyed descendant");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_sees_its_own_denials_and_those_below_it_and_nobody_elses() {
-    let (house, helper) = tree().await;
-    let mut own = house.watch(&helper, "/", "kind=denied").await.unwrap();
-    let mut all = house.watch_as_admin("/", "kind=denied").await;
+async fn agent_sees_denials_of_its_subtree_only() {
+    let (fixture, helper) = tree().await;
+    let mut own = fixture.watch(&helper, "/", "kind=denied").await.unwrap();
+    let mut all = fixture.watch_as_admin("/", "kind=denied").await;
     for who in ["helper", "scout", "other"] {
         let caller = Caller::admin().acting_as(who);
-        house.call_as(&caller, "/", &request("shutdown_server", "{}")).await;
+        fixture.call_as(&caller, "/", &request("shutdown_server", "{}")).await;
     }
-    house.call_as(&Caller::admin().acting_as("nobody"), "/", &request("list_agents", "{}")).await;
-    house.send("scout", "read /etc/passwd").await;
+    fixture.call_as(&Caller::admin().acting_as("missing"), "/", &request("list_agents", "{}")).await;
+    fixture.send("scout", "read /etc/passwd").await;
     assert_eq!(own.kinds().await, ["denied helper", "denied scout", "denied scout"]);
     let (events, _) = all.drain().await;
     let who: Vec<_> = events.iter().map(kind).collect();
@@ -254,18 +256,18 @@ async fn an_agent_sees_its_own_denials_and_those_below_it_and_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_without_the_tool_sees_only_itself_from_the_change_on() {
-    let (house, helper) = tree().await;
-    let mut listener = house.watch(&helper, "/", "kind=message").await.unwrap();
-    house.send("scout", "hi").await;
-    assert_eq!(listener.kinds().await, ["message scout"]);
-    house.call_ok("helper", "set_permissions", r#"{"disable_tools":["agent_status"]}"#).await;
-    house.send("scout", "hi").await;
-    house.send("helper", "hi").await;
-    assert_eq!(listener.kinds().await, ["message helper"]);
-    let mut late = house.watch(&helper, "/", "kind=message&after=0").await.unwrap();
+async fn agent_losing_the_status_tool_sees_only_its_own_events() {
+    let (fixture, helper) = tree().await;
+    let mut reader = fixture.watch(&helper, "/", "kind=message").await.unwrap();
+    fixture.send("scout", "hi").await;
+    assert_eq!(reader.kinds().await, ["message scout"]);
+    fixture.call_ok("helper", "set_permissions", r#"{"disable_tools":["agent_status"]}"#).await;
+    fixture.send("scout", "hi").await;
+    fixture.send("helper", "hi").await;
+    assert_eq!(reader.kinds().await, ["message helper"]);
+    let mut late = fixture.watch(&helper, "/", "kind=message&after=0").await.unwrap();
     assert_eq!(late.kinds().await, ["message helper"]);
-    let refused = house.watch(&helper, "scout", "").await.err();
+    let refused = fixture.watch(&helper, "scout", "").await.err();
     assert_eq!(
         refused,
         Some(StreamError::Denied("Tool 'agent_status' is disabled by permission policy".to_owned()))
@@ -273,81 +275,81 @@ async fn an_agent_without_the_tool_sees_only_itself_from_the_change_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_may_watch_itself_and_those_below_it_and_is_refused_at_other_doors() {
-    let (house, helper) = tree().await;
+async fn agent_may_watch_only_its_subtree() {
+    let (fixture, helper) = tree().await;
     for door in ["helper", "scout"] {
-        let mut listener = house.watch(&helper, door, "kind=message").await.unwrap();
-        house.send(door, "hi").await;
-        assert_eq!(listener.kinds().await, [format!("message {door}")]);
+        let mut reader = fixture.watch(&helper, door, "kind=message").await.unwrap();
+        fixture.send(door, "hi").await;
+        assert_eq!(reader.kinds().await, [format!("message {door}")]);
     }
     for door in ["lead", "other"] {
         let text = format!("Agent 'helper' is not authorized to call events on '{door}'");
-        assert_eq!(house.watch(&helper, door, "").await.err(), Some(StreamError::Denied(text)), "{door}");
+        assert_eq!(fixture.watch(&helper, door, "").await.err(), Some(StreamError::Denied(text)), "{door}");
     }
-    let nobody = Caller::admin().acting_as("nobody");
+    let unknown = Caller::admin().acting_as("missing");
     let text = "X-Nexus-Agent names no agent that exists".to_owned();
-    assert_eq!(house.watch(&nobody, "/", "").await.err(), Some(StreamError::Denied(text)));
-    let mut denials = house.watch_as_admin("/", "kind=denied&after=0").await;
+    assert_eq!(fixture.watch(&unknown, "/", "").await.err(), Some(StreamError::Denied(text)));
+    let mut denials = fixture.watch_as_admin("/", "kind=denied&after=0").await;
     assert_eq!(
         denials.kinds().await,
         ["denied helper", "denied helper", "denied"],
-        "a refusal is in the journal"
+        "refusals are in the journal"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_capability_that_has_died_sees_nothing_more() {
-    let house = Fixture::new().await;
-    house.create_agents(&["other"]).await;
-    let token = house.create_agent("a", "trusted", None).await;
-    let caller = house.dispatcher.capability_caller(token.as_bytes()).unwrap();
-    let mut listener = house.watch(&caller, "/", "").await.unwrap();
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
-    house.send("other", "hi").await;
-    let (events, ended) = listener.drain().await;
+async fn stream_of_a_destroyed_agents_capability_ends() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["other"]).await;
+    let token = fixture.create_agent("a", "trusted", None).await;
+    let caller = fixture.dispatcher.capability_caller(token.as_bytes()).unwrap();
+    let mut reader = fixture.watch(&caller, "/", "").await.unwrap();
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+    fixture.send("other", "hi").await;
+    let (events, ended) = reader.drain().await;
     let kinds: Vec<_> = events.iter().map(kind).collect();
     assert_eq!((kinds, ended), (vec!["agent_destroyed a".to_owned()], true));
-    let refused = house.watch(&caller, "/", "").await.err();
+    let refused = fixture.watch(&caller, "/", "").await.err();
     assert_eq!(refused, Some(StreamError::Denied("Invalid API key".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_was_destroyed_behind_an_open_door_cannot_be_watched() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let entrance = house.dispatcher.agent_target("a").unwrap();
-    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
-    let refused = house.dispatcher.watch(&entrance, &Caller::admin(), EventQuery::default()).await.err();
+async fn watch_of_a_destroyed_target_is_refused() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let target = fixture.dispatcher.agent_target("a").unwrap();
+    fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+    let refused = fixture.dispatcher.watch(&target, &Caller::admin(), EventQuery::default()).await.err();
     assert_eq!(refused, Some(StreamError::AgentNotFound("Agent not found: a".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_does_not_read_slows_nobody_and_misses_only_deltas() {
-    let house = Fixture::new().await;
-    house.create_agents(&["a"]).await;
-    let mut slow = house.watch_as_admin("a", "").await;
+async fn slow_reader_lags_and_misses_only_deltas() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let mut slow = fixture.watch_as_admin("a", "").await;
     let before = slow.stream.starts_after().unwrap();
     for _ in 0..400 {
-        house.send("a", "hi").await;
+        fixture.send("a", "hi").await;
     }
     let (events, _) = slow.drain().await;
     assert_eq!(events[0].event, "lagged");
     assert_eq!(events[0].data, r#"{"kind":"lagged","journalled":false}"#);
-    let told: Vec<_> = events.iter().filter_map(sequence).collect();
-    assert_eq!(told, (before + 1..=before + 4 * 400).collect::<Vec<_>>(), "none of the journal is missing");
-    house.send("a", "hi").await;
-    assert_eq!(slow.kinds().await, TURN, "and it is up to date again");
+    let sequences: Vec<_> = events.iter().filter_map(sequence).collect();
+    assert_eq!(sequences, (before + 1..=before + 4 * 400).collect::<Vec<_>>(), "no journal event is missing");
+    fixture.send("a", "hi").await;
+    assert_eq!(slow.kinds().await, TURN, "caught up again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_before_a_restart_is_told_after_it() {
+async fn events_before_a_restart_are_delivered_after_it() {
     let store = store::memory();
-    let house = Fixture::with_store(Arc::clone(&store), Limits::default()).await;
-    house.create_agents(&["a"]).await;
-    house.send("a", "hi").await;
-    house.pool.stop(std::time::Duration::ZERO).await;
-    let house = Fixture::with_store(store, Limits::default()).await;
-    let mut listener = house.watch_as_admin("/", "after=0&deltas=false").await;
+    let fixture = Fixture::with_store(Arc::clone(&store), Limits::default()).await;
+    fixture.create_agents(&["a"]).await;
+    fixture.send("a", "hi").await;
+    fixture.pool.stop(std::time::Duration::ZERO).await;
+    let fixture = Fixture::with_store(store, Limits::default()).await;
+    let mut reader = fixture.watch_as_admin("/", "after=0&deltas=false").await;
     let expected = [
         "daemon_started",
         "agent_created a",
@@ -358,5 +360,5 @@ async fn what_happened_before_a_restart_is_told_after_it() {
         "daemon_stopped",
         "daemon_started",
     ];
-    assert_eq!(listener.kinds().await, expected);
+    assert_eq!(reader.kinds().await, expected);
 }
