@@ -155,8 +155,9 @@ Settings come from config.toml in the home, then from NEXUS3_* variables, then
 from these flags; the last one wins.
 
 --model takes PROVIDER/NAME or an alias from config.toml. API keys come from the
-provider's usual variables (OPENAI_API_KEY, ANTHROPIC_API_KEY,
-OPENROUTER_API_KEY, ...); OPENAI_BASE_URL selects another OpenAI-compatible server.
+provider's usual variables: OPENAI_API_KEY, ANTHROPIC_API_KEY,
+OPENROUTER_API_KEY and others. OPENAI_BASE_URL selects another server with
+OpenAI's API.
 
 Examples:
   nexus3 serve

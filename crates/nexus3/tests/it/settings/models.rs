@@ -21,7 +21,7 @@ fn a_model_without_a_provider_or_a_name_is_refused() {
     for model in ["openai/", "/gpt", "", "/", "openai/a\nb"] {
         let told = refused(model, &[("OPENAI_API_KEY", "sk-x")]);
         assert!(
-            told.contains("--model must be a text \"provider/name\", or an alias, got "),
+            told.contains("--model must be \"provider/name\" or an alias, got "),
             "{model:?}: {told}"
         );
     }
