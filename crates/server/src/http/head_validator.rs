@@ -272,7 +272,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for HeadValidator<S> {
                 this.copy_released(into);
                 return Poll::Ready(Ok(()));
             }
-            match this.state {
+            let state = this.state;
+            match state {
                 ReadState::Head if this.release_buffered_head() => {}
                 ReadState::Head => match ready!(this.poll_head(cx, into))? {
                     HeadRead::Data if into.filled().len() == start => {}

@@ -95,6 +95,9 @@ fn a_running_daemon_has_to_be_restarted() {
     let env = [("NEXUS3_PORT", port.as_str()), ("OPENAI_API_KEY", "sk-test")];
     let told = run(BIN, &["models", "use", "openai/other"], &env, daemon.home());
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.contains(&format!("The daemon on port {port} still uses its current model")), "{told:?}");
+    assert!(
+        told.stdout.contains(&format!("The daemon on port {port} still uses its current model")),
+        "{told:?}"
+    );
     assert!(!told.stdout.contains("sk-test") && !told.stderr.contains("sk-test"));
 }
