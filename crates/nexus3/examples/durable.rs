@@ -1,6 +1,6 @@
-//! Benchmark of durability in one process, with a model that responds at once: durable sends, long histories, many stored
-//! agents. `cargo xtask bench store` runs it and parses its output, one line per round. Arguments:
-//! `turns FILE full|normal AGENTS SECONDS`, `history FILE|memory ROUNDS`, `fill FILE AGENTS` or `wake FILE AGENTS`.
+//! Benchmark of durability in one process, with a model that responds at once: durable sends, long histories, many
+//! stored agents. `cargo xtask bench store` runs it and parses its output, one line per round. Arguments: `turns FILE
+//! full|normal AGENTS SECONDS`, `history FILE|memory ROUNDS`, `fill FILE AGENTS` or `wake FILE AGENTS`.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -271,11 +271,11 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Lines of a command's help, and of its subcommands' help, with more than 80 columns; examples are exempt.
+    /// Lines of a command's help, and of its subcommands' help, with more than 80 columns.
     fn long_help_lines(command: &clap::Command) -> Vec<String> {
         // Width 0 disables wrapping.
-        let help = command.clone().term_width(0).render_long_help().to_string();
-        let is_long = |line: &&str| line.chars().count() > 80 && !line.starts_with("  nexus3 ");
+        let help = command.clone().term_width(0).render_help().to_string();
+        let is_long = |line: &&str| line.chars().count() > 80;
         let lines = help.lines().filter(is_long).map(|line| format!("{}: {line}", command.get_name()));
         // The crate `console` defines the help of `ask` and `rpc`.
         let is_own = |name: &str| !["help", "ask", "rpc"].contains(&name);

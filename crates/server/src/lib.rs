@@ -1,5 +1,5 @@
-//! HTTP server on loopback: limits, request validation, authentication and event streams. The crate `rpc` interprets and
-//! executes the calls.
+//! HTTP server on loopback: limits, request validation, authentication and event streams. The crate `rpc` interprets
+//! and executes the calls.
 
 pub mod http;
 mod listen;

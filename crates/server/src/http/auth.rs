@@ -15,7 +15,7 @@ pub(super) struct Auth {
 }
 
 impl Auth {
-    /// Creates the checks for a port. Without a token every local program may call; `Host` and `Origin` are still checked.
+    /// Creates the checks for a port. Without a token, only `Host` and `Origin` are checked.
     pub(super) fn new(port: u16, origins: Vec<String>, token: Option<String>) -> Self {
         let names = ["127.0.0.1", "localhost", "[::1]"];
         let mut hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
@@ -79,8 +79,8 @@ pub(super) fn invalid_token() -> Refusal {
     Refusal::new(StatusCode::FORBIDDEN, "Invalid API key")
 }
 
-/// Compares two tokens in constant time for their length. Compares eight bytes at a time: a bytewise comparison costs as
-/// much as all other checks together.
+/// Compares two tokens in constant time for their length. Compares eight bytes at a time: a bytewise comparison costs
+/// as much as all other checks together.
 fn is_equal_constant_time(presented: &[u8], token: &[u8]) -> bool {
     let ((presented_words, presented_rest), (token_words, token_rest)) =
         (presented.as_chunks::<8>(), token.as_chunks::<8>());

@@ -29,8 +29,8 @@ pub(super) enum HeadVerdict {
     Refused(Refusal),
 }
 
-/// Incremental parser of a head. It scans each byte once: a peer that sends byte by byte costs no more than one that sends
-/// the head at once, and gets the same verdict.
+/// Incremental parser of a head. It scans each byte once: a peer that sends byte by byte costs no more than one that
+/// sends the head at once, and gets the same verdict.
 pub(super) struct HeadParser {
     /// Set once the request line is parsed.
     version: Option<Version>,
@@ -126,7 +126,7 @@ impl HeadParser {
         line_feed.map(|_| self.scanned_bytes)
     }
 
-    /// Checks the limits on sizes. Messages report one byte past the limit, since the number of bytes received is random.
+    /// Checks the limits on sizes. Messages report limit + 1: the number of bytes received so far is random.
     fn check_size(&self, bytes: &[u8], end: usize, limits: &HttpLimits) -> Result<(), Refusal> {
         if self.version.is_none() {
             let max = limits.request_line_bytes_max;
@@ -212,7 +212,7 @@ fn excerpt(bytes: &[u8], characters_max: usize) -> String {
     String::from_utf8_lossy(bytes).chars().take(characters_max).flat_map(char::escape_default).collect()
 }
 
-/// Hyper's own limit on targets, which applies regardless of the settings; it would reject longer ones with its own text.
+/// Hyper's own limit on targets, regardless of the settings. It would reject longer ones with its own text.
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
 
 /// Whether a target is in origin form, absolute form or `*`.

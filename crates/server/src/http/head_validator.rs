@@ -27,13 +27,13 @@ pub(super) const PLACEHOLDER_PATH: &str = "/.refused";
 const PLACEHOLDER_REQUEST: &[u8] =
     b"POST /.refused HTTP/1.1\r\nHost: refused\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Limits on input that is discarded after a refusal. Without reading it, closing the socket would reset the connection,
-/// and the peer could lose the response.
+/// Limits on input that is discarded after a refusal. Without reading it, closing the socket would reset the
+/// connection, and the peer could lose the response.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 
-/// Head and body up to this total size are copied into one write, which is cheaper than a vectored write. Hyper could do
-/// this itself, but would keep a buffer as large as the largest response for each connection.
+/// Head and body up to this total size are copied into one write, which is cheaper than a vectored write. Hyper could
+/// do this itself, but would keep a buffer as large as the largest response for each connection.
 const COALESCED_BYTES_MAX: usize = 1024;
 
 /// A socket whose input is validated before hyper reads it.
@@ -397,7 +397,7 @@ impl<S> HeadValidator<S> {
     }
 }
 
-/// A timer that is created on first use and reset only when it fires too early or too late. Most requests never touch it.
+/// A timer that is created on first use and reset only when needed: most requests never touch it.
 #[derive(Default)]
 struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
