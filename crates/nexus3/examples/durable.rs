@@ -1,7 +1,6 @@
-//! What keeping things costs, measured in one process with a model that answers at once: sends that are on the disk when
-//! they are answered, long histories, many stored agents. `cargo xtask bench store` runs it and reads what it prints, one
-//! round a line. The words are `turns FILE full|normal AGENTS SECONDS`, `history FILE|memory ROUNDS`,
-//! `fill FILE AGENTS` and `wake FILE AGENTS`.
+//! Benchmark of durability in one process, with a model that responds at once: durable sends, long histories, many
+//! stored agents. `cargo xtask bench store` runs it and parses its output, one line per round. Arguments: `turns FILE
+//! full|normal AGENTS SECONDS`, `history FILE|memory ROUNDS`, `fill FILE AGENTS` or `wake FILE AGENTS`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -25,14 +24,14 @@ use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Creates that are under way at once.
+/// Maximum number of concurrent agent creations.
 const CREATES_IN_FLIGHT_MAX: usize = 256;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words[..] {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
         ["turns", file, durability, agents, seconds] => {
             let durability = if durability == "normal" { Durability::Normal } else { Durability::Full };
             measure_turns(&InProcessDaemon::open(file, durability).await?, agents.parse()?, seconds.parse()?)
@@ -47,11 +46,11 @@ async fn main() -> Result<(), BoxError> {
         ["wake", file, agents] => {
             measure_wake(&InProcessDaemon::open(file, Durability::Full).await?, agents.parse()?).await
         }
-        _ => Err("see the head of crates/nexus3/examples/durable.rs".into()),
+        _ => Err("wrong arguments: see the first lines of crates/nexus3/examples/durable.rs".into()),
     }
 }
 
-/// A daemon without a door.
+/// A daemon without an HTTP server.
 struct InProcessDaemon {
     pool: PoolHandle,
     api: InProcessApi,
@@ -67,8 +66,8 @@ impl InProcessDaemon {
         let limits = Limits { agents_max: 1_000_000, live_agents_max: 100_000, ..Limits::default() };
         let options = PoolOptions { limits, presets: Presets::builtin(&[]), ..PoolOptions::default() };
         let pool = PoolHandle::open(options, outside(store)).await?;
-        let desk = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::UTC });
-        Ok(Self { pool, api: InProcessApi::new(desk) })
+        let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::UTC });
+        Ok(Self { pool, api: InProcessApi::new(dispatcher) })
     }
 
     async fn create(&self, name: &str) -> Result<(), BoxError> {
@@ -87,28 +86,33 @@ impl InProcessDaemon {
 }
 
 async fn send(api: &InProcessApi, name: &str) -> Result<(), BoxError> {
-    let answer =
+    let output =
         api.send(name, &SendParams { content: "Hello!".to_owned(), ..SendParams::default() }).await?;
-    if answer.content == "Hello!" { Ok(()) } else { Err(format!("{name} said {:?}", answer.content).into()) }
+    if output.content == "Hello!" {
+        Ok(())
+    } else {
+        Err(format!("wrong response of {name}: {:?}", output.content).into())
+    }
 }
 
-/// Each agent sends as soon as it is answered. Prints turns per second, and p50 and p99 of a send in milliseconds.
-async fn measure_turns(host: &InProcessDaemon, agents: usize, seconds: f64) -> Result<(), BoxError> {
+/// Sends to each agent again as soon as it has responded. Prints turns per second, and p50 and p99 of a send in
+/// milliseconds.
+async fn measure_turns(daemon: &InProcessDaemon, agents: usize, seconds: f64) -> Result<(), BoxError> {
     for agent in 0..agents {
-        host.create(&format!("agent-{agent}")).await?;
+        daemon.create(&format!("agent-{agent}")).await?;
     }
     let start = Instant::now();
     let end = start + Duration::from_secs_f64(seconds);
     let mut sending = JoinSet::new();
     for agent in 0..agents {
-        let api = host.api.clone();
+        let api = daemon.api.clone();
         sending.spawn(async move {
             let name = format!("agent-{agent}");
             let mut times = Vec::new();
             while Instant::now() < end {
-                let since = Instant::now();
+                let started = Instant::now();
                 send(&api, &name).await?;
-                times.push(since.elapsed());
+                times.push(started.elapsed());
             }
             Ok::<_, BoxError>(times)
         });
@@ -120,36 +124,36 @@ async fn measure_turns(host: &InProcessDaemon, agents: usize, seconds: f64) -> R
     let rate = times.len() as f64 / start.elapsed().as_secs_f64();
     let (p50, p99) = percentiles(&mut times);
     println!("{rate} {p50} {p99}");
-    host.close().await;
+    daemon.close().await;
     Ok(())
 }
 
-/// The same turns with a long and with a short history, in turns. Prints the median of each round in milliseconds, the
-/// long one first.
-async fn measure_history(host: &InProcessDaemon, rounds: usize) -> Result<(), BoxError> {
+/// Alternates equal turns with a long and a short history. Prints the medians of each round in milliseconds, the long
+/// history first.
+async fn measure_history(daemon: &InProcessDaemon, rounds: usize) -> Result<(), BoxError> {
     const LONG: usize = 10_000;
     const SHORT: usize = 10;
     const SENDS: usize = 50;
     for (name, messages) in [("long", LONG), ("short", SHORT)] {
-        host.create(name).await?;
+        daemon.create(name).await?;
         for _ in 0..messages / 2 {
-            host.send(name).await?;
+            daemon.send(name).await?;
         }
     }
     for round in 0..rounds {
         let mut medians = Vec::new();
-        // The short history would grow with the rounds.
+        // A new agent per round: one short history would grow with the rounds.
         let short = format!("short-{round}");
-        host.create(&short).await?;
+        daemon.create(&short).await?;
         for _ in 0..SHORT / 2 {
-            host.send(&short).await?;
+            daemon.send(&short).await?;
         }
         let (mut long_times, mut short_times) = (Vec::new(), Vec::new());
         for _ in 0..SENDS {
             for (name, times) in [("long", &mut long_times), (short.as_str(), &mut short_times)] {
-                let since = Instant::now();
-                host.send(name).await?;
-                times.push(since.elapsed());
+                let started = Instant::now();
+                daemon.send(name).await?;
+                times.push(started.elapsed());
             }
         }
         for times in [&mut long_times, &mut short_times] {
@@ -157,12 +161,12 @@ async fn measure_history(host: &InProcessDaemon, rounds: usize) -> Result<(), Bo
         }
         println!("{}", medians.join(" "));
     }
-    host.close().await;
+    daemon.close().await;
     Ok(())
 }
 
 /// Stores agents, each with one turn in its history.
-async fn fill(host: &InProcessDaemon, agents: usize) -> Result<(), BoxError> {
+async fn fill(daemon: &InProcessDaemon, agents: usize) -> Result<(), BoxError> {
     let mut creating = JoinSet::new();
     for agent in 0..agents {
         if creating.len() >= CREATES_IN_FLIGHT_MAX
@@ -170,7 +174,7 @@ async fn fill(host: &InProcessDaemon, agents: usize) -> Result<(), BoxError> {
         {
             created??;
         }
-        let api = host.api.clone();
+        let api = daemon.api.clone();
         creating.spawn(async move {
             let name = format!("agent-{agent}");
             let params = CreateAgentParams { agent_id: Some(name.clone()), ..CreateAgentParams::default() };
@@ -181,26 +185,26 @@ async fn fill(host: &InProcessDaemon, agents: usize) -> Result<(), BoxError> {
     while let Some(created) = creating.join_next().await {
         created??;
     }
-    host.close().await;
+    daemon.close().await;
     Ok(())
 }
 
-/// Wakes agents that were stored. Prints p50 and p99 in milliseconds.
-async fn measure_wake(host: &InProcessDaemon, agents: usize) -> Result<(), BoxError> {
+/// Loads stored agents. Prints p50 and p99 in milliseconds.
+async fn measure_wake(daemon: &InProcessDaemon, agents: usize) -> Result<(), BoxError> {
     let mut times = Vec::new();
     for agent in 0..agents {
         let id = AgentId::parse(&format!("agent-{}", agent * 7 % agents))?;
-        let since = Instant::now();
-        host.pool.find(&id).await?.ok_or("a stored agent is not there")?;
-        times.push(since.elapsed());
+        let started = Instant::now();
+        daemon.pool.find(&id).await?.ok_or("stored agent not found")?;
+        times.push(started.elapsed());
     }
     let (p50, p99) = percentiles(&mut times);
     println!("{p50} {p99}");
-    host.close().await;
+    daemon.close().await;
     Ok(())
 }
 
-/// In milliseconds.
+/// Returns p50 and p99 in milliseconds.
 fn percentiles(times: &mut [Duration]) -> (f64, f64) {
     times.sort_unstable();
     let at = |percent: usize| {
@@ -211,11 +215,11 @@ fn percentiles(times: &mut [Duration]) -> (f64, f64) {
 }
 
 fn outside(store: Arc<dyn Store>) -> Outside {
-    let (clock, entropy) = (Arc::new(MachineClock), Arc::new(MachineEntropy));
-    let parts = ToolDependencies { clock: clock.clone(), entropy: entropy.clone() };
+    let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+    let dependencies = ToolDependencies { clock: clock.clone(), entropy: entropy.clone() };
     Outside {
         models: Arc::new(SingleModel(Arc::new(EchoModel))),
-        tools: Arc::new(ToolRegistry::new(parts)),
+        tools: Arc::new(ToolRegistry::new(dependencies)),
         workspace: Arc::new(LocalWorkspace::new(None)),
         store,
         clock,
@@ -223,22 +227,22 @@ fn outside(store: Arc<dyn Store>) -> Outside {
     }
 }
 
-/// A model that repeats what it hears, at once.
+/// A model that echoes the last message at once.
 struct EchoModel;
 
 impl Provider for EchoModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        let heard = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
-        stream::iter([Ok(ModelEvent::Text(heard)), Ok(ModelEvent::Done)]).boxed()
+        let text = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
+        stream::iter([Ok(ModelEvent::Text(text)), Ok(ModelEvent::Done)]).boxed()
     }
 
     fn model(&self) -> Option<&str> {
-        Some("parrot")
+        Some("echo")
     }
 
     fn spec(&self) -> &ModelSpec {
-        const TRAITS: ModelSpec = ModelSpec::with_window(1_000_000);
-        &TRAITS
+        const SPEC: ModelSpec = ModelSpec::with_window(1_000_000);
+        &SPEC
     }
 }
 
@@ -250,24 +254,24 @@ impl Models for SingleModel {
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
-        Err(Fault::new(FaultKind::Invalid, format!("Unknown model '{name}': there is only the parrot")))
+        Err(Fault::new(FaultKind::Invalid, format!("Unknown model '{name}': the only model is echo")))
     }
 }
 
-struct MachineClock;
+struct SystemClock;
 
-impl Clock for MachineClock {
+impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX))
     }
 }
 
-struct MachineEntropy;
+struct SystemEntropy;
 
-impl Entropy for MachineEntropy {
+impl Entropy for SystemEntropy {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
         getrandom::fill(bytes)
-            .map_err(|fault| Fault::new(FaultKind::Internal, "no random bytes can be had").caused_by(fault))
+            .map_err(|fault| Fault::new(FaultKind::Internal, "cannot read random bytes").caused_by(fault))
     }
 }

@@ -1,4 +1,4 @@
-//! `nexus3 ask`: sends one question to the running daemon. Without one, starts a daemon that stops after an idle timeout.
+//! `nexus3 ask`: sends one question to the running daemon, or to a new one that stops after an idle timeout.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};

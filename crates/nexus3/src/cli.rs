@@ -155,8 +155,9 @@ Settings come from config.toml in the home, then from NEXUS3_* variables, then
 from these flags; the last one wins.
 
 --model takes PROVIDER/NAME or an alias from config.toml. API keys come from the
-provider's usual variables (OPENAI_API_KEY, ANTHROPIC_API_KEY,
-OPENROUTER_API_KEY, ...); OPENAI_BASE_URL selects another OpenAI-compatible server.
+provider's usual variables: OPENAI_API_KEY, ANTHROPIC_API_KEY,
+OPENROUTER_API_KEY and others. OPENAI_BASE_URL selects another server with
+OpenAI's API.
 
 Examples:
   nexus3 serve
@@ -270,26 +271,23 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    fn assert_fits_80_columns(command: &mut clap::Command, path: &str) {
-        let path = format!("{path} {}", command.get_name());
+    /// Lines of a command's help, and of its subcommands' help, with more than 80 columns.
+    fn long_help_lines(command: &clap::Command) -> Vec<String> {
         // Width 0 disables wrapping.
-        for help in
-            [command.clone().term_width(0).render_help(), command.clone().term_width(0).render_long_help()]
-        {
-            let help = help.to_string();
-            let is_long = |line: &&str| line.chars().count() > 80 && !line.starts_with("  nexus3 ");
-            assert_eq!(help.lines().find(is_long), None, "{path}");
-        }
-        for subcommand in command.get_subcommands_mut().filter(|subcommand| subcommand.get_name() != "help") {
-            assert_fits_80_columns(subcommand, &path);
-        }
+        let help = command.clone().term_width(0).render_help().to_string();
+        let is_long = |line: &&str| line.chars().count() > 80;
+        let lines = help.lines().filter(is_long).map(|line| format!("{}: {line}", command.get_name()));
+        // The crate `console` defines the help of `ask` and `rpc`.
+        let is_own = |name: &str| !["help", "ask", "rpc"].contains(&name);
+        let subcommands = command.get_subcommands().filter(|subcommand| is_own(subcommand.get_name()));
+        lines.chain(subcommands.flat_map(long_help_lines)).collect()
     }
 
     #[test]
-    fn help_of_every_command_fits_80_columns() {
+    fn help_texts_fit_80_columns() {
         let mut top = Cli::command();
         top.build();
-        assert_fits_80_columns(&mut top, "");
+        assert_eq!(long_help_lines(&top), Vec::<String>::new());
     }
 
     #[test]

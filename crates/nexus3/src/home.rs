@@ -54,8 +54,8 @@ pub(crate) enum Prepared {
     Tightened { mode: u32 },
 }
 
-/// Makes the home private: creates it with mode 0700, restricts an existing one, rejects one of another user. A directory
-/// with foreign files is rejected instead of restricted, since other users may need them.
+/// Makes the home private: creates it with mode 0700, restricts an existing one, rejects one of another user. A
+/// directory with foreign files is rejected instead of restricted, since other users may need them.
 pub(crate) fn prepare(home: &Path) -> Result<Prepared, Failure> {
     let failure = |why: String| Failure::Run(format!("cannot use {} as home: {why}", home.display()));
     DirBuilder::new()

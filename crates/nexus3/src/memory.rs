@@ -39,8 +39,8 @@ pub(crate) fn unmap_program_pages() {
     for segment in read_only_segments() {
         if is_file_backed(&maps, &segment) {
             let start = std::ptr::with_exposed_provenance_mut(segment.start);
-            // SAFETY: these pages are mapped from a file and read-only: they have the same content when mapped again. An
-            // error changes nothing.
+            // SAFETY: these pages are mapped from a file and read-only: they have the same content when mapped again.
+            // An error changes nothing.
             unsafe { libc::madvise(start, segment.len(), libc::MADV_DONTNEED) };
         }
     }

@@ -54,8 +54,8 @@ impl ModelSource {
         Ok(Self::Registry { registry, record: config.record.as_ref().map(PathBuf::from) })
     }
 
-    /// Resolves the default model, once, before the first agent. Without a configured model and an API key, it is a model
-    /// that runs on this machine.
+    /// Resolves the default model, once, before the first agent. Without a configured model and an API key, it is a
+    /// model that runs on this machine.
     pub(crate) async fn into_models(self) -> Result<Arc<dyn Models>, Failure> {
         let (registry, record) = match self {
             Self::Replay(models) => return Ok(Arc::new(models)),

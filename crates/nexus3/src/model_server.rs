@@ -26,12 +26,13 @@ request that needs a model loads it.
 
 Examples:
   nexus3 model-server --model smollm2-135m --port 9000
-  nexus3 model-server --model ./some.gguf --embedder minilm-l6-v2 --socket ./model.sock --idle-s 600")]
+  nexus3 model-server --model ./some.gguf --socket ./model.sock --idle-s 600
+  nexus3 model-server --embedder minilm-l6-v2 --port 9001")]
 pub(crate) struct ModelServerArgs {
-    /// Chat with this GGUF file or downloaded model
+    /// Serve this GGUF file or model id for chat
     #[arg(long, value_name = "FILE|ID", required_unless_present = "embedder")]
     model: Option<String>,
-    /// Embed with this ONNX file or downloaded model
+    /// Serve this ONNX file or model id for embeddings
     #[arg(long, value_name = "FILE|ID")]
     embedder: Option<String>,
     /// Name the chat model [default: its id or file name]
@@ -43,7 +44,7 @@ pub(crate) struct ModelServerArgs {
     /// Listen on this Unix socket instead
     #[arg(long, value_name = "PATH", conflicts_with = "port")]
     socket: Option<PathBuf>,
-    /// Use this engine: own, or llama-cpp if built in
+    /// Use own, or llama-cpp if built in
     #[arg(long, value_name = "ENGINE", default_value = "own", value_parser = parse_engine)]
     engine: EngineKind,
     /// Compute with N threads [default: CPU cores - 1]

@@ -1,5 +1,5 @@
-//! `nexus3 models`: lists, downloads, verifies, removes and selects models. The crate `weights` does the work; this module
-//! parses arguments and prints results.
+//! `nexus3 models`: lists, downloads, verifies, removes and selects models. The crate `weights` does the work; this
+//! module parses arguments and prints results.
 
 mod args;
 mod list;

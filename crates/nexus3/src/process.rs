@@ -63,8 +63,8 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// Generates a request id for a send from the command line. Without random bytes, it uses the time: the daemon rejects a
-/// duplicate id with different content, so that a collision cannot go unnoticed.
+/// Generates a request id for a send from the command line. Without random bytes, it uses the time: the daemon rejects
+/// a duplicate id with different content, so that a collision cannot go unnoticed.
 pub(crate) fn generate_request_id() -> String {
     let mut bytes = [0; 8];
     if getrandom::fill(&mut bytes).is_err() {

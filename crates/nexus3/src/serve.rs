@@ -235,8 +235,8 @@ impl Shutdown<'_> {
         }
     }
 
-    /// Stops in order: rejects new requests, waits up to the grace period for open turns (a second signal cancels them),
-    /// commits all queued writes and writes the pending responses. After a store failure it cancels turns at once.
+    /// Stops in order: rejects new requests, waits up to the grace period for open turns (a second signal cancels
+    /// them), commits the queued writes and writes the pending responses. A store failure cancels turns at once.
     async fn stop(&mut self, cause: StopCause, config: &Config) -> Result<(), Failure> {
         let (grace, mut failed) = match cause {
             StopCause::Requested(name) => {

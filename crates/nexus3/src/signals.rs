@@ -49,8 +49,8 @@ fn is_hangup_ignored() -> bool {
     ignored.is_some_and(|bits| u64::from_str_radix(bits.trim(), 16).is_ok_and(|bits| bits & HANGUP_BIT != 0))
 }
 
-/// Resolves on the first stop signal, or never if no signal handler can be registered. A second signal exits the process
-/// at once.
+/// Resolves on the first stop signal, or never if no signal handler can be registered. A second signal exits the
+/// process at once.
 pub(crate) async fn wait_for_interrupt() {
     match StopSignals::register() {
         Ok(mut signals) => {

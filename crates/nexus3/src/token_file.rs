@@ -1,4 +1,4 @@
-//! The daemon's access token: generated at each start, stored in a file that only its user can read, removed at shutdown.
+//! The daemon's token: generated at each start, stored in a file that only its user can read, removed at shutdown.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

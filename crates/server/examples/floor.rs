@@ -1,5 +1,5 @@
-//! The floor of the benchmark: hyper with the settings of our door and nothing behind it. It reads a request and
-//! gives a fixed answer; what the daemon takes beyond this is its own. `cargo xtask bench` starts it.
+//! Benchmark baseline: hyper with the settings of the HTTP door, but without a dispatcher. It reads a request and
+//! returns a fixed response; any further time is the daemon's own. `cargo xtask bench` starts it.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,12 +16,12 @@ use hyper_util::rt::TokioIo;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The values of `listen.rs`, `accept.rs` and `limits.rs`, so that only the work differs.
+/// Same values as in `listen.rs`, `accept.rs` and `limits.rs`, so that only the request handling differs.
 const BACKLOG: i32 = 4096;
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
 const HEADERS_MAX: usize = 128;
 
-/// 103 bytes: what the daemon answers to `create_agent`.
+/// 103 bytes: the daemon's response to `create_agent`.
 const RESPONSE: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"agent_id":"the-benchmark-floor","url":"/agent/the-benchmark-floor"}}"#;
 
 fn main() -> io::Result<()> {
@@ -64,12 +64,12 @@ async fn serve_connection(socket: TcpStream, settings: http1::Builder) {
     if socket.set_nodelay(true).is_err() {
         return;
     }
-    // A peer that goes away is the end of its connection and nobody's fault.
+    // A peer that closes its connection is not an error.
     let _ = settings.serve_connection(TokioIo::new(socket), service_fn(respond)).await;
 }
 
 async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
-    // A broken body ends the connection in hyper; there is nobody to tell.
+    // On a broken body hyper closes the connection; there is nothing to report.
     let _ = request.into_body().collect().await;
     let mut response = Response::new(Full::new(Bytes::from_static(RESPONSE)));
     let json = HeaderValue::from_static("application/json; charset=utf-8");

@@ -1,5 +1,5 @@
-//! The HTTP door. A connection passes a strict [`gate`] before hyper sees it; a request passes the checks in
-//! [`service`] before its body is read; then the desk answers, at once or as an event stream ([`events`]).
+//! The HTTP door. The [`head_validator`] checks each request head before hyper sees it; [`service`] authenticates and
+//! routes the request before it reads the body; then the dispatcher responds, as JSON or as a stream ([`events`]).
 
 mod accept;
 mod activity;

@@ -1,4 +1,5 @@
-//! The doors: HTTP on loopback, with its limits, its checks and its token. What a call means is left to `rpc`.
+//! HTTP server on loopback: limits, request validation, authentication and event streams. The crate `rpc` interprets
+//! and executes the calls.
 
 pub mod http;
 mod listen;

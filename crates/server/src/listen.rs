@@ -1,14 +1,14 @@
-//! Opening the listening socket. Only loopback has a name here, so nothing else can be bound.
+//! Opens the listening socket. `Host` can only represent loopback addresses, so no other address can be bound.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections the kernel keeps for us between two accepts; a burst of thousands must not overflow it.
+/// Connections that the kernel queues between two accepts; a burst of thousands must not overflow the queue.
 const BACKLOG: i32 = 4096;
 
-/// Where a daemon can listen.
+/// Loopback address to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Host {
     /// 127.0.0.1, also by the name localhost.
@@ -19,7 +19,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// Finds a host by its spelling; none for what is not loopback.
+    /// Parses a host; `None` for anything but loopback.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -37,13 +37,13 @@ impl Host {
     }
 }
 
-/// Why no socket could be opened.
+/// Why the listening socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BindFault {
-    /// Somebody listens there.
-    #[error("{0} is in use")]
+    /// Another process listens on the address.
+    #[error("cannot listen on {0}: it is in use")]
     InUse(SocketAddr),
-    /// Anything else.
+    /// Any other error.
     #[error("cannot listen on {0}: {1}")]
     Other(SocketAddr, #[source] io::Error),
 }
@@ -56,30 +56,30 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// The address that was bound, with the real port.
+    /// The bound address, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// Opens a listening socket; port 0 takes any free one.
+/// Opens a listening socket; port 0 selects any free port.
 ///
 /// # Errors
-/// When it cannot be had.
+/// When the address is in use or the socket cannot be opened.
 pub fn bind(host: Host, port: u16) -> Result<Listener, BindFault> {
-    let wanted = SocketAddr::new(host.address(), port);
-    open_socket(wanted).map_err(|fault| match fault.kind() {
-        io::ErrorKind::AddrInUse => BindFault::InUse(wanted),
-        _ => BindFault::Other(wanted, fault),
+    let address = SocketAddr::new(host.address(), port);
+    open_socket(address).map_err(|fault| match fault.kind() {
+        io::ErrorKind::AddrInUse => BindFault::InUse(address),
+        _ => BindFault::Other(address, fault),
     })
 }
 
-fn open_socket(wanted: SocketAddr) -> io::Result<Listener> {
-    let socket = Socket::new(Domain::for_address(wanted), Type::STREAM, Some(Protocol::TCP))?;
+fn open_socket(requested: SocketAddr) -> io::Result<Listener> {
+    let socket = Socket::new(Domain::for_address(requested), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&wanted.into())?;
+    socket.bind(&requested.into())?;
     socket.listen(BACKLOG)?;
     let socket = std::net::TcpListener::from(socket);
     let address = socket.local_addr()?;
@@ -91,21 +91,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_has_a_name() {
-        for good in ["127.0.0.1", "localhost", "::1", "[::1]"] {
-            assert!(Host::parse(good).is_some(), "{good}");
+    fn only_loopback_hosts_are_accepted() {
+        for valid in ["127.0.0.1", "localhost", "::1", "[::1]"] {
+            assert!(Host::parse(valid).is_some(), "{valid}");
         }
-        for bad in
+        for invalid in
             ["0.0.0.0", "::", "", "127.0.0.2", "localhost.evil", "127.0.0.1:80", "192.168.0.1", "LOCALHOST "]
         {
-            assert!(Host::parse(bad).is_none(), "{bad}");
+            assert!(Host::parse(invalid).is_none(), "{invalid}");
         }
     }
 
     #[test]
-    fn a_taken_port_is_told_apart_from_other_faults() {
+    fn a_port_in_use_is_a_distinct_error() {
         let first = bind(Host::Ipv4, 0).unwrap();
-        let again = bind(Host::Ipv4, first.address().port());
-        assert!(matches!(again, Err(BindFault::InUse(address)) if address == first.address()));
+        let second = bind(Host::Ipv4, first.address().port());
+        assert!(matches!(second, Err(BindFault::InUse(address)) if address == first.address()));
     }
 }

@@ -1,5 +1,5 @@
-//! Bounded queue from the logging threads to the writer's thread. A logging thread never blocks: records that do not fit
-//! are dropped and counted, and the next record that fits carries the count.
+//! Bounded queue from the logging threads to the writer's thread. A logging thread never blocks: records that do not
+//! fit are dropped and counted, and the next record that fits carries the count.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

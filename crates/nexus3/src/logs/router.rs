@@ -68,8 +68,8 @@ pub(crate) struct Router {
     sender: LogSender,
 }
 
-/// Span extension with the agent's directory. `None` when the id was invalid: the span's events are dropped, so that they
-/// do not go to the agent of an outer span.
+/// Span extension with the agent's directory. `None` when the id was invalid: the span's events are dropped, so that
+/// they do not go to the agent of an outer span.
 struct Route(Option<AgentDirectory>);
 
 impl Router {

@@ -144,7 +144,7 @@ pub(crate) fn push_escaped(out: &mut String, text: &str) {
     }
 }
 
-/// Appends the text of a message to a transcript. Line breaks stay, but no line can pass for a heading of the transcript.
+/// Appends a message to a transcript. Line breaks stay, but no line can pass for a heading of the transcript.
 pub(crate) fn push_transcript(out: &mut String, text: &str) {
     for (index, line) in text.lines().enumerate() {
         if index > 0 {

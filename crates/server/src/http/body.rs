@@ -1,5 +1,5 @@
-//! The body of an answer: nearly always whole bytes; for an event stream, what there is to tell as it comes. A stream is
-//! pulled by whoever reads it: what is not read is not made.
+//! Response bodies: complete bytes, or an event stream. Streams are pull-based: events are only encoded when the client
+//! reads them.
 
 #[cfg(test)]
 mod tests;
@@ -22,16 +22,16 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::activity::{Activity, OwnedActivityGuard};
 
-/// The body of an answer.
+/// Body of a response.
 pub(super) enum ResponseBody {
     Complete(Full<Bytes>),
     Stream(Box<StreamBody>),
 }
 
-/// An event stream under way. It counts as a request under way as long as it lasts.
+/// Body of an event stream. It counts as a request in flight as long as it exists.
 pub(super) struct StreamBody {
     events: EventBytes,
-    /// What comes before the first event.
+    /// Bytes before the first event.
     preamble: Vec<u8>,
     heartbeat_interval: Duration,
     heartbeat_timer: Pin<Box<Sleep>>,
@@ -41,30 +41,30 @@ pub(super) struct StreamBody {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What a stream needs beside its events.
+/// Everything a stream needs besides its events.
 pub(super) struct StreamContext {
-    /// How often a reader hears something.
+    /// Maximum silence before a heartbeat comment.
     pub(super) heartbeat_interval: Duration,
     /// Ends the stream.
     pub(super) stop: CancellationToken,
-    /// Where it counts.
+    /// Counts the stream as a request in flight.
     pub(super) activity: Arc<Activity>,
-    /// Its place among the streams, if it needs one.
+    /// Permit of the limit on event streams, if the stream needs one.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
 impl StreamBody {
-    pub(super) fn new(events: EventBytes, opening: Vec<u8>, terms: StreamContext) -> Self {
-        let StreamContext { heartbeat_interval: heartbeat, stop, activity, permit: place } = terms;
+    pub(super) fn new(events: EventBytes, preamble: Vec<u8>, context: StreamContext) -> Self {
+        let StreamContext { heartbeat_interval, stop, activity, permit } = context;
         Self {
             events,
-            preamble: opening,
-            heartbeat_interval: heartbeat,
-            heartbeat_timer: Box::pin(tokio::time::sleep(heartbeat)),
+            preamble,
+            heartbeat_interval,
+            heartbeat_timer: Box::pin(tokio::time::sleep(heartbeat_interval)),
             stop: Box::pin(stop.cancelled_owned()),
             is_finished: false,
             _activity: OwnedActivityGuard::start(activity),
-            _permit: place,
+            _permit: permit,
         }
     }
 
@@ -83,12 +83,12 @@ impl StreamBody {
         }
         if self.stop.as_mut().poll(cx).is_ready() {
             self.is_finished = true;
-            return Poll::Ready(Some(comment("the daemon stops")));
+            return Poll::Ready(Some(comment("daemon shutting down")));
         }
         if self.heartbeat_timer.as_mut().poll(cx).is_ready() {
             let next = Instant::now() + self.heartbeat_interval;
             self.heartbeat_timer.as_mut().reset(next);
-            return Poll::Ready(Some(comment("still here")));
+            return Poll::Ready(Some(comment("heartbeat")));
         }
         Poll::Pending
     }
@@ -109,7 +109,7 @@ impl Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            ResponseBody::Complete(whole) => Pin::new(whole).poll_frame(cx),
+            ResponseBody::Complete(body) => Pin::new(body).poll_frame(cx),
             ResponseBody::Stream(stream) => {
                 let frame = |bytes: Vec<u8>| Ok(Frame::data(Bytes::from(bytes)));
                 stream.poll_bytes(cx).map(|bytes| bytes.map(frame))
@@ -119,14 +119,14 @@ impl Body for ResponseBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            ResponseBody::Complete(whole) => whole.is_end_stream(),
+            ResponseBody::Complete(body) => body.is_end_stream(),
             ResponseBody::Stream(stream) => stream.is_finished,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            ResponseBody::Complete(whole) => whole.size_hint(),
+            ResponseBody::Complete(body) => body.size_hint(),
             ResponseBody::Stream(_) => SizeHint::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Event streams at the HTTP door: which requests want one, where they begin, and how the answer looks.
+//! Event streams of the HTTP door: recognizes their requests, parses the cursor and builds the SSE response.
 
 #[cfg(test)]
 mod tests;
@@ -18,24 +18,24 @@ use super::body::{ResponseBody, StreamBody, StreamContext};
 use super::refusal::Refusal;
 use super::service::Shared;
 
-/// How long a browser is told to wait before it comes back.
+/// Reconnect delay sent to the client.
 const RETRY_MS: u64 = 1000;
 
 const STREAMS_FULL: &str = "busy: too many event streams are open; close one or raise event_streams_max";
 
 static LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static(LAST_EVENT_ID);
 
-/// A place whose events can be watched.
+/// Path of an event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventPath<'a> {
     /// `/events`
     All,
-    /// `/agent/{agent_id}/events`; whether that is a name is not said.
+    /// `/agent/{agent_id}/events`; the id is not validated yet.
     Agent(&'a str),
 }
 
 impl<'a> EventPath<'a> {
-    /// What a request watches; none when it does not.
+    /// Parses method and path; `None` for requests that are not for an event stream.
     pub(super) fn parse(method: &Method, path: &'a str) -> Option<Self> {
         if method != Method::GET {
             return None;
@@ -48,7 +48,7 @@ impl<'a> EventPath<'a> {
     }
 }
 
-/// Whether the caller takes an event stream as the answer to a `send`.
+/// Whether the client accepts an event stream as the response to a `send`.
 pub(super) fn accepts_event_stream(headers: &HeaderMap) -> bool {
     let is_stream =
         |item: &str| item.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(MEDIA_TYPE);
@@ -58,29 +58,29 @@ pub(super) fn accepts_event_stream(headers: &HeaderMap) -> bool {
         .any(|value| value.to_str().is_ok_and(|value| value.split(',').any(is_stream)))
 }
 
-/// Answers a request that watches.
+/// Responds to a subscription request with an event stream.
 pub(super) async fn stream_events(
     shared: &Shared,
     parts: &Parts,
-    entrance: &Target,
+    target: &Target,
     caller: &Caller,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let query =
         parse_query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
-    let place = Arc::clone(&shared.event_stream_permits)
+    let permit = Arc::clone(&shared.event_stream_permits)
         .try_acquire_owned()
         .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, STREAMS_FULL))?;
-    let events = shared.dispatcher.watch(entrance, caller, query).await.map_err(stream_refusal)?;
-    let mut opening = Vec::new();
-    sse::write_retry(&mut opening, RETRY_MS);
+    let events = shared.dispatcher.watch(target, caller, query).await.map_err(stream_refusal)?;
+    let mut preamble = Vec::new();
+    sse::write_retry(&mut preamble, RETRY_MS);
     if let Some(sequence) = events.starts_after() {
-        sse::write_id(&mut opening, sequence);
+        sse::write_id(&mut preamble, sequence);
     }
-    let terms = StreamContext { permit: Some(place), ..stream_context(shared) };
-    Ok(event_stream_response(StreamBody::new(events, opening, terms)))
+    let context = StreamContext { permit: Some(permit), ..stream_context(shared) };
+    Ok(event_stream_response(StreamBody::new(events, preamble, context)))
 }
 
-/// The answer to a `send` that is told as it goes. It needs no place among the streams: turns have their own limits.
+/// Builds the streaming response to a `send`. It needs no permit for event streams: turns have their own limits.
 pub(super) fn stream_response(shared: &Shared, events: EventBytes) -> Response<ResponseBody> {
     event_stream_response(StreamBody::new(events, Vec::new(), stream_context(shared)))
 }
@@ -94,7 +94,7 @@ fn stream_context(shared: &Shared) -> StreamContext {
     }
 }
 
-/// Where to begin and which kinds. The header counts before the query: a browser that comes back sends both.
+/// Parses cursor and event kinds. `Last-Event-ID` overrides `after`: a reconnecting browser sends both.
 fn parse_query(parts: &Parts) -> Result<EventQuery, QueryFault> {
     let mut query = EventQuery::parse(parts.uri.query().unwrap_or_default())?;
     let mut ids = parts.headers.get_all(&LAST_EVENT_ID_HEADER).iter();

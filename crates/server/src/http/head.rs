@@ -1,5 +1,5 @@
-//! A request's head, byte by byte: stricter than hyper, which takes bare line feeds, two hosts, and a length beside
-//! a transfer coding. Pure: bytes in, a verdict out.
+//! Strict incremental parser of request heads. Hyper would accept bare line feeds, two `Host` headers, and a length
+//! together with a transfer coding. Does no I/O: bytes in, a verdict out.
 
 #[cfg(test)]
 mod tests;
@@ -9,36 +9,36 @@ use hyper::StatusCode;
 use super::limits::HttpLimits;
 use super::refusal::Refusal;
 
-/// How the body that follows a head is measured.
+/// How the length of the body is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// This many bytes.
     Length(u64),
-    /// In chunks. Nothing may follow it on the connection, so nobody has to find its end twice.
+    /// Chunked. No further request may follow on the connection, so that only hyper has to find the body's end.
     Chunked,
 }
 
-/// What is known about the bytes so far.
+/// Result of parsing the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum HeadVerdict {
     /// More bytes are needed.
     Incomplete,
-    /// A whole head that may pass.
+    /// A complete, valid head.
     Complete { head_bytes: usize, framing: Framing },
-    /// A head that may not.
+    /// An invalid head.
     Refused(Refusal),
 }
 
-/// Judges a head while it arrives. What was read once is not read again: a peer that sends byte by byte costs no more
-/// than one that sends all at once, and gets the same verdict.
+/// Incremental parser of a head. It scans each byte once: a peer that sends byte by byte costs no more than one that
+/// sends the head at once, and gets the same verdict.
 pub(super) struct HeadParser {
-    /// Known once the request line was read.
+    /// Set once the request line is parsed.
     version: Option<Version>,
     headers_start: usize,
     line_start: usize,
-    /// Up to here the line has no end.
+    /// Offset up to which the current line has no line end.
     scanned_bytes: usize,
-    /// Whether all of the line up to there is plain.
+    /// Whether the line is printable ASCII up to `scanned_bytes`.
     is_plain: bool,
     headers: FramingHeaders,
 }
@@ -47,7 +47,7 @@ pub(super) struct HeadParser {
 #[derive(Clone, Copy)]
 struct HeadLine<'a> {
     text: &'a [u8],
-    /// Whether it holds printable ASCII only; then there is no more to check about its characters.
+    /// Whether it is printable ASCII only; then its characters need no further checks.
     is_plain: bool,
 }
 
@@ -65,8 +65,8 @@ impl Default for HeadParser {
 }
 
 impl HeadParser {
-    /// Judges the bytes that have arrived since the end of the last request: those it was given before, and more. With
-    /// a verdict it is ready for the next head.
+    /// Parses the bytes received since the end of the last request: those of the previous call, followed by new ones.
+    /// After a final verdict the parser is ready for the next head.
     pub(super) fn parse(&mut self, bytes: &[u8], limits: &HttpLimits) -> HeadVerdict {
         let verdict = match self.parse_lines(bytes, limits) {
             Ok(Some((head_bytes, framing))) => HeadVerdict::Complete { head_bytes, framing },
@@ -84,10 +84,10 @@ impl HeadParser {
     ) -> Result<Option<(usize, Framing)>, Refusal> {
         check_first_byte(bytes)?;
         loop {
-            let found = self.line_end(bytes);
-            let end = found.unwrap_or(bytes.len());
+            let line_end = self.line_end(bytes);
+            let end = line_end.unwrap_or(bytes.len());
             self.check_size(bytes, end, limits)?;
-            if found.is_none() {
+            if line_end.is_none() {
                 return Ok(None);
             }
             let Some(text) = bytes[self.line_start..end].strip_suffix(b"\r\n") else {
@@ -110,8 +110,8 @@ impl HeadParser {
         }
     }
 
-    /// Where the line ends, behind its line feed. Nearly every line is plain up to its end; what is known of it then
-    /// spares a second look.
+    /// Returns the offset after the line's line feed. Also records whether the line is plain, which saves a second scan
+    /// of nearly every line.
     fn line_end(&mut self, bytes: &[u8]) -> Option<usize> {
         if self.is_plain {
             self.scanned_bytes += plain_bytes(&bytes[self.scanned_bytes..]);
@@ -121,12 +121,12 @@ impl HeadParser {
                 _ => self.is_plain = false,
             }
         }
-        let feed = bytes[self.scanned_bytes..].iter().position(|byte| *byte == b'\n');
-        self.scanned_bytes = feed.map_or(bytes.len(), |feed| self.scanned_bytes + feed + 1);
-        feed.map(|_| self.scanned_bytes)
+        let line_feed = bytes[self.scanned_bytes..].iter().position(|byte| *byte == b'\n');
+        self.scanned_bytes = line_feed.map_or(bytes.len(), |offset| self.scanned_bytes + offset + 1);
+        line_feed.map(|_| self.scanned_bytes)
     }
 
-    /// The sizes in the texts stop one past the limit: how much more has arrived is chance.
+    /// Checks the limits on sizes. Messages report limit + 1: the number of bytes received so far is random.
     fn check_size(&self, bytes: &[u8], end: usize, limits: &HttpLimits) -> Result<(), Refusal> {
         if self.version.is_none() {
             let max = limits.request_line_bytes_max;
@@ -135,7 +135,7 @@ impl HeadParser {
             }
             return Ok(());
         }
-        // The empty line that ends the head, or its first half, is no header.
+        // The empty line that ends the head, or its CR, does not count as a header.
         let is_end = b"\r\n".starts_with(&bytes[self.line_start..end]);
         let counted = if is_end { self.line_start } else { end };
         let max = limits.head_bytes_max;
@@ -158,7 +158,7 @@ impl HeadLine<'_> {
     }
 }
 
-/// How many bytes at the start are plain. Sixteen are looked at together, which the compiler does at once.
+/// Counts the leading bytes that are printable ASCII, in blocks of sixteen, which the compiler vectorizes.
 fn plain_bytes(bytes: &[u8]) -> usize {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~');
     let (blocks, _) = bytes.as_chunks::<16>();
@@ -167,7 +167,7 @@ fn plain_bytes(bytes: &[u8]) -> usize {
     in_blocks + bytes[in_blocks..].iter().take_while(|byte| is_plain(byte)).count()
 }
 
-/// A TLS hello, or a frame of another protocol, may hold no line end at all; its sender must not wait for the clock.
+/// Rejects input that cannot be HTTP. A TLS hello may contain no line end; its sender must not wait for a timeout.
 fn check_first_byte(bytes: &[u8]) -> Result<(), Refusal> {
     match bytes.first() {
         Some(first) if !is_token_byte(*first) && !b"\r\n".contains(first) => {
@@ -203,39 +203,41 @@ fn parse_request_line(line: &[u8]) -> Option<Version> {
         b"HTTP/1.0" => Version::Http10,
         _ => return None,
     };
-    let good = parts.next().is_none() && !method.is_empty() && is_all_token(method) && is_target(target);
-    good.then_some(version)
+    let is_valid = parts.next().is_none() && !method.is_empty() && is_all_token(method) && is_target(target);
+    is_valid.then_some(version)
 }
 
-/// The first characters, to be shown in a message.
+/// Returns the first characters, escaped, for a message.
 fn excerpt(bytes: &[u8], characters_max: usize) -> String {
     String::from_utf8_lossy(bytes).chars().take(characters_max).flat_map(char::escape_default).collect()
 }
 
-/// Hyper takes no longer target, whatever the limits say, and would refuse it in its own words.
+/// Hyper's own limit on targets, regardless of the settings. It would reject longer ones with its own text.
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
 
-/// Origin form, absolute form, or the asterisk; the rest has no meaning here.
+/// Whether a target is in origin form, absolute form or `*`.
 fn is_target(target: &[u8]) -> bool {
     if target.len() > TARGET_BYTES_MAX {
         return false;
     }
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-".contains(byte);
-    if target.starts_with(b"/") && target.iter().all(plain) {
+    let is_simple = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-".contains(byte);
+    if target.starts_with(b"/") && target.iter().all(is_simple) {
         return true;
     }
-    let formed = target == b"*" || target.starts_with(b"/") || target.starts_with(b"http://");
-    let spelled = target.iter().all(|byte| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(byte));
-    formed && spelled && hyper::Uri::try_from(target).is_ok()
+    let has_form = target == b"*" || target.starts_with(b"/") || target.starts_with(b"http://");
+    let has_valid_bytes =
+        target.iter().all(|byte| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(byte));
+    has_form && has_valid_bytes && hyper::Uri::try_from(target).is_ok()
 }
 
-/// Which bytes may stand in a method or a header's name; a table, because every byte of every name is looked up.
+/// Bytes allowed in a method or header name (RFC 9110 `tchar`). A table, since every byte of every name is looked up.
 static TOKEN_BYTES: [bool; 256] = {
     let mut table = [false; 256];
-    let mut rest: &[u8] = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    while let [byte, others @ ..] = rest {
+    let mut remaining: &[u8] =
+        b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    while let [byte, tail @ ..] = remaining {
         table[*byte as usize] = true;
-        rest = others;
+        remaining = tail;
     }
     table
 };
@@ -248,7 +250,7 @@ fn is_all_token(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| is_token_byte(*byte))
 }
 
-/// What the headers say about the message as such; what they say about the request is the service's affair.
+/// Headers that determine the framing of the message. `service` evaluates all other headers.
 #[derive(Default)]
 struct FramingHeaders {
     header_count: usize,
@@ -264,7 +266,7 @@ impl FramingHeaders {
             return Err(too_large(format!("Too many headers: exceeds limit of {}", limits.headers_max)));
         }
         line.check_encoding("header")?;
-        // No token holds a colon: where the first one ends there is one, or the line is bad.
+        // Tokens contain no colon: the name must end at the first one.
         let name_bytes = line.text.iter().take_while(|byte| is_token_byte(**byte)).count();
         let (name, [b':', value @ ..]) = line.text.split_at(name_bytes) else {
             return Err(invalid_name(line.text, limits));
@@ -292,13 +294,13 @@ impl FramingHeaders {
             })?);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             if self.is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                return Err(Refusal::malformed("Invalid Transfer-Encoding: only chunked is understood"));
+                return Err(Refusal::malformed("Invalid Transfer-Encoding: only chunked is supported"));
             }
             self.is_chunked = true;
         } else if name.eq_ignore_ascii_case(b"expect") && !value.eq_ignore_ascii_case(b"100-continue") {
             return Err(Refusal::closing(
                 StatusCode::EXPECTATION_FAILED,
-                "Invalid Expect: only 100-continue is understood",
+                "Invalid Expect: only 100-continue is supported",
             ));
         }
         Ok(())
@@ -329,7 +331,7 @@ impl FramingHeaders {
     }
 }
 
-/// What is wrong with a line that does not begin with a token and a colon.
+/// Explains why a line does not start with a token and a colon.
 fn invalid_name(line: &[u8], limits: &HttpLimits) -> Refusal {
     let Some(name_bytes) = line.iter().position(|byte| *byte == b':') else {
         return Refusal::malformed("Invalid header line: no colon");
@@ -342,13 +344,13 @@ fn not_a_token() -> Refusal {
 }
 
 fn trim(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
+    while let [b' ' | b'\t', inner @ ..] | [inner @ .., b' ' | b'\t'] = value {
+        value = inner;
     }
     value
 }
 
-/// Digits only: the standard library would take a sign too.
+/// Parses digits only: the standard library would also accept a sign.
 fn parse_content_length(value: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(value).ok()?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

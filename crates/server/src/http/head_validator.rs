@@ -1,8 +1,8 @@
-//! The gate between the socket and hyper. It lets a head pass only whole and well formed, keeps the clock on slow
-//! peers, and has a head that may not pass answered with a reason.
+//! Validating stream between the socket and hyper. It passes only complete, well-formed heads on to hyper and enforces
+//! the timeouts of slow peers.
 //!
-//! A refused head is replaced by a stand-in that hyper can read; the service answers it with what lies in the
-//! [`Slot`]. So the refusal is written by hyper, behind the answers to everything that was pipelined before it.
+//! It replaces a refused head by a placeholder request; the service responds to it with the refusal in the
+//! [`RefusalSlot`]. So hyper writes the refusal in order, after the responses to earlier pipelined requests.
 
 use std::io;
 use std::pin::Pin;
@@ -18,33 +18,34 @@ use super::head::{Framing, HeadParser, HeadVerdict};
 use super::limits::HttpLimits;
 use super::refusal::Refusal;
 
-/// Where the gate leaves the reason for the service to find.
+/// Cell in which the validator passes a refusal to the service.
 pub(super) type RefusalSlot = Arc<OnceLock<Refusal>>;
 
-/// The path of the stand-in. A client that asks for it without having been refused gets 404 as for any other.
+/// Path of the placeholder request. A client that requests it itself gets 404, as for any unknown path.
 pub(super) const PLACEHOLDER_PATH: &str = "/.refused";
 
 const PLACEHOLDER_REQUEST: &[u8] =
     b"POST /.refused HTTP/1.1\r\nHost: refused\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// What is read and thrown away after a refusal, so that closing does not reset the answer away from the peer.
+/// Limits on input that is discarded after a refusal. Without reading it, closing the socket would reset the
+/// connection, and the peer could lose the response.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 
-/// A head and a body up to this size are joined before they are written: the kernel takes one short piece with less
-/// work than two. Hyper would join them itself, but keep a buffer of the longest answer for each connection.
+/// Head and body up to this total size are copied into one write, which is cheaper than a vectored write. Hyper could
+/// do this itself, but would keep a buffer as large as the largest response for each connection.
 const COALESCED_BYTES_MAX: usize = 1024;
 
-/// A socket behind its gate.
+/// A socket whose input is validated before hyper reads it.
 pub(super) struct HeadValidator<S> {
     socket: S,
     limits: Arc<HttpLimits>,
     slot: RefusalSlot,
     state: ReadState,
     parser: HeadParser,
-    /// Bytes from the socket that hyper has not been given.
+    /// Bytes read from the socket that hyper has not read yet.
     buffer: Vec<u8>,
-    /// How many of `held` hyper may have.
+    /// Number of bytes in `buffer` that hyper may read.
     released_bytes: usize,
     awaiting: Awaiting,
     waiting_since: Option<Instant>,
@@ -55,18 +56,18 @@ pub(super) struct HeadValidator<S> {
     is_write_shut: bool,
 }
 
-/// What the next byte from the socket belongs to.
+/// Part of the message that the next byte of the socket belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadState {
     Head,
     Body(u64),
-    /// A chunked body; nothing follows it.
+    /// A chunked body; no request follows it.
     ChunkedBody,
-    /// The head was refused; what comes is thrown away.
+    /// The head was refused; further input is discarded.
     Refused,
 }
 
-/// Which clock runs while a head is awaited.
+/// Which timeout applies while a head is awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaiting {
     FirstByte,
@@ -102,8 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
         self.released_bytes = PLACEHOLDER_REQUEST.len();
     }
 
-    /// Judges what was read behind `start`. A head that comes alone and whole, as nearly all do, stays where hyper
-    /// wants it; anything else is held. True when there is something to hand on.
+    /// Parses the bytes read after `start`. A complete head, as nearly all are, stays in hyper's buffer without a copy;
+    /// other bytes are buffered. Returns whether hyper can read something.
     fn parse_read(&mut self, into: &mut ReadBuf<'_>, start: usize) -> bool {
         if !self.buffer.is_empty() {
             self.buffer.extend_from_slice(&into.filled()[start..]);
@@ -111,7 +112,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
             return self.parse_buffered();
         }
         let read = &into.filled()[start..];
-        let passing = match self.parser.parse(read, &self.limits) {
+        let released = match self.parser.parse(read, &self.limits) {
             HeadVerdict::Incomplete => {
                 self.awaiting = Awaiting::RestOfHead;
                 self.waiting_since = None;
@@ -124,12 +125,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
                 return true;
             }
         };
-        self.buffer.extend_from_slice(&read[passing..]);
-        into.set_filled(start + passing);
-        passing > 0
+        self.buffer.extend_from_slice(&read[released..]);
+        into.set_filled(start + released);
+        released > 0
     }
 
-    /// Judges what is held as the start of a head; true when there is something to hand on.
+    /// Parses the buffer as the start of a head; returns whether hyper can read something.
     fn parse_buffered(&mut self) -> bool {
         match self.parser.parse(&self.buffer, &self.limits) {
             HeadVerdict::Incomplete => return false,
@@ -141,24 +142,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
         true
     }
 
-    /// Lets a head pass, with what has arrived of its body; how many bytes that is.
+    /// Releases a head and the part of its body that has arrived; returns the number of bytes.
     fn release(&mut self, head_bytes: usize, framing: Framing, arrived_bytes: usize) -> usize {
         self.awaiting = Awaiting::NextRequest;
         self.waiting_since = None;
-        let (passing, place) = match framing {
+        let (released, state) = match framing {
             Framing::Length(length) => {
                 let body_bytes = length.min((arrived_bytes - head_bytes) as u64);
-                let left = length - body_bytes;
-                let passing = head_bytes + usize::try_from(body_bytes).unwrap_or(usize::MAX);
-                (passing, if left == 0 { ReadState::Head } else { ReadState::Body(left) })
+                let remaining = length - body_bytes;
+                let released = head_bytes + usize::try_from(body_bytes).unwrap_or(usize::MAX);
+                (released, if remaining == 0 { ReadState::Head } else { ReadState::Body(remaining) })
             }
             Framing::Chunked => (arrived_bytes, ReadState::ChunkedBody),
         };
-        self.state = place;
-        passing
+        self.state = state;
+        released
     }
 
-    /// What a pipelining peer sent ahead is held; it may already be a whole head.
+    /// Parses input that a pipelining peer sent ahead: it may already be a complete head.
     fn release_buffered_head(&mut self) -> bool {
         if self.buffer.is_empty() {
             return false;
@@ -176,12 +177,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
         self.released_bytes -= count;
         self.buffer.drain(..count);
         if self.buffer.is_empty() {
-            // Ten thousand idle connections must not keep ten thousand buffers.
+            // Free the memory: ten thousand idle connections must not hold ten thousand buffers.
             self.buffer = Vec::new();
         }
     }
 
-    /// Reads more of a head. Ready when there is something to hand on, or the peer has ended.
+    /// Reads more of a head. Ready when hyper can read something, or at the end of input.
     fn poll_head(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<HeadRead>> {
         let start = into.filled().len();
         loop {
@@ -203,13 +204,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
     }
 
     fn poll_head_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let time = match self.awaiting {
+        let timeout = match self.awaiting {
             Awaiting::FirstByte => self.limits.first_byte_timeout,
             Awaiting::RestOfHead => self.limits.head_timeout,
             Awaiting::NextRequest => self.limits.keep_alive_timeout,
         };
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        self.read_timer.poll(cx, since + time)
+        self.read_timer.poll(cx, since + timeout)
     }
 
     fn handle_head_timeout(&mut self) -> HeadRead {
@@ -237,8 +238,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         loop {
-            let mut space = [std::mem::MaybeUninit::uninit(); 8192];
-            let mut chunk = ReadBuf::uninit(&mut space);
+            let mut buffer = [std::mem::MaybeUninit::uninit(); 8192];
+            let mut chunk = ReadBuf::uninit(&mut buffer);
             match Pin::new(&mut self.socket).poll_read(cx, &mut chunk) {
                 Poll::Ready(Ok(())) if !chunk.filled().is_empty() => {
                     self.lingered_bytes += chunk.filled().len();
@@ -247,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
                     }
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
-                // After an ordinary end nothing is on its way.
+                // After a regular close no more input is expected.
                 Poll::Pending if self.state == ReadState::Head && self.lingered_bytes == 0 => {
                     return Poll::Ready(());
                 }
@@ -264,27 +265,27 @@ enum HeadRead {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for HeadValidator<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let gate = self.get_mut();
+        let this = self.get_mut();
         let start = into.filled().len();
         loop {
-            if gate.released_bytes > 0 {
-                gate.copy_released(into);
+            if this.released_bytes > 0 {
+                this.copy_released(into);
                 return Poll::Ready(Ok(()));
             }
-            let place = gate.state;
-            match place {
-                ReadState::Head if gate.release_buffered_head() => {}
-                ReadState::Head => match ready!(gate.poll_head(cx, into))? {
+            let state = this.state;
+            match state {
+                ReadState::Head if this.release_buffered_head() => {}
+                ReadState::Head => match ready!(this.poll_head(cx, into))? {
                     HeadRead::Data if into.filled().len() == start => {}
                     HeadRead::Data | HeadRead::EndOfInput => return Poll::Ready(Ok(())),
                 },
-                ReadState::Body(left) => {
-                    let read = gate.poll_body(cx, into, left);
-                    return if read.is_ready() { read } else { gate.poll_body_timeout(cx) };
+                ReadState::Body(remaining) => {
+                    let read = this.poll_body(cx, into, remaining);
+                    return if read.is_ready() { read } else { this.poll_body_timeout(cx) };
                 }
                 ReadState::ChunkedBody => {
-                    let read = Pin::new(&mut gate.socket).poll_read(cx, into);
-                    return if read.is_ready() { read } else { gate.poll_body_timeout(cx) };
+                    let read = Pin::new(&mut this.socket).poll_read(cx, into);
+                    return if read.is_ready() { read } else { this.poll_body_timeout(cx) };
                 }
                 ReadState::Refused => return Poll::Pending,
             }
@@ -293,37 +294,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for HeadValidator<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
-    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>, left: u64) -> Poll<io::Result<()>> {
-        let room = usize::try_from(left).unwrap_or(usize::MAX).min(into.remaining());
-        let mut part = ReadBuf::new(into.initialize_unfilled_to(room));
+    fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+        remaining: u64,
+    ) -> Poll<io::Result<()>> {
+        let capacity = usize::try_from(remaining).unwrap_or(usize::MAX).min(into.remaining());
+        let mut part = ReadBuf::new(into.initialize_unfilled_to(capacity));
         ready!(Pin::new(&mut self.socket).poll_read(cx, &mut part))?;
         let count = part.filled().len();
         into.advance(count);
-        self.state = match left - count as u64 {
+        self.state = match remaining - count as u64 {
             0 => {
                 self.waiting_since = None;
                 ReadState::Head
             }
-            left => ReadState::Body(left),
+            remaining => ReadState::Body(remaining),
         };
         Poll::Ready(Ok(()))
     }
 
-    /// The body's clock. It is here because a body that has already come must not cost a timer; the service finds the
-    /// reason for the broken body in the slot.
+    /// Enforces the body timeout. It is done here and not in the service, so that a body that has already arrived costs
+    /// no timer. The service finds the reason for the broken body in the slot.
     fn poll_body_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         ready!(self.read_timer.poll(cx, since + self.limits.body_timeout));
         let _ = self.slot.set(Refusal::closing(StatusCode::REQUEST_TIMEOUT, "Body read timeout"));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the body does not come")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "body read timeout")))
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HeadValidator<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let gate = self.get_mut();
-        let written = Pin::new(&mut gate.socket).poll_write(cx, bytes);
-        gate.poll_write_timeout(cx, written)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.socket).poll_write(cx, bytes);
+        this.poll_write_timeout(cx, written)
     }
 
     fn poll_write_vectored(
@@ -331,14 +337,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HeadValidator<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let gate = self.get_mut();
-        let socket = Pin::new(&mut gate.socket);
-        let mut space = [0; COALESCED_BYTES_MAX];
-        let written = match coalesce(slices, &mut space) {
+        let this = self.get_mut();
+        let socket = Pin::new(&mut this.socket);
+        let mut buffer = [0; COALESCED_BYTES_MAX];
+        let written = match coalesce(slices, &mut buffer) {
             Some(bytes) => socket.poll_write(cx, bytes),
             None => socket.poll_write_vectored(cx, slices),
         };
-        gate.poll_write_timeout(cx, written)
+        this.poll_write_timeout(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -350,26 +356,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for HeadValidator<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let gate = self.get_mut();
-        if !gate.is_write_shut {
-            ready!(Pin::new(&mut gate.socket).poll_shutdown(cx))?;
-            gate.is_write_shut = true;
-            gate.waiting_since = None;
+        let this = self.get_mut();
+        if !this.is_write_shut {
+            ready!(Pin::new(&mut this.socket).poll_shutdown(cx))?;
+            this.is_write_shut = true;
+            this.waiting_since = None;
         }
-        // Closing a socket with unread bytes resets it, and the reset can overtake the answer.
-        gate.poll_linger(cx).map(Ok)
+        // Closing a socket with unread input resets the connection, and the reset can overtake the response.
+        this.poll_linger(cx).map(Ok)
     }
 }
 
-/// The slices in one, if they are short.
-fn coalesce<'a>(slices: &[io::IoSlice<'_>], space: &'a mut [u8]) -> Option<&'a [u8]> {
+/// Copies the slices into `buffer`; `None` when they do not fit.
+fn coalesce<'a>(slices: &[io::IoSlice<'_>], buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let mut end = 0;
     for slice in slices {
         let start = end;
         end += slice.len();
-        space.get_mut(start..end)?.copy_from_slice(slice);
+        buffer.get_mut(start..end)?.copy_from_slice(slice);
     }
-    Some(&space[..end])
+    Some(&buffer[..end])
 }
 
 impl<S> HeadValidator<S> {
@@ -384,29 +390,31 @@ impl<S> HeadValidator<S> {
         }
         let since = *self.write_waiting_since.get_or_insert_with(Instant::now);
         ready!(self.write_timer.poll(cx, since + self.limits.write_timeout));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not take the answer")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "write timeout: the peer does not read the response",
+        )))
     }
 }
 
-/// A timer that is made when it is first needed and moved only when it would ring too late: most requests come and
-/// go without touching it.
+/// A timer that is created on first use and reset only when needed: most requests never touch it.
 #[derive(Default)]
 struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl LazyTimer {
-    fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-        if sleep.deadline() > at {
-            sleep.as_mut().reset(at);
+    fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() > deadline {
+            sleep.as_mut().reset(deadline);
         }
         loop {
             ready!(sleep.as_mut().poll(cx));
-            if sleep.deadline() >= at {
+            if sleep.deadline() >= deadline {
                 return Poll::Ready(());
             }
-            sleep.as_mut().reset(at);
+            sleep.as_mut().reset(deadline);
         }
     }
 }
@@ -416,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_are_joined_as_long_as_there_is_space() {
+    fn slices_are_coalesced_when_they_fit() {
         let slices = [&b"ab"[..], b"", b"c"].map(io::IoSlice::new);
         assert_eq!(coalesce(&slices, &mut [0; 3]), Some(&b"abc"[..]));
         assert_eq!(coalesce(&slices, &mut [0; 2]), None);

@@ -1,37 +1,37 @@
-//! What the HTTP door takes: sizes, counts and times, each with an answer when it is passed.
+//! Limits of the HTTP door on sizes, counts and times, and the response when each is exceeded.
 
 use std::time::Duration;
 
-/// The HTTP door's limits.
+/// Limits of the HTTP door.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// A body. Beyond: 413.
+    /// Size of a body. Beyond: 413.
     pub body_bytes_max: u64,
-    /// The request line with its line end. Beyond: 400.
+    /// Size of the request line with its line end. Beyond: 400.
     pub request_line_bytes_max: usize,
-    /// All header lines with their line ends. Beyond: 431.
+    /// Total size of all header lines with their line ends. Beyond: 431.
     pub head_bytes_max: usize,
-    /// Header lines. Beyond: 431.
+    /// Number of headers. Beyond: 431.
     pub headers_max: usize,
-    /// One header's name. Beyond: 431.
+    /// Length of a header name. Beyond: 431.
     pub header_name_bytes_max: usize,
-    /// One header's value. Beyond: 431.
+    /// Length of a header value. Beyond: 431.
     pub header_value_bytes_max: usize,
-    /// From connecting to the first byte. Beyond: 408.
+    /// Time from connecting to the first byte. Beyond: 408.
     pub first_byte_timeout: Duration,
-    /// From a head's first byte to its last. Beyond: 408.
+    /// Time from the first to the last byte of a head. Beyond: 408.
     pub head_timeout: Duration,
-    /// A body, from the moment it is wanted. Beyond: 408.
+    /// Time for a body, from the moment it is read. Beyond: 408.
     pub body_timeout: Duration,
-    /// How long a peer may refuse to take an answer's next bytes. Beyond: the connection is dropped.
+    /// Time that a write of a response may block. Beyond: the connection is dropped.
     pub write_timeout: Duration,
-    /// Between an answer and the next request. Beyond: the connection is closed.
+    /// Idle time between a response and the next request. Beyond: the connection is closed.
     pub keep_alive_timeout: Duration,
-    /// Connections at once. Beyond: they wait in the kernel.
+    /// Number of open connections. Beyond: they wait in the kernel's backlog.
     pub connections_max: usize,
-    /// Event streams at once, those of a `send` not counted. Beyond: 503.
+    /// Number of open event streams, without those of a `send`. Beyond: 503.
     pub event_streams_max: usize,
-    /// How long an event stream may be silent; then a comment is written.
+    /// Silence on an event stream after which a heartbeat comment is written.
     pub heartbeat_interval: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! A request that is turned away by HTTP's own rules: its status, and a JSON-RPC error as its body.
+//! Refusals of requests at the HTTP level: a status, and a JSON-RPC error as the body.
 
 use std::borrow::Cow;
 
@@ -12,27 +12,27 @@ use nexus3_protocol::{ErrorCode, Id, RpcError};
 
 use super::body::ResponseBody;
 
-/// Why a request was turned away.
+/// A rejected request: status and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) message: Cow<'static, str>,
-    /// Whether what follows on this connection can no longer be understood.
+    /// Whether the connection must close, because further input on it cannot be parsed.
     pub(super) closes_connection: bool,
 }
 
 impl Refusal {
-    /// Turns one request away; the connection goes on.
+    /// Rejects one request; the connection stays open.
     pub(super) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, message: message.into(), closes_connection: false }
     }
 
-    /// Turns the connection away with it.
+    /// Rejects the request and closes the connection.
     pub(super) fn closing(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { closes_connection: true, ..Self::new(status, message) }
     }
 
-    /// A request that is not HTTP as it should be.
+    /// Rejects a malformed request with status 400 and closes the connection.
     pub(super) fn malformed(message: impl Into<Cow<'static, str>>) -> Self {
         Self::closing(StatusCode::BAD_REQUEST, message)
     }
@@ -46,7 +46,7 @@ impl Refusal {
         }
     }
 
-    /// The whole answer.
+    /// Builds the HTTP response.
     pub(super) fn into_response(self) -> Response<ResponseBody> {
         let error = RpcError::new(self.code(), self.message.clone());
         let mut response = json_response(self.status, HeaderMap::default(), encode_error(&Id::NULL, &error));
@@ -67,7 +67,7 @@ impl Refusal {
     }
 }
 
-/// An answer with a JSON body, and these headers beside its own.
+/// Builds a response with a JSON body and these additional headers.
 pub(super) fn json_response(
     status: StatusCode,
     mut headers: HeaderMap,
@@ -81,7 +81,7 @@ pub(super) fn json_response(
     response
 }
 
-/// The answer to a notification.
+/// Builds the response to a notification.
 pub(super) fn no_content_response() -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::from(Vec::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -1,5 +1,5 @@
-//! One request: the checks in their order, each before the body is read, then the desk.
-//! Order: well formed (the gate) → host and origin → method → token → route → agent → body → desk.
+//! Handler of one request: runs the checks before the body is read, then calls the dispatcher.
+//! Order: well-formed head (validator) → host and origin → method → token → route → agent → body → dispatcher.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use super::head_validator::{PLACEHOLDER_PATH, RefusalSlot};
 use super::limits::HttpLimits;
 use super::refusal::{Refusal, json_response, no_content_response};
 
-/// What every connection shares.
+/// State shared by all connections.
 pub(super) struct Shared {
     pub(super) dispatcher: Dispatcher,
     pub(super) auth: Auth,
     pub(super) limits: Arc<HttpLimits>,
     pub(super) activity: Arc<Activity>,
-    /// Places for event streams.
+    /// Permits for event streams.
     pub(super) event_stream_permits: Arc<Semaphore>,
-    /// Ends event streams.
+    /// Ends all event streams.
     pub(super) streams_stop: CancellationToken,
 }
 
@@ -40,24 +40,24 @@ static AGENT_HEADER: HeaderName = HeaderName::from_static("x-nexus-agent");
 
 const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
-/// Answers one request.
+/// Handles one request.
 pub(super) async fn serve(
     shared: &Shared,
     slot: &RefusalSlot,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
-    let _busy = shared.activity.start();
+    let _activity = shared.activity.start();
     let (mut parts, mut body) = request.into_parts();
-    // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
-    let mut last = body.size_hint().exact().is_none();
+    // A chunked body ends its connection: the validator does not look for another head after it.
+    let mut closes = body.size_hint().exact().is_none();
     let mut response = match handle(shared, slot, &mut parts, &mut body).await {
         Ok(response) => response,
         Err(refusal) => {
-            last |= !is_body_received(&parts.headers, &mut body).await;
+            closes |= !is_body_received(&parts.headers, &mut body).await;
             refusal.into_response()
         }
     };
-    if last {
+    if closes {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -76,51 +76,52 @@ async fn handle(
     }
     shared.auth.check_host(&parts.uri, &parts.headers)?;
     shared.auth.check_origin(&parts.headers)?;
-    let watched = EventPath::parse(&parts.method, parts.uri.path());
-    if parts.method != Method::POST && watched.is_none() {
+    let event_path = EventPath::parse(&parts.method, parts.uri.path());
+    if parts.method != Method::POST && event_path.is_none() {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed. Use POST."));
     }
     let caller = authenticate(shared, &parts.headers)?;
-    let entrance = match watched {
+    let target = match event_path {
         None => route(&shared.dispatcher, &parts.uri)?,
         Some(path) => event_route(&shared.dispatcher, &parts.uri, path)?,
     };
     let caller = narrow_caller(caller, &parts.headers)?;
-    if watched.is_some() {
-        return events::stream_events(shared, parts, &entrance, &caller).await;
+    if event_path.is_some() {
+        return events::stream_events(shared, parts, &target, &caller).await;
     }
     if parts.headers.contains_key(CONTENT_ENCODING) {
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not understood"));
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not supported"));
     }
     let body = read_body(body, shared.limits.body_bytes_max, slot).await?;
-    let answer = if events::accepts_event_stream(&parts.headers) {
-        match shared.dispatcher.respond_streaming(entrance, &caller, &body).await {
+    let response = if events::accepts_event_stream(&parts.headers) {
+        match shared.dispatcher.respond_streaming(target, &caller, &body).await {
             CallReply::Stream(events) => return Ok(events::stream_response(shared, events)),
-            CallReply::Complete(answer) => answer,
+            CallReply::Complete(response) => response,
         }
     } else {
-        shared.dispatcher.respond(entrance, &caller, &body).await
+        shared.dispatcher.respond(target, &caller, &body).await
     };
-    Ok(respond(parts, answer))
+    Ok(respond(parts, response))
 }
 
-fn respond(parts: &mut Parts, answer: CallResponse) -> Response<ResponseBody> {
-    // Hyper reads the next request's headers into the map that an answer leaves behind: this one has the room already.
+fn respond(parts: &mut Parts, response: CallResponse) -> Response<ResponseBody> {
+    // Hyper reuses the response's header map for the next request: reusing this one saves an allocation.
     let mut headers = std::mem::take(&mut parts.headers);
     headers.clear();
-    match answer.kind {
-        ResponseKind::Completed => json_response(StatusCode::OK, headers, answer.body),
-        ResponseKind::Refused => json_response(StatusCode::BAD_REQUEST, headers, answer.body),
+    match response.kind {
+        ResponseKind::Completed => json_response(StatusCode::OK, headers, response.body),
+        ResponseKind::Refused => json_response(StatusCode::BAD_REQUEST, headers, response.body),
         ResponseKind::Notification => no_content_response(),
     }
 }
 
-/// Whether the body of a refused request is already here to be thrown away. If not, nobody waits for it: hyper ends the
-/// connection, and the peer must be told, or it would send its next request into a closed door.
+/// Whether the body of a refused request has arrived and can be discarded. If not, hyper closes the connection without
+/// waiting for it, and the response must announce that, so that the client does not reuse the connection.
 async fn is_body_received(headers: &HeaderMap, body: &mut Incoming) -> bool {
-    let is_asked_for = headers.contains_key(EXPECT);
+    // Reading the body would make hyper send the `100 Continue` that the client expects.
+    let expects_continue = headers.contains_key(EXPECT);
     std::future::poll_fn(|cx| {
-        while !is_asked_for && let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+        while !expects_continue && let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
             match frame {
                 Some(Ok(_)) => {}
                 Some(Err(_)) => break,
@@ -132,28 +133,28 @@ async fn is_body_received(headers: &HeaderMap, body: &mut Incoming) -> bool {
     .await
 }
 
-/// Paths are compared whole: a query, a trailing slash or another spelling is another path.
-fn route(desk: &Dispatcher, uri: &hyper::Uri) -> Result<Target, Refusal> {
+/// Resolves the target of a call. Paths must match exactly: a query or a trailing slash makes another path.
+fn route(dispatcher: &Dispatcher, uri: &hyper::Uri) -> Result<Target, Refusal> {
     if uri.authority().is_some() || uri.query().is_some() {
         return Err(no_route());
     }
     match uri.path() {
-        "/" | "/rpc" => Ok(desk.daemon_target()),
-        path => agent_route(desk, path.strip_prefix("/agent/").ok_or_else(no_route)?),
+        "/" | "/rpc" => Ok(dispatcher.daemon_target()),
+        path => agent_route(dispatcher, path.strip_prefix("/agent/").ok_or_else(no_route)?),
     }
 }
 
-/// The same for what is watched: here a query says what is wanted.
-fn event_route(desk: &Dispatcher, uri: &hyper::Uri, path: EventPath<'_>) -> Result<Target, Refusal> {
+/// Resolves the target of an event stream; here a query is allowed.
+fn event_route(dispatcher: &Dispatcher, uri: &hyper::Uri, path: EventPath<'_>) -> Result<Target, Refusal> {
     match path {
         _ if uri.authority().is_some() => Err(no_route()),
-        EventPath::All => Ok(desk.daemon_target()),
-        EventPath::Agent(name) => agent_route(desk, name),
+        EventPath::All => Ok(dispatcher.daemon_target()),
+        EventPath::Agent(name) => agent_route(dispatcher, name),
     }
 }
 
-fn agent_route(desk: &Dispatcher, name: &str) -> Result<Target, Refusal> {
-    desk.agent_target(name).map_err(|fault| match fault {
+fn agent_route(dispatcher: &Dispatcher, name: &str) -> Result<Target, Refusal> {
+    dispatcher.agent_target(name).map_err(|fault| match fault {
         TargetError::InvalidName => no_route(),
         TargetError::AgentNotFound => Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {name}")),
     })
@@ -163,7 +164,7 @@ fn no_route() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, NO_ROUTE)
 }
 
-/// Who asks, by the token it shows.
+/// Identifies the caller by its token.
 fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refusal> {
     match shared.auth.check_token(headers)? {
         Credential::Admin => Ok(Caller::admin()),
@@ -182,27 +183,27 @@ fn narrow_caller(caller: Caller, headers: &HeaderMap) -> Result<Caller, Refusal>
 
 async fn read_body(body: &mut Incoming, bytes_max: u64, slot: &RefusalSlot) -> Result<Bytes, Refusal> {
     let expected = body.size_hint().exact();
-    let mut whole = Bytes::new();
+    let mut received = Bytes::new();
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
     {
-        // A body that broke off because it was too slow: the gate has left the reason.
+        // After a body timeout, the validator has put the refusal into the slot.
         let frame = frame
-            .map_err(|_| slot.get().cloned().unwrap_or_else(|| incomplete_body(expected, whole.len())))?;
+            .map_err(|_| slot.get().cloned().unwrap_or_else(|| incomplete_body(expected, received.len())))?;
         let Ok(data) = frame.into_data() else { continue };
-        let length = (whole.len() + data.len()) as u64;
+        let length = (received.len() + data.len()) as u64;
         if length > bytes_max {
             return Err(body_too_large(length, bytes_max));
         }
-        if whole.is_empty() {
-            whole = data;
+        if received.is_empty() {
+            received = data;
         } else {
-            let mut joined = BytesMut::from(whole);
+            let mut joined = BytesMut::from(received);
             joined.extend_from_slice(&data);
-            whole = joined.freeze();
+            received = joined.freeze();
         }
     }
-    Ok(whole)
+    Ok(received)
 }
 
 fn incomplete_body(expected: Option<u64>, got: usize) -> Refusal {

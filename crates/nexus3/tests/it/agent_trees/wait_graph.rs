@@ -148,7 +148,7 @@ fn a_stop_gives_a_parent_and_the_child_it_waits_for_their_time() {
     let open = stage.start_send("lead", &agent_send_script("child", "!hold gate"), "r");
     stage.model.wait_stalled(1);
     stage.daemon.signal("SIGTERM");
-    stage.daemon.wait_stderr("stopping because of");
+    stage.daemon.wait_stderr("stopping: ");
     stage.model.release("gate");
     let content = open.next_result()["content"].take();
     assert_eq!(result_of(content.as_str().unwrap())["content"], " released gate");

@@ -64,7 +64,7 @@ fn a_turn_of_the_last_agent_to_finish_is_answered() {
     let open = stage.start_send("last", "!hold gate the end", "r");
     stage.model.wait_stalled(1);
     shutdown_agent(&stage, "last");
-    stage.daemon.wait_stderr("stopping because of a client's request");
+    stage.daemon.wait_stderr("stopping: a client's request");
     stage.model.release("gate");
     assert_eq!(open.next_result()["content"], "the end released gate");
     assert_eq!(stage.daemon.wait_exit().code(), Some(0));

@@ -29,7 +29,7 @@ fn an_empty_question_is_not_asked() {
     for question in ["", " \n", "-"] {
         let finished = ask(&stage, &[question]);
         assert_eq!((finished.code, finished.stdout.as_str()), (2, ""), "{question:?}");
-        assert!(finished.stderr.contains("there is no question"), "{question:?}: {}", finished.stderr);
+        assert!(finished.stderr.contains("the question is empty"), "{question:?}: {}", finished.stderr);
     }
 }
 

@@ -37,7 +37,7 @@ fn the_home_is_below_the_users_own_when_nobody_says_otherwise() {
 fn the_store_is_in_the_home_and_for_its_user_alone() {
     let daemon = TestDaemon::builder(BIN).start();
     let store = daemon.home().join("nexus3.db");
-    let told = format!("Store: {} (0 agents kept)\n", store.display());
+    let told = format!("Store: {} (0 agents)\n", store.display());
     assert!(daemon.stdout().contains(&told), "{}", daemon.stdout());
     let names: Vec<_> = fs::read_dir(daemon.home()).unwrap().map(|entry| entry.unwrap().path()).collect();
     let files: Vec<_> = names.iter().filter(|path| path.to_string_lossy().contains("nexus3.db")).collect();
@@ -57,7 +57,7 @@ fn an_open_home_is_closed_with_a_warning() {
         let daemon = TestDaemon::builder(BIN).home(&home).start();
         assert_eq!(fs::metadata(&home).unwrap().mode() & 0o7777, 0o700);
         daemon.wait_stderr(&format!(
-            "others could look into {} (mode {mode:o}); it is now 0700",
+            "other users could access {} (mode {mode:o}); changed its mode to 0700",
             home.display()
         ));
     }
@@ -93,7 +93,7 @@ fn without_any_home_there_is_nothing_to_start_from() {
     let outer = tempfile::tempdir().unwrap();
     let failed = run("env", &["-i", BIN, "serve", "0"], &[], outer.path());
     assert_eq!(failed.code, 2, "{}", failed.stderr);
-    assert!(failed.stderr.contains("set HOME, or NEXUS3_HOME, or use --home DIR"), "{}", failed.stderr);
+    assert!(failed.stderr.contains("set HOME or NEXUS3_HOME, or pass --home DIR"), "{}", failed.stderr);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_second_daemon_on_a_port_is_refused_and_does_the_first_no_harm() {
         let token = fs::read_to_string(token_path(&first)).ok();
         let failed = start_on(first.port(), first.home());
         assert_eq!(failed.status.code(), Some(3), "{failed}");
-        assert!(failed.stderr.contains("another nexus3 is already serving on 127.0.0.1:"), "{failed}");
+        assert!(failed.stderr.contains("another nexus3 is already serving there"), "{failed}");
         assert!(failed.stderr.contains(&format!("nexus3 rpc shutdown -p {}", first.port())), "{failed}");
         assert_eq!(failed.stdout, "");
         assert_eq!(fs::read_to_string(token_path(&first)).ok(), token, "the first one's token stays");
@@ -59,7 +59,7 @@ fn assert_port_in_use(port: u16) {
     let home = tempfile::tempdir().unwrap();
     let failed = start_on(port, home.path());
     assert_eq!(failed.status.code(), Some(4), "{failed}");
-    let text = format!("something that is not nexus3 is using 127.0.0.1:{port}");
+    let text = format!("cannot listen on 127.0.0.1:{port}: another program is using it");
     assert!(failed.stderr.contains(&text), "{failed}");
     let left: Vec<_> = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| name == "logs"), "no token: {left:?}");

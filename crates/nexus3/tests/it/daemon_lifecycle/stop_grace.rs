@@ -29,7 +29,7 @@ fn an_open_turn_may_finish() {
         stage.model.wait_stalled(1);
         let waiting = stage.enqueue_send("worker", "and this", "w");
         stage.daemon.signal(signal);
-        stage.daemon.wait_stderr(&format!("stopping because of {signal}"));
+        stage.daemon.wait_stderr(&format!("stopping: {signal}"));
         stage.model.release("gate");
         assert_eq!(running.next_result()["content"], "the end released gate");
         assert_eq!(waiting.next_result()["content"], "echo: and this", "what waited was accepted, too");
@@ -43,7 +43,7 @@ fn an_open_turn_may_finish_after_a_clients_stop() {
     let running = stage.start_send("worker", "!hold gate the end", "r");
     stage.model.wait_stalled(1);
     stage.daemon.call_result("/", "shutdown_server", json!({}));
-    stage.daemon.wait_stderr("stopping because of a client's request");
+    stage.daemon.wait_stderr("stopping: a client's request");
     stage.model.release("gate");
     assert_eq!(running.next_result()["content"], "the end released gate");
     assert_stopped(&stage.daemon);
@@ -59,7 +59,7 @@ fn a_turn_that_takes_longer_than_the_grace_time_is_cancelled() {
     assert_eq!(running.next_result(), cancelled("so far"));
     assert_eq!(waiting.next_result()["cancelled"], true);
     assert_stopped(&stage.daemon);
-    assert!(stage.daemon.stderr().contains("2 turns did not end in time and were cancelled"));
+    assert!(stage.daemon.stderr().contains("cancelled 2 turns that did not end within the grace period"));
     stage.model.wait_aborted(1);
 }
 
@@ -81,7 +81,7 @@ fn a_second_signal_cancels_at_once() {
         stage.wait_streamed("worker", "so far");
         let waiting = stage.enqueue_send("worker", "never", "w");
         stage.daemon.signal(first);
-        stage.daemon.wait_stderr(&format!("stopping because of {first}"));
+        stage.daemon.wait_stderr(&format!("stopping: {first}"));
         stage.daemon.signal(second);
         assert_eq!(running.next_result(), cancelled("so far"));
         assert_eq!(waiting.next_result()["cancelled"], true);
@@ -95,7 +95,7 @@ fn a_signal_after_a_clients_stop_cancels_at_once() {
     let running = stage.start_send("worker", "!silent", "r");
     stage.model.wait_stalled(1);
     stage.daemon.call_result("/", "shutdown_server", json!({}));
-    stage.daemon.wait_stderr("stopping because of a client's request");
+    stage.daemon.wait_stderr("stopping: a client's request");
     stage.daemon.signal("SIGTERM");
     assert_eq!(running.next_result(), cancelled(""));
     assert_stopped(&stage.daemon);

@@ -17,7 +17,7 @@ fn a_signal_stops_it() {
         assert!(token_path(&stage.daemon).exists());
         stage.daemon.signal(signal);
         assert_stopped(&stage.daemon);
-        assert!(stage.daemon.stderr().contains(&format!("stopping because of {signal}")));
+        assert!(stage.daemon.stderr().contains(&format!("stopping: {signal}")));
     }
 }
 
@@ -35,7 +35,7 @@ fn it_stops_when_nobody_needs_it_for_its_idle_time() {
     let daemon = TestDaemon::builder(BIN).config("idle_timeout_s = 1").start();
     daemon.call_result("/", "list_agents", json!({}));
     assert_stopped(&daemon);
-    assert!(daemon.stderr().contains("stopping because of the idle timeout"), "{}", daemon.stderr());
+    assert!(daemon.stderr().contains("stopping: the idle timeout"), "{}", daemon.stderr());
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn whoever_watches_does_not_hold_it_and_hears_its_end() {
     let running = stage.start_send("worker", "!hold gate", "r");
     stage.model.wait_stalled(1);
     stage.daemon.signal("SIGTERM");
-    stage.daemon.wait_stderr("stopping because of SIGTERM");
+    stage.daemon.wait_stderr("stopping: SIGTERM");
     stage.model.release("gate");
     assert_eq!(running.next_result()["content"], " released gate");
     assert_stopped(&stage.daemon);
@@ -138,7 +138,7 @@ fn a_client_that_does_not_take_its_answer_does_not_hold_it() {
     greedy.stream().peek(&mut [0; 1]).expect("the answer is on its way");
     stage.daemon.signal("SIGTERM");
     assert_stopped(&stage.daemon);
-    let told = "some clients did not take their last answer in time";
+    let told = "some clients did not read their last response within 5 s";
     assert!(stage.daemon.stderr().contains(told), "{}", stage.daemon.stderr());
 }
 

@@ -86,7 +86,7 @@ fn a_planted_file_or_link_does_not_get_the_token() {
 fn without_auth_there_is_no_token() {
     let daemon = TestDaemon::builder(BIN).arg("--no-auth").start();
     assert!(!token_path(&daemon).exists());
-    assert!(daemon.stdout().contains("No token is needed (--no-auth)"), "{}", daemon.stdout());
+    assert!(daemon.stdout().contains("No token required (--no-auth)"), "{}", daemon.stdout());
     assert_eq!(daemon.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     let headers = [("Authorization", "Bearer whatever")];
     let answer = daemon.post("/", &headers, br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#);

@@ -149,7 +149,7 @@ fn a_quiet_stream_shows_that_it_is_alive() {
         // Each wait ends with whatever comes, and comments are no events.
         assert_eq!(stream.wait_event(Duration::from_millis(20)).expect("a stream"), NextEvent::TimedOut);
     }
-    assert!(String::from_utf8_lossy(stream.body()).contains("\n: still here\n"));
+    assert!(String::from_utf8_lossy(stream.body()).contains("\n: heartbeat\n"));
 }
 
 #[test]

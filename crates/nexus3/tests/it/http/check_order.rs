@@ -35,7 +35,7 @@ const FAULTS: [RequestFault; 9] = [
     fault("token", |ask| ask.replace_header("Authorization: Bearer nxk_wrong"), 403, "Invalid API key"),
     fault("route", |ask| ask.target("/nope"), 404, NO_ROUTE),
     fault("caller", |ask| ask.header("X-Nexus-Agent: a").header("X-Nexus-Agent: b"), 400, TWO_CALLERS),
-    fault("coding", |ask| ask.header("Content-Encoding: gzip"), 415, "Content-Encoding is not understood"),
+    fault("coding", |ask| ask.header("Content-Encoding: gzip"), 415, "Content-Encoding is not supported"),
 ];
 
 const TOO_LARGE: &str = "Request body too large: 1048577 > 1048576";

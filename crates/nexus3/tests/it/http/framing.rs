@@ -6,7 +6,7 @@ use testkit::TestDaemon;
 use crate::http::request_builder::{LIST_AGENTS, RequestBuilder};
 use crate::http::support::{agents, assert_refused, assert_result, daemon, request_once};
 
-const NO_CODING: &str = "Invalid Transfer-Encoding: only chunked is understood";
+const NO_CODING: &str = "Invalid Transfer-Encoding: only chunked is supported";
 const BOTH: &str = "Content-Length and Transfer-Encoding in one request";
 const NO_TOKEN: &str = "Invalid header line: the name is not a token";
 const CONTROL: &str = "Invalid header line: control character in the value";

@@ -50,7 +50,7 @@ fn fifty_agents_that_talk_at_once_keep_their_words_apart() {
             let text = fs::read_to_string(log_file(&stage.daemon, &agent, name)).unwrap();
             let others = text.matches("marker-").count() - text.matches(&marker(number)).count();
             assert_eq!(others, 0, "{agent}/{name} has only its own words");
-            assert!(!text.contains("entries missing") && !text.contains("lines missing"), "{agent}/{name}");
+            assert!(!text.contains("the log queue was full"), "{agent}/{name}");
         }
     }
     assert_eq!(fs::read_dir(stage.daemon.home().join("logs")).unwrap().count(), 50);

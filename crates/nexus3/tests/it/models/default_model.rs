@@ -21,7 +21,7 @@ fn the_model_is_written_and_the_rest_stays() {
     let before = "# my settings\nport = 8800 # a good one\n\n[log]\nlevel = \"warn\"\n";
     fs::write(&config, before).unwrap();
     let told = desk.run_ok(&["use", "local/mine"]);
-    assert!(told.contains("model = \"local/mine\" in ") && told.contains("at its next start"), "{told}");
+    assert!(told.contains("model = \"local/mine\" in ") && told.contains("from its next start"), "{told}");
     let after = before.replace("one\n\n", "one\nmodel = \"local/mine\"\n\n");
     assert_eq!(fs::read_to_string(&config).unwrap(), after);
     // The short name means the same.
@@ -32,7 +32,7 @@ fn the_model_is_written_and_the_rest_stays() {
     assert!(
         desk.models_with(&[("NEXUS3_MODEL", "a/b")], &["use", "mine"])
             .stdout
-            .contains("NEXUS3_MODEL in the environment wins")
+            .contains("NEXUS3_MODEL in the environment overrides it")
     );
 }
 
@@ -61,13 +61,13 @@ fn a_name_that_cannot_work_is_refused_and_nothing_is_written() {
     let file = desk.write("vectors.onnx", &[8, 1, 2]);
     desk.run_ok(&["pull", &file, "--yes"]);
     for (name, told) in [
-        ("nothing", "is no model"),
-        ("local/nothing", "local/nothing is not here, and the catalog has no such model"),
-        ("smollm2-135m", "local/smollm2-135m is not here: nexus3 models pull smollm2-135m"),
+        ("nothing", "unknown model \"nothing\""),
+        ("local/nothing", "local/nothing is neither downloaded nor in the catalog"),
+        ("smollm2-135m", "local/smollm2-135m is not downloaded: run nexus3 models pull smollm2-135m"),
         ("local/../x", "is not a valid model name"),
-        ("vectors", "is an embedder"),
+        ("vectors", "it is an embedding model"),
         ("nobody/x", "nobody/x"),
-        ("openai/", "must be a text \"provider/name\""),
+        ("openai/", "must be \"provider/name\""),
         ("openai/gpt-4o-mini", "OPENAI_API_KEY"),
     ] {
         let refused = desk.models(&["use", name]);
@@ -95,6 +95,9 @@ fn a_running_daemon_has_to_be_restarted() {
     let env = [("NEXUS3_PORT", port.as_str()), ("OPENAI_API_KEY", "sk-test")];
     let told = run(BIN, &["models", "use", "openai/other"], &env, daemon.home());
     assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.contains(&format!("The daemon on port {port} keeps the model it has")), "{told:?}");
+    assert!(
+        told.stdout.contains(&format!("The daemon on port {port} still uses its current model")),
+        "{told:?}"
+    );
     assert!(!told.stdout.contains("sk-test") && !told.stderr.contains("sk-test"));
 }

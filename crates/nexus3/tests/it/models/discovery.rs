@@ -176,7 +176,7 @@ fn a_server_without_a_model_that_talks_is_none_and_the_small_one_is_offered() {
         // Nobody holds a daemon that should not have been started.
         run(BIN, &["rpc", "-p", port, "shutdown"], &[], &desk.home());
         assert_eq!(asked.code, 2, "{asked:?}");
-        assert!(asked.stderr.contains("There is no model yet"), "{asked:?}");
-        assert!(asked.stderr.contains("smollm2-135m") && asked.stderr.contains("say --yes"), "{asked:?}");
+        assert!(asked.stderr.contains("No model found"), "{asked:?}");
+        assert!(asked.stderr.contains("smollm2-135m") && asked.stderr.contains("pass --yes"), "{asked:?}");
     }
 }

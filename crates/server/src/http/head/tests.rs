@@ -1,4 +1,4 @@
-//! The judge alone: every refusal, every limit from both sides, every cut, and bytes that mean nothing.
+//! Tests of the head parser: every refusal, every limit from both sides, all splits of the input, and random bytes.
 
 use super::*;
 
@@ -6,12 +6,12 @@ fn parse(bytes: impl AsRef<[u8]>) -> HeadVerdict {
     HeadParser::default().parse(bytes.as_ref(), &HttpLimits::default())
 }
 
-/// A head of these lines.
+/// Joins lines to a head.
 fn head(lines: &[&str]) -> String {
     lines.iter().map(|line| format!("{line}\r\n")).collect::<String>() + "\r\n"
 }
 
-/// A good head with more lines.
+/// A valid head with additional lines.
 fn head_with(lines: &[&str]) -> String {
     head(&[&["POST / HTTP/1.1", "Host: a"], lines].concat())
 }
@@ -27,14 +27,14 @@ fn assert_refused(bytes: impl AsRef<[u8]>, status: u16, message: &str) {
     match parse(bytes) {
         HeadVerdict::Refused(refusal) => {
             assert_eq!((refusal.status.as_u16(), &*refusal.message), (status, message), "{name}");
-            assert!(refusal.closes_connection, "{name}: what follows cannot be understood");
+            assert!(refusal.closes_connection, "{name}: the connection must close");
         }
         verdict => panic!("{name}: {verdict:?}"),
     }
 }
 
 #[test]
-fn a_good_head_says_how_its_body_is_measured() {
+fn a_valid_head_determines_the_framing_of_the_body() {
     let cases: [(&[&str], Framing); 9] = [
         (&[], Framing::Length(0)),
         (&["Content-Length: 0"], Framing::Length(0)),
@@ -49,9 +49,9 @@ fn a_good_head_says_how_its_body_is_measured() {
     for (lines, framing) in cases {
         let head = head_with(lines);
         assert_eq!(parse(&head), complete(&head, framing), "{lines:?}");
-        // What stands behind it is not looked at.
-        let more = [head.as_bytes(), b"\0\xff\n\n"].concat();
-        assert_eq!(parse(more), complete(&head, framing), "{lines:?} and more");
+        // Bytes after the head are not parsed.
+        let with_body = [head.as_bytes(), b"\0\xff\n\n"].concat();
+        assert_eq!(parse(with_body), complete(&head, framing), "{lines:?} and a body");
     }
     let old = head(&["GET /a?b HTTP/1.0"]);
     assert_eq!(parse(&old), complete(&old, Framing::Length(0)), "HTTP/1.0 needs no host");
@@ -59,13 +59,13 @@ fn a_good_head_says_how_its_body_is_measured() {
 
 #[test]
 fn targets_have_one_of_three_forms() {
-    for good in
+    for valid in
         ["/", "/rpc", "/agent/a.b_c-1", "/?a=b&c=%20", "*", "http://a/", "http://a:1/b?c", "//a", "/a:b@c"]
     {
-        let head = head(&[&format!("POST {good} HTTP/1.1"), "Host: a"]);
-        assert_eq!(parse(&head), complete(&head, Framing::Length(0)), "{good}");
+        let head = head(&[&format!("POST {valid} HTTP/1.1"), "Host: a"]);
+        assert_eq!(parse(&head), complete(&head, Framing::Length(0)), "{valid}");
     }
-    for bad in [
+    for invalid in [
         "a",
         "a:80",
         "https://a/",
@@ -79,13 +79,13 @@ fn targets_have_one_of_three_forms() {
         "/a^b",
         "?a",
     ] {
-        let head = head(&[&format!("POST {bad} HTTP/1.1"), "Host: a"]);
-        assert_refused(head, 400, &format!("Invalid request line: POST {bad} HTTP/1.1"));
+        let head = head(&[&format!("POST {invalid} HTTP/1.1"), "Host: a"]);
+        assert_refused(head, 400, &format!("Invalid request line: POST {invalid} HTTP/1.1"));
     }
 }
 
 #[test]
-fn a_request_line_has_three_parts_of_the_right_kind() {
+fn a_request_line_is_method_target_and_version() {
     let cases: [(&[u8], &str); 21] = [
         (b"", ""),
         (b"POST", "POST"),
@@ -103,7 +103,7 @@ fn a_request_line_has_three_parts_of_the_right_kind() {
         (b"POST /\0 HTTP/1.1", "POST /\\u{0} HTTP/1.1"),
         (b"POST /\x7f HTTP/1.1", "POST /\\u{7f} HTTP/1.1"),
         (b"POST /\xc3\xa9 HTTP/1.1", "POST /\\u{e9} HTTP/1.1"),
-        // What cannot start a request is not read any further.
+        // Input that cannot be HTTP is rejected at its first byte.
         (b" POST / HTTP/1.1", " "),
         (b"\0POST / HTTP/1.1", "\\u{0}"),
         (b"\x16\x03\x01", "\\u{16}"),
@@ -121,7 +121,7 @@ fn a_request_line_has_three_parts_of_the_right_kind() {
 }
 
 #[test]
-fn lines_end_with_both_characters() {
+fn lines_must_end_with_cr_lf() {
     let message = "Invalid line ending: lines end with CR LF";
     for bytes in
         ["\n", "POST / HTTP/1.1\n", "POST / HTTP/1.1\r\nHost: a\n", "POST / HTTP/1.1\r\nHost: a\r\n\n"]
@@ -131,7 +131,7 @@ fn lines_end_with_both_characters() {
 }
 
 #[test]
-fn header_lines_are_a_name_and_a_value() {
+fn header_lines_must_be_a_name_and_a_value() {
     let token = "Invalid header line: the name is not a token";
     let control = "Invalid header line: control character in the value";
     let cases = [
@@ -162,7 +162,7 @@ fn header_lines_are_a_name_and_a_value() {
 }
 
 #[test]
-fn there_is_one_host() {
+fn exactly_one_host_header_is_required() {
     assert_refused(head(&["POST / HTTP/1.1"]), 400, "Missing Host header");
     assert_refused(head_with(&["Host: a"]), 400, "Duplicate Host header");
     assert_refused(head_with(&["host:"]), 400, "Duplicate Host header");
@@ -170,8 +170,8 @@ fn there_is_one_host() {
 }
 
 #[test]
-fn there_is_one_length() {
-    for bad in [
+fn ambiguous_or_invalid_framing_is_rejected() {
+    for invalid in [
         "",
         "a",
         "+1",
@@ -186,9 +186,9 @@ fn there_is_one_length() {
         "\u{661}",
         "18446744073709551616",
     ] {
-        let shown: String = bad.chars().flat_map(char::escape_default).collect();
+        let shown: String = invalid.chars().flat_map(char::escape_default).collect();
         assert_refused(
-            head_with(&[&format!("Content-Length: {bad}")]),
+            head_with(&[&format!("Content-Length: {invalid}")]),
             400,
             &format!("Invalid Content-Length: {shown}"),
         );
@@ -196,11 +196,11 @@ fn there_is_one_length() {
     assert_refused(head_with(&["Content-Length: 1", "Content-Length: 1"]), 400, "Invalid Content-Length: 1");
     let long = head_with(&[&format!("Content-Length: {}", "z".repeat(100))]);
     assert_refused(long, 400, &format!("Invalid Content-Length: {}", "z".repeat(32)));
-    let coding = "Invalid Transfer-Encoding: only chunked is understood";
-    for bad in
+    let coding = "Invalid Transfer-Encoding: only chunked is supported";
+    for invalid in
         ["", "identity", "gzip", "gzip, chunked", "chunked, chunked", "chunked;a", "xchunked", "chunked,"]
     {
-        assert_refused(head_with(&[&format!("Transfer-Encoding: {bad}")]), 400, coding);
+        assert_refused(head_with(&[&format!("Transfer-Encoding: {invalid}")]), 400, coding);
     }
     assert_refused(head_with(&["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]), 400, coding);
     let both = "Content-Length and Transfer-Encoding in one request";
@@ -208,15 +208,15 @@ fn there_is_one_length() {
     assert_refused(head_with(&["Content-Length: 0", "Transfer-Encoding: chunked"]), 400, both);
     let old = head(&["POST / HTTP/1.0", "Transfer-Encoding: chunked"]);
     assert_refused(old, 400, "Transfer-Encoding in an HTTP/1.0 request");
-    assert_refused(head_with(&["Expect: x"]), 417, "Invalid Expect: only 100-continue is understood");
+    assert_refused(head_with(&["Expect: x"]), 417, "Invalid Expect: only 100-continue is supported");
 }
 
 #[test]
-fn every_limit_holds_from_both_sides() {
+fn every_limit_is_exact() {
     let (n, v) = (|count| "n".repeat(count), |count| "v".repeat(count));
     let line = |bytes: usize| format!("POST /{} HTTP/1.1", n(bytes - "POST / HTTP/1.1\r\n".len()));
-    let lined = head(&[&line(8192), "Host: a"]);
-    assert_eq!(parse(&lined), complete(&lined, Framing::Length(0)));
+    let longest_line = head(&[&line(8192), "Host: a"]);
+    assert_eq!(parse(&longest_line), complete(&longest_line, Framing::Length(0)));
     assert_refused(head(&[&line(8193), "Host: a"]), 400, "Request line too long: 8193 > 8192");
     assert_refused(head(&[&line(20_000), "Host: a"]), 400, "Request line too long: 8193 > 8192");
     assert_eq!(parse(n(8192)), HeadVerdict::Incomplete);
@@ -242,37 +242,37 @@ fn every_limit_holds_from_both_sides() {
     assert_refused(head_with(&["Content-Length: 18446744073709551615"]), 413, max);
 }
 
-/// A good head whose header lines have this many bytes.
+/// A valid head whose header lines have this many bytes.
 fn head_of_size(bytes: usize) -> String {
     let full = format!("A: {}", "v".repeat(4091));
     let host = "Host: a\r\n".len();
-    let lines = (bytes - host) / 4096 - 1;
-    let rest = format!("A: {}", "v".repeat(bytes - host - lines * 4096 - "A: \r\n".len()));
-    let mut all = vec![full.as_str(); lines];
-    all.push(&rest);
-    head_with(&all)
+    let count = (bytes - host) / 4096 - 1;
+    let last = format!("A: {}", "v".repeat(bytes - host - count * 4096 - "A: \r\n".len()));
+    let mut lines = vec![full.as_str(); count];
+    lines.push(&last);
+    head_with(&lines)
 }
 
 #[test]
-fn the_limits_are_those_it_is_given() {
+fn the_parser_uses_the_configured_limits() {
     let limits = HttpLimits { headers_max: 1, request_line_bytes_max: 17, ..HttpLimits::default() };
-    let good = head(&["POST / HTTP/1.1", "Host: a"]);
-    assert_eq!(HeadParser::default().parse(good.as_bytes(), &limits), complete(&good, Framing::Length(0)));
-    for bad in [head_with(&["A: b"]), head(&["POST /a HTTP/1.1", "Host: a"])] {
+    let valid = head(&["POST / HTTP/1.1", "Host: a"]);
+    assert_eq!(HeadParser::default().parse(valid.as_bytes(), &limits), complete(&valid, Framing::Length(0)));
+    for invalid in [head_with(&["A: b"]), head(&["POST /a HTTP/1.1", "Host: a"])] {
         assert!(
-            matches!(HeadParser::default().parse(bad.as_bytes(), &limits), HeadVerdict::Refused(_)),
-            "{bad}"
+            matches!(HeadParser::default().parse(invalid.as_bytes(), &limits), HeadVerdict::Refused(_)),
+            "{invalid}"
         );
     }
 }
 
-/// Gives the judge a head in pieces; the verdict, and how much of the head was there when it came.
+/// Parses a head in pieces; returns the verdict and the number of bytes needed for it.
 fn parse_in_pieces(bytes: &[u8], mut next_cut: impl FnMut(usize) -> usize) -> (HeadVerdict, usize) {
-    let (mut judge, limits) = (HeadParser::default(), HttpLimits::default());
+    let (mut parser, limits) = (HeadParser::default(), HttpLimits::default());
     let mut end = 0;
     while end < bytes.len() {
         end = next_cut(end).min(bytes.len());
-        match judge.parse(&bytes[..end], &limits) {
+        match parser.parse(&bytes[..end], &limits) {
             HeadVerdict::Incomplete => {}
             verdict => return (verdict, end),
         }
@@ -281,7 +281,7 @@ fn parse_in_pieces(bytes: &[u8], mut next_cut: impl FnMut(usize) -> usize) -> (H
 }
 
 #[test]
-fn a_head_is_unfinished_up_to_its_last_byte() {
+fn a_head_is_incomplete_up_to_its_last_byte() {
     let heads = [
         head_with(&[]),
         head_with(&["Content-Length: 47", "A: b"]),
@@ -298,7 +298,7 @@ fn a_head_is_unfinished_up_to_its_last_byte() {
 }
 
 #[test]
-fn how_a_head_is_cut_does_not_change_its_verdict() {
+fn splitting_a_head_does_not_change_its_verdict() {
     let heads = [
         head_with(&["Content-Length: 47"]),
         head_with(&["A : b"]),
@@ -313,31 +313,31 @@ fn how_a_head_is_cut_does_not_change_its_verdict() {
     ];
     for head in heads {
         let bytes = head.as_bytes();
-        let at_once = parse(bytes);
-        assert_ne!(at_once, HeadVerdict::Incomplete);
+        let unsplit = parse(bytes);
+        assert_ne!(unsplit, HeadVerdict::Incomplete);
         for size in [1, 2, 3, 1000, 8192] {
             let (verdict, _) = parse_in_pieces(bytes, |end| end + size);
-            assert_eq!(verdict, at_once, "pieces of {size}");
+            assert_eq!(verdict, unsplit, "pieces of {size}");
         }
         for cut in (1..bytes.len()).rev().take(50) {
             let (verdict, _) = parse_in_pieces(bytes, |end| if end == 0 { cut } else { bytes.len() });
-            assert_eq!(verdict, at_once, "cut at {cut}");
+            assert_eq!(verdict, unsplit, "cut at {cut}");
         }
     }
 }
 
 #[test]
-fn a_judge_goes_on_with_the_next_head() {
-    let (mut judge, limits) = (HeadParser::default(), HttpLimits::default());
-    let (good, bad) = (head_with(&["Content-Length: 1"]), head_with(&["A : b"]));
+fn a_parser_can_be_reused_for_the_next_head() {
+    let (mut parser, limits) = (HeadParser::default(), HttpLimits::default());
+    let (valid, invalid) = (head_with(&["Content-Length: 1"]), head_with(&["A : b"]));
     for _ in 0..3 {
-        assert_eq!(judge.parse(&good.as_bytes()[..20], &limits), HeadVerdict::Incomplete);
-        assert_eq!(judge.parse(good.as_bytes(), &limits), complete(&good, Framing::Length(1)));
-        assert!(matches!(judge.parse(bad.as_bytes(), &limits), HeadVerdict::Refused(_)));
+        assert_eq!(parser.parse(&valid.as_bytes()[..20], &limits), HeadVerdict::Incomplete);
+        assert_eq!(parser.parse(valid.as_bytes(), &limits), complete(&valid, Framing::Length(1)));
+        assert!(matches!(parser.parse(invalid.as_bytes(), &limits), HeadVerdict::Refused(_)));
     }
 }
 
-/// Numbers that look random and are the same on every run.
+/// Pseudo-random numbers with a fixed seed.
 struct TestRng(u64);
 
 impl TestRng {
@@ -349,7 +349,7 @@ impl TestRng {
     }
 }
 
-/// What heads are made of, and what they should not be.
+/// Valid and invalid fragments of heads.
 const PIECES: [&[u8]; 30] = [
     b"POST / HTTP/1.1\r\n",
     b"GET * HTTP/1.0\r\n",
@@ -384,21 +384,21 @@ const PIECES: [&[u8]; 30] = [
 ];
 
 #[test]
-fn bytes_that_mean_nothing_never_break_the_judge() {
-    let mut dice = TestRng(0x5eed_1234_5678_9abc);
-    let mut seen = [0; 3];
+fn random_bytes_never_panic_or_change_with_splitting() {
+    let mut rng = TestRng(0x5eed_1234_5678_9abc);
+    let mut counts = [0; 3];
     for round in 0..20_000 {
         let mut bytes = if round % 2 == 0 { b"POST / HTTP/1.1\r\nHost: a\r\n".to_vec() } else { Vec::new() };
-        for _ in 0..dice.below(24) {
-            match dice.below(8) {
-                0 => bytes.push(dice.below(256).try_into().unwrap()),
-                _ => bytes.extend_from_slice(PIECES[dice.below(PIECES.len())]),
+        for _ in 0..rng.below(24) {
+            match rng.below(8) {
+                0 => bytes.push(rng.below(256).try_into().unwrap()),
+                _ => bytes.extend_from_slice(PIECES[rng.below(PIECES.len())]),
             }
         }
-        let at_once = parse(&bytes);
-        let (cut, _) = parse_in_pieces(&bytes, |end| end + 1 + dice.below(9));
-        assert_eq!(cut, at_once, "round {round}: {}", bytes.escape_ascii());
-        let kind = match at_once {
+        let unsplit = parse(&bytes);
+        let (split, _) = parse_in_pieces(&bytes, |end| end + 1 + rng.below(9));
+        assert_eq!(split, unsplit, "round {round}: {}", bytes.escape_ascii());
+        let kind = match unsplit {
             HeadVerdict::Incomplete => 0,
             HeadVerdict::Complete { head_bytes, .. } => {
                 assert!(bytes[..head_bytes].ends_with(b"\r\n\r\n"), "round {round}");
@@ -406,7 +406,7 @@ fn bytes_that_mean_nothing_never_break_the_judge() {
             }
             HeadVerdict::Refused(_) => 2,
         };
-        seen[kind] += 1;
+        counts[kind] += 1;
     }
-    assert!(seen.iter().all(|count| *count > 500), "too few of a kind: {seen:?}");
+    assert!(counts.iter().all(|count| *count > 500), "each verdict must occur often: {counts:?}");
 }

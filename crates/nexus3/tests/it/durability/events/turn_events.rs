@@ -148,7 +148,7 @@ fn streams_end_with_the_daemon_and_tell_how_turns_ended_before() {
     assert_eq!(all.wait_event(WAIT_MAX).expect("a stream"), NextEvent::Ended);
     assert_eq!(stage.daemon.wait_exit().code(), Some(0), "{}", stage.daemon.stderr());
     let last = seen.last().and_then(StreamEvent::sequence);
-    assert!(String::from_utf8_lossy(all.body()).contains(": the daemon stops\n"));
+    assert!(String::from_utf8_lossy(all.body()).contains(": daemon shutting down\n"));
     let Fixture { daemon, model } = stage;
     let stage = Fixture { daemon: daemon.wait_stopped().start(), model };
     let mut later = stage.daemon.events("/events?deltas=false", last);

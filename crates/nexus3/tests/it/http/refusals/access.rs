@@ -85,7 +85,7 @@ pub(super) const CASES: &[Case] = &[
         "a compressed body",
         |good| good.header("Content-Encoding: gzip").bytes(),
         415,
-        "Content-Encoding is not understood",
+        "Content-Encoding is not supported",
     ),
 ];
 

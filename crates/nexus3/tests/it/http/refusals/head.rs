@@ -260,7 +260,7 @@ pub(super) const CASES: &[Case] = &[
         "an expectation nobody knows",
         |good| good.header("Expect: a-miracle").bytes(),
         417,
-        "Invalid Expect: only 100-continue is understood",
+        "Invalid Expect: only 100-continue is supported",
     ),
     Case::refused_and_closed(
         "a target of another host than the header's",
