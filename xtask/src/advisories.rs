@@ -11,8 +11,8 @@ pub(crate) const COMMAND: Command = Command {
     summary: "check dependencies for security advisories (needs the network)",
     help: "usage: cargo xtask advisories\n\n\
         Run `cargo deny check advisories` with the rules of deny.toml. It first fetches\n\
-        the RustSec advisory database from the network; `cargo xtask ci` does not run it.\n\
-        Exit code 1: a dependency has an advisory, is yanked or unmaintained, or the\n\
+        the RustSec advisory database from the network, so `cargo xtask ci` does not run\n\
+        it. Exit code 1: a dependency has an advisory, is yanked or unmaintained, or the\n\
         database cannot be fetched.",
     run,
 };

@@ -30,12 +30,12 @@ use report::{Report, Table};
 
 pub(crate) const COMMAND: Command = Command {
     name: "bench",
-    summary: "measure speed, memory and start-up of the release build against goals",
+    summary: "measure speed, memory and start-up of the release build",
     help: "usage: cargo xtask bench [NAME...] [--seconds N] [--json FILE]\n\n\
-        Build the release binaries and measure all groups, or the named ones. Each baseline\n\
-        is measured in alternation with nexus3, in the same run. Figures are medians over\n\
-        the rounds, with minimum and maximum. A missed goal is reported but is no failure:\n\
-        exit code 1 only when a group could not run.\n\n\
+        Build the release binaries and measure all groups, or the named ones. Each\n\
+        baseline is measured in alternation with nexus3, in the same run. Figures are\n\
+        medians over the rounds, with minimum and maximum. A missed goal is reported but\n\
+        is no failure: exit code 1 only when a group could not run.\n\n\
         rpc     list_agents with a token and one agent, over 1 and over 32 persistent\n        \
         connections: requests/s, CPU time per call, latency; baseline: a bare\n        \
         hyper server with the same requests (crates/server/examples/floor.rs)\n\

@@ -8,17 +8,17 @@ use crate::command::{self, Command, Failure};
 
 pub(crate) const COMMAND: Command = Command {
     name: "soak",
-    summary: "run long tests: the permission property, repeated SIGKILL of the daemon",
+    summary: "run long tests: permission property, SIGKILL of the daemon",
     help: "usage: cargo xtask soak permissions [CASES]\n       \
         cargo xtask soak kill9 [--cycles N] [--seed S] [--release]\n\n\
-        permissions: build CASES random agent trees (default 10000000) in release mode and\n\
-        check that no agent may do or grant anything that one of its ancestors may not\n\
-        grant. Prints progress and the rate. A failed case prints its seed; repeat it with\n\
-        `CEILING_SEED=n cargo test -p agent --test ceiling`.\n\n\
+        permissions: build CASES random agent trees (default 10000000) in release mode\n\
+        and check that no agent may do or grant anything that one of its ancestors may\n\
+        not grant. Prints progress and the rate. A failed case prints its seed; repeat\n\
+        it with `CEILING_SEED=n cargo test -p agent --test ceiling`.\n\n\
         kill9: start the daemon, put it under load, send SIGKILL at a random moment,\n\
         restart it, retry every call without a response, and compare its data with the\n\
         responses that clients received, the requests that the model received and the\n\
-        files that tools wrote. Repeats N times (default 200). Prints its counts and the\n\
+        files that tools wrote. Repeats N times (default 200). Prints counts and the\n\
         seed, which is random by default. --release tests the release build.\n\n\
         Exit code 1 when a check fails.",
     run,

@@ -42,11 +42,11 @@ pub(crate) const COMMAND: Command = Command {
         - a glossary of at most 20 entries in ARCHITECTURE.md\n\
         - a `//!` header in every file, no unfinished code, no ignored tests, no\n  \
         `#[allow]`, no absolute paths of one machine\n\n\
-        Prints findings as `path:line: rule: what is wrong; what to do`. Exit code 1 when\n\
-        there is any.\n\n\
+        Prints findings as `path:line: rule: what is wrong; what to do`. Exit code 1\n\
+        when there is any.\n\n\
         The comment `// tidy: allow <rule> because <reason>` suppresses a rule: in the\n\
-        whole file when it precedes the first line of code, else for the function or line\n\
-        below it.",
+        whole file when it precedes the first line of code, else for the function or\n\
+        line below it.",
     run,
 };
 
