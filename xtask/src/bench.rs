@@ -106,7 +106,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
                 report.add(group.name, table);
             }
             Err(failure) => {
-                failed.push(format!("group `{}` could not run: {}", group.name, failure.message()))
+                failed.push(format!("group `{}` could not run: {}", group.name, failure.message()));
             }
         }
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::command::Failure;
 
-/// Waits until its stdin is closed, which happens when this program ends, also by Ctrl-C; then removes the directory and
-/// kills its process group, including itself.
+/// Waits until its stdin is closed, which happens when this program ends, also by Ctrl-C; then removes the directory
+/// and kills its process group, including itself.
 const WATCHDOG_SCRIPT: &str = r#"read -r _; rm -rf -- "$1"; kill -KILL 0"#;
 
 /// Clock ticks per second in `/proc/PID/stat`; the same on every Linux.

@@ -19,8 +19,8 @@ pub(crate) struct Programs {
     pub(crate) embed_speed: PathBuf,
 }
 
-/// Builds all programs, each with its own cargo call: in one call cargo would unify the features of shared dependencies,
-/// and the daemon would differ from the released one.
+/// Builds all programs, each with its own cargo call: in one call cargo would unify the features of shared
+/// dependencies, and the daemon would differ from the released one.
 pub(crate) fn build() -> Result<Programs, Failure> {
     Ok(Programs {
         nexus3: build_one(Profile::Release, "nexus3", "--package nexus3 --bin nexus3")?,

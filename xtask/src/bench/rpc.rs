@@ -1,4 +1,4 @@
-//! The group `rpc`: throughput, CPU time and latency of a short call; the baseline is bare hyper with the same requests.
+//! The group `rpc`: throughput, CPU time and latency of a short call; the baseline is bare hyper with equal requests.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The group `stall`: latency of other calls while 1,000 agents wait for a stalled model; the baseline is without stall.
+//! The group `stall`: latency of other calls while 1,000 agents wait for a stalled model; baseline: without stall.
 
 use std::fs;
 use std::thread;

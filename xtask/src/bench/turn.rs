@@ -1,5 +1,5 @@
-//! The group `turn`: latency of a send that the model answers at once; the baseline is the same request sent directly to
-//! the model server.
+//! The group `turn`: latency of a send that the model answers at once; the baseline is the same request sent directly
+//! to the model server.
 
 use std::time::{Duration, Instant};
 

@@ -45,8 +45,8 @@ fn dependencies(members: &[Member], root: &str) -> BTreeMap<String, (String, usi
     declarations
 }
 
-/// Returns the keys of `[workspace.dependencies]` that are not path dependencies, with their lines. Cargo's metadata does
-/// not include this table, so it is parsed here.
+/// Returns the keys of `[workspace.dependencies]` that are not path dependencies, with their lines. Cargo's metadata
+/// does not include this table, so it is parsed here.
 fn workspace_dependencies(manifest: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     let mut is_in_table = false;
