@@ -1,5 +1,5 @@
-//! `cargo xtask advisories`: known security holes in our dependencies.
-//! Apart from ci because the database comes from the network, and ci has to work without it.
+//! `cargo xtask advisories`: security advisories that affect the dependencies.
+//! Not part of ci, because the advisory database comes from the network and ci has to work without it.
 
 use std::io::Write;
 
@@ -8,11 +8,12 @@ use crate::command::{self, Command, Failure};
 
 pub(crate) const COMMAND: Command = Command {
     name: "advisories",
-    summary: "known security holes in dependencies; fetches a database from the network",
+    summary: "check dependencies for security advisories (needs the network)",
     help: "usage: cargo xtask advisories\n\n\
-        Runs `cargo deny check advisories` with the rules of deny.toml. It fetches the RustSec advisory\n\
-        database first, so it needs the network; `cargo xtask ci` does not run it. Exit code 1 when a\n\
-        dependency has a known hole, is yanked or unmaintained, or when the database can't be fetched.",
+        Run `cargo deny check advisories` with the rules of deny.toml. It first fetches\n\
+        the RustSec advisory database from the network, so `cargo xtask ci` does not run\n\
+        it. Exit code 1: a dependency has an advisory, is yanked or unmaintained, or the\n\
+        database cannot be fetched.",
     run,
 };
 
@@ -24,7 +25,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let output = cargo::command(CHECK_COMMAND)
         .output()
         .map_err(|cause| cargo::start_failure(CHECK_COMMAND, &cause))?;
-    // A closed pipe behind us is no reason to hide the verdict.
+    // A closed output pipe must not hide the result.
     let _ = std::io::stdout().write_all(&output.stdout);
     let _ = std::io::stderr().write_all(&output.stderr);
     if output.status.success() {
@@ -35,10 +36,10 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
 
 fn verdict(messages: &str) -> &'static str {
     if messages.contains("failed to fetch advisory database") {
-        "nothing was checked: the advisory database can't be fetched from here; \
-         run `cargo xtask advisories` where the network reaches it"
+        "advisories not checked: the advisory database could not be fetched; \
+         run `cargo xtask advisories` with network access"
     } else {
-        "advisories: see above; update the crate, replace it, \
+        "advisories found, see above: update the crate, replace it, \
          or add it to `ignore` in deny.toml with a reason"
     }
 }
@@ -48,9 +49,9 @@ mod tests {
     use super::verdict;
 
     #[test]
-    fn an_unreachable_database_is_not_called_a_finding() {
+    fn unreachable_database_is_not_reported_as_an_advisory() {
         let messages = "[ERROR] failed to fetch advisory database https://example.org: failed to clone";
-        assert!(verdict(messages).starts_with("nothing was checked"));
-        assert!(verdict("error[vulnerability]: a hole").starts_with("advisories: see above"));
+        assert!(verdict(messages).starts_with("advisories not checked"));
+        assert!(verdict("error[vulnerability]: a hole").starts_with("advisories found"));
     }
 }

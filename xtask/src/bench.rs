@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: what the daemon costs, measured beside what it cannot do without, in one run.
-//! This file knows the groups and runs them; each group is a module, and what they share is beside them.
+//! `cargo xtask bench`: speed, memory and start-up of the release build, with baselines measured in the same run.
+//! This file has the list of groups and runs them; each group is a module, next to the modules that they share.
 
 mod agents;
 mod http;
@@ -30,40 +30,44 @@ use report::{Report, Table};
 
 pub(crate) const COMMAND: Command = Command {
     name: "bench",
-    summary: "speed, memory and start of the release build, with the goals for each",
+    summary: "measure speed, memory and start-up of the release build",
     help: "usage: cargo xtask bench [NAME...] [--seconds N] [--json FILE]\n\n\
-        Builds the release binaries and measures them, all groups or those named. What is compared is\n\
-        measured in turns in one run; numbers are medians over the rounds, with the least and the most.\n\
-        A goal that is missed is told and is no failure: exit code 1 only when something could not run.\n\n\
-        rpc     list_agents with a token and one agent, over 1 and over 32 kept connections, beside a bare\n        \
-        hyper server (crates/server/examples/floor.rs) that gets the same bytes: requests per\n        \
-        second, CPU time of the server per call, latency\n\
-        turn    a send that the scripted model answers at once, beside the same question put to the model\n        \
-        directly: what the daemon adds\n\
-        memory  resident memory after the start and one call, and per connection with 10,000 of them,\n        \
-        before and after a request on each\n\
-        start   from starting the daemon to its first answer, and one run of `nexus3 rpc list`\n\
-        stall   latency of other calls while 1,000 agents wait for a model that says nothing more\n\
-        direct  a call to an agent in the same process (examples/embed.rs), beside the same call over HTTP\n\
-        agents  10,000 agents created over HTTP: memory of each, and how long a create takes\n\
-        store   sends that are on the disk when they are answered, beside a writer that commits row by row; a\n        \
-        turn with 10,000 messages beside one with 10; start, waking and memory with many stored agents\n\
-        models  CPU time of a turn with 10 and with 10,000 messages and a model that answers at once, beside a\n        \
-        server that only asks the same (crates/testkit/src/bin/relay.rs); the embedded model and\n        \
-        embeddings on one thread, with the weights that ci has pulled\n\n\
-        --seconds N  how long each side is under load in rpc (per number of connections), turn and\n             \
-        store; 7 without it\n\
-        --json FILE  write the numbers there too",
+        Build the release binaries and measure all groups, or the named ones. Each\n\
+        baseline is measured in alternation with nexus3, in the same run. Figures are\n\
+        medians over the rounds, with minimum and maximum. A missed goal is reported but\n\
+        is no failure: exit code 1 only when a group could not run.\n\n\
+        rpc     list_agents with a token and one agent, over 1 and over 32 persistent\n        \
+        connections: requests/s, CPU time per call, latency; baseline: a bare\n        \
+        hyper server with the same requests (crates/server/examples/floor.rs)\n\
+        turn    a send that the scripted model answers at once; baseline: the same\n        \
+        request sent directly to the model server\n\
+        memory  resident memory after start and one call, and per connection with\n        \
+        10,000 connections, before and after a request on each\n\
+        start   time from start to the daemon's first response, and of `nexus3 rpc list`\n\
+        stall   latency of other calls while 1,000 agents wait for a stalled model\n\
+        direct  a call through the in-process API (examples/embed.rs); baseline: the\n        \
+        same call over HTTP\n\
+        agents  memory per agent, and latency of create_agent, for 10,000 agents\n\
+        store   durable sends; baseline: a SQLite writer that commits every row. Turns\n        \
+        with 10,000 messages; baseline: with 10. Start, wake and memory with\n        \
+        many stored agents\n\
+        models  CPU time of a turn with 10 and with 10,000 messages; baseline: a relay\n        \
+        that only sends a request of the same size to the model\n        \
+        (crates/testkit/src/bin/relay.rs). The embedded model and embeddings on\n        \
+        one thread, with the weights that ci has downloaded\n\n\
+        --seconds N  duration of load per side in rpc (per number of connections), turn\n             \
+        and store (default 7)\n\
+        --json FILE  also write the figures to FILE",
     run,
 };
 
-/// One part of the benchmark.
+/// A group of measurements that can be run alone.
 struct Group {
     name: &'static str,
     measure: fn(&Bench) -> Result<Table, Failure>,
 }
 
-/// Every group there is, in the order they run.
+/// All groups, in the order in which they run.
 const GROUPS: &[Group] = &[
     Group { name: "rpc", measure: rpc::measure },
     Group { name: "turn", measure: turn::measure },
@@ -76,7 +80,7 @@ const GROUPS: &[Group] = &[
     Group { name: "models", measure: models::measure },
 ];
 
-/// What every group works with.
+/// The binaries, processes and options that all groups share.
 struct Bench {
     programs: Programs,
     process_group: ProcessGroup,
@@ -101,7 +105,9 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
                 println!("\n{table}");
                 report.add(group.name, table);
             }
-            Err(failure) => failed.push(format!("`{}` could not run: {}", group.name, failure.message())),
+            Err(failure) => {
+                failed.push(format!("group `{}` could not run: {}", group.name, failure.message()));
+            }
         }
     }
     report.set_final_load(machine::load());
@@ -112,14 +118,15 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     if failed.is_empty() { Ok(()) } else { Err(Failure::Failed(failed.join("\n"))) }
 }
 
-/// The load comes from this program and takes the same cores: it has to be as quick as the servers are.
+/// Runs this command again as a release build: the load generator shares the cores with the servers, and a debug build
+/// would limit the throughput.
 fn run_optimized(arguments: &[String]) -> Result<(), Failure> {
-    const CALL: &str = "run --release --quiet --locked --package xtask -- bench";
-    let status = cargo::command(CALL)
+    const CARGO_RUN: &str = "run --release --quiet --locked --package xtask -- bench";
+    let status = cargo::command(CARGO_RUN)
         .args(arguments)
         .current_dir(".")
         .status()
-        .map_err(|cause| cargo::start_failure(CALL, &cause))?;
+        .map_err(|cause| cargo::start_failure(CARGO_RUN, &cause))?;
     if status.success() { Ok(()) } else { Err(Failure::Failed(format!("the benchmark ended with {status}"))) }
 }
 
@@ -128,7 +135,7 @@ mod tests {
     use super::{COMMAND, GROUPS};
 
     #[test]
-    fn every_group_is_explained() {
+    fn help_lists_every_group() {
         for group in GROUPS {
             assert!(COMMAND.help.contains(&format!("\n{}", group.name)), "{}", group.name);
         }

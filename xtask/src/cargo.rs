@@ -1,23 +1,23 @@
-//! Calls of cargo from the root of the workspace. What to call is the commands' business.
-//! Arguments are one line as a person would type it; none of them holds a space.
+//! Runs cargo in the root of the workspace; the commands decide what to run.
+//! Arguments are one string as typed in a shell; no argument contains a space.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::command::Failure;
 
-/// The root of the workspace that this tool was built in.
+/// Returns the root of the workspace that this tool was built in.
 pub(crate) fn root() -> PathBuf {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.parent().unwrap_or(own).to_path_buf()
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_path_buf()
 }
 
-/// Runs `cargo <arguments>`; its output goes where ours goes.
+/// Runs `cargo <arguments>`; it inherits stdout and stderr.
 pub(crate) fn run(arguments: &str) -> Result<(), Failure> {
     run_with_variables(arguments, &[])
 }
 
-/// The same with variables around it.
+/// Runs `cargo <arguments>` with additional environment variables.
 pub(crate) fn run_with_variables(
     arguments: &str,
     variables: &[(&'static str, PathBuf)],
@@ -28,14 +28,14 @@ pub(crate) fn run_with_variables(
     if status.success() { Ok(()) } else { Err(exit_failure(arguments, &status.to_string())) }
 }
 
-/// Where cargo builds.
+/// Returns cargo's target directory.
 pub(crate) fn target_folder() -> Result<PathBuf, Failure> {
     let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec();
     let metadata = metadata.map_err(|cause| Failure::Failed(format!("cargo metadata: {cause}")))?;
     Ok(metadata.target_directory.into_std_path_buf())
 }
 
-/// Runs `cargo <arguments>` and returns what it printed; its messages go where ours go.
+/// Runs `cargo <arguments>` and returns its stdout; it inherits stderr.
 pub(crate) fn stdout_of(arguments: &str) -> Result<String, Failure> {
     let output = command(arguments)
         .stderr(Stdio::inherit())
@@ -45,10 +45,10 @@ pub(crate) fn stdout_of(arguments: &str) -> Result<String, Failure> {
         return Err(exit_failure(arguments, &output.status.to_string()));
     }
     String::from_utf8(output.stdout)
-        .map_err(|_| Failure::Failed(format!("`{}` printed what is not UTF-8", command_line(arguments))))
+        .map_err(|_| Failure::Failed(format!("`{}` printed invalid UTF-8", command_line(arguments))))
 }
 
-/// The call as a person would type it.
+/// The command line as typed in a shell, for messages.
 pub(crate) fn command_line(arguments: &str) -> String {
     format!("cargo {arguments}")
 }
@@ -59,7 +59,7 @@ pub(crate) fn command(arguments: &str) -> Command {
     command
 }
 
-/// cargo-deny is no part of the toolchain, so its absence needs its own words.
+/// Fails with installation instructions when cargo-deny, which is not part of the toolchain, is missing.
 pub(crate) fn require_cargo_deny() -> Result<(), Failure> {
     let probe = command("deny --version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if probe.is_ok_and(|status| status.success()) {

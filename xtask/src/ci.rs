@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: everything that has to hold before a change goes in, in one order.
-//! A person and the CI machine run the same list.
+//! `cargo xtask ci`: the ordered list of checks that a change has to pass before it is merged.
+//! Developers and the CI machine run the same list.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,29 @@ use crate::{cargo, schema, tidy, weights};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
-    summary: "fmt, tidy, clippy, weights, tests, kill9 soak, schema check, cargo-deny; stops at the first failure",
+    summary: "run all checks: fmt, tidy, clippy, tests, soak, schema, cargo-deny",
     help: "usage: cargo xtask ci\n\n\
-        Runs, in order: cargo fmt --check, tidy, clippy (warnings are errors),\n\
-        nexus3 models pull for the weights that tests need, all tests,\n\
-        200 kills of the daemon under load, schema --check, cargo deny (bans, licenses, sources). Stops at the first failure.\n\
-        cargo-deny has to be installed; `./scripts/test` sees to that and then runs this.",
+        Run in order, and stop at the first failure:\n  \
+        fmt      cargo fmt --check\n  \
+        tidy     the project's own rules\n  \
+        clippy   warnings are errors\n  \
+        weights  nexus3 models pull, for the model weights that tests need\n  \
+        test     all tests\n  \
+        kill9    kill the daemon 200 times under load, and verify its data\n  \
+        schema   compare the generated files with the code\n  \
+        deny     cargo deny check bans licenses sources\n\n\
+        Needs cargo-deny; `./scripts/test` installs it and then runs this command.",
     run,
 };
 
 enum Action {
     Cargo(&'static str),
-    /// A cargo call that needs cargo-deny.
+    /// A cargo command that needs cargo-deny.
     Deny(&'static str),
     Tidy,
-    /// The weights that tests of real models need.
+    /// Downloads the model weights that the tests of real models need.
     Weights,
-    /// A cargo call that is told where those are.
+    /// A cargo command whose environment names the weights' files.
     WithWeights(&'static str),
     SchemaCheck,
 }
@@ -34,15 +40,15 @@ struct Step {
     action: Action,
 }
 
-/// The features that are checked and tested, all but `llama-cpp`: that one needs cmake and a C++ compiler, and is
-/// `cargo xtask llama-cpp`'s business. A feature that is missing here fails a test.
+/// The features that ci checks and tests: all but `llama-cpp`, which needs cmake and a C++ compiler and is built by
+/// `cargo xtask llama-cpp`. A test fails when a feature is missing from this list.
 macro_rules! features {
     () => {
         "local/real-model-tests,nexus3-protocol/schema,nexus3/real-model-tests"
     };
 }
 
-/// Cheap steps first: a wrong space is told before anything is compiled.
+/// Cheap steps first: a formatting error is reported before anything is compiled.
 const STEPS: &[Step] = &[
     Step { name: "fmt", action: Action::Cargo("fmt --all --check") },
     Step { name: "tidy", action: Action::Tidy },
@@ -105,15 +111,15 @@ fn step_command(step: &Step) -> String {
     }
 }
 
-/// The times of the steps that ran, and the failure of the last of them if it failed.
+/// Returns the durations of the steps that ran, and the failure of the last one if it failed.
 fn run_in_order(
     steps: &[Step],
-    mut perform: impl FnMut(&Step) -> Result<(), Failure>,
+    mut run_step: impl FnMut(&Step) -> Result<(), Failure>,
 ) -> (Vec<Duration>, Option<Failure>) {
     let mut times = Vec::new();
     for step in steps {
         let start = Instant::now();
-        let outcome = perform(step);
+        let outcome = run_step(step);
         times.push(start.elapsed());
         if let Err(failure) = outcome {
             return (times, Some(failure));
@@ -127,9 +133,9 @@ fn table(steps: &[Step], times: &[Duration], last_failed: bool) -> String {
     for (index, step) in steps.iter().enumerate() {
         let seconds = times.get(index).map_or("-".to_owned(), |time| format!("{:.1}", time.as_secs_f64()));
         let result = match index + 1 {
-            done if done < times.len() => "ok",
-            last if last == times.len() && last_failed => "FAILED",
-            last if last == times.len() => "ok",
+            number if number < times.len() => "ok",
+            number if number == times.len() && last_failed => "FAILED",
+            number if number == times.len() => "ok",
             _ => "not run",
         };
         lines.push(format!("{:<8}{seconds:>10}  {result}", step.name));
@@ -144,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_stops_the_rest() {
+    fn first_failure_stops_the_run() {
         let mut seen = Vec::new();
         let (times, failure) = run_in_order(STEPS, |step| {
             seen.push(step.name);
@@ -156,21 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn every_feature_but_the_one_that_needs_a_compiler_of_its_own_is_checked() {
+    fn every_feature_except_llama_cpp_is_checked() {
         let metadata = cargo_metadata::MetadataCommand::new()
             .current_dir(cargo::root())
             .no_deps()
             .other_options(["--offline".to_owned()])
             .exec()
-            .expect("the workspace can be read");
+            .expect("cargo metadata of the workspace");
         let features = |package: &cargo_metadata::Package| {
             let name = package.name.to_string();
             package.features.keys().map(move |feature| format!("{name}/{feature}")).collect::<Vec<_>>()
         };
-        let mut there: Vec<String> = metadata.packages.iter().flat_map(features).collect();
-        there.retain(|feature| !feature.ends_with("/llama-cpp") && !feature.ends_with("/default"));
-        there.sort_unstable();
-        assert_eq!(there.join(","), features!());
+        let mut declared: Vec<String> = metadata.packages.iter().flat_map(features).collect();
+        declared.retain(|feature| !feature.ends_with("/llama-cpp") && !feature.ends_with("/default"));
+        declared.sort_unstable();
+        assert_eq!(declared.join(","), features!());
     }
 
     #[test]
@@ -181,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_what_failed_and_what_never_ran() {
+    fn table_shows_failed_and_skipped_steps() {
         let second = Duration::from_secs(1);
         let lines = table(STEPS, &[second, second], true);
         let lines: Vec<&str> = lines.lines().collect();

@@ -1,23 +1,23 @@
-//! What a command of the build tool is, how it fails, and the help texts made from the list of them.
+//! Commands of the build tool, their failures and exit codes, and the help generated from the list of commands.
 
 use std::process::ExitCode;
 
-/// One entry of the list in `main.rs`.
+/// A command: one entry of the list in `main.rs`.
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     /// One line for the overview.
     pub(crate) summary: &'static str,
-    /// What `--help` prints; starts with the usage line.
+    /// The text of `--help`, which starts with the usage line.
     pub(crate) help: &'static str,
     pub(crate) run: fn(&[String]) -> Result<(), Failure>,
 }
 
-/// Why a command ended without success.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The call itself was wrong; exit code 2.
+    /// Invalid arguments; exit code 2.
     Usage(String),
-    /// The call was right and the answer is no; exit code 1.
+    /// A failed check or an error while the command ran; exit code 1.
     Failed(String),
 }
 
@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-/// Refuses every argument: for commands that take none.
+/// Rejects every argument, for commands that take none.
 pub(crate) fn reject_arguments(command: &str, arguments: &[String]) -> Result<(), Failure> {
     match arguments.first() {
         None => Ok(()),
@@ -45,10 +45,12 @@ pub(crate) fn reject_arguments(command: &str, arguments: &[String]) -> Result<()
 }
 
 pub(crate) fn unknown_argument(command: &str, argument: &str) -> Failure {
-    Failure::Usage(format!("`{command}` does not know `{argument}`; see `cargo xtask {command} --help`"))
+    Failure::Usage(format!(
+        "unknown argument `{argument}` of `{command}`; see `cargo xtask {command} --help`"
+    ))
 }
 
-/// The help of the whole tool.
+/// Returns the help of the whole tool: one line per command.
 pub(crate) fn overview(commands: &[Command]) -> String {
     let width = commands.iter().map(|command| command.name.len()).max().unwrap_or(0);
     let mut text = String::from("usage: cargo xtask <command> [--help]\n\ncommands:");
@@ -58,17 +60,17 @@ pub(crate) fn overview(commands: &[Command]) -> String {
     text
 }
 
-/// The answer to a command that is not in the list.
+/// Returns the error for an unknown command, with the closest name as a suggestion.
 pub(crate) fn unknown_command(commands: &[Command], name: &str) -> String {
     let hint = match closest(commands, name) {
-        Some(meant) => format!("; did you mean `{meant}`?"),
+        Some(suggestion) => format!("; did you mean `{suggestion}`?"),
         None => String::new(),
     };
     format!("no command `{name}`{hint}\n\n{}", overview(commands))
 }
 
 fn closest(commands: &[Command], name: &str) -> Option<&'static str> {
-    // A swap of two letters counts as two edits; more than that is another word.
+    // Two swapped letters count as two edits.
     const EDITS_MAX: usize = 2;
     commands
         .iter()
@@ -82,9 +84,9 @@ fn closest(commands: &[Command], name: &str) -> Option<&'static str> {
 fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (line, left) in left.chars().enumerate() {
+    for (index, left) in left.chars().enumerate() {
         let mut diagonal = row[0];
-        row[0] = line + 1;
+        row[0] = index + 1;
         for (column, right) in right.iter().enumerate() {
             let replaced = diagonal + usize::from(left != *right);
             diagonal = row[column + 1];
@@ -99,7 +101,7 @@ mod tests {
     use super::edit_distance;
 
     #[test]
-    fn edits_are_counted() {
+    fn edit_distance_counts_insertions_deletions_and_replacements() {
         for (left, right, expected) in
             [("ci", "ci", 0), ("tidy", "tydi", 2), ("schema", "shema", 1), ("ci", "", 2), ("", "abc", 3)]
         {

@@ -1,4 +1,4 @@
-//! The build tool, started by `cargo xtask <command>`: the list of commands and who runs them.
+//! The build tool, started as `cargo xtask <command>`: the list of commands, and their dispatch by name.
 //! Each command has its own module.
 
 mod advisories;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use command::{Command, Failure};
 
-/// Every command there is; help and typo suggestions come from this list.
+/// All commands, in the order of the help; typo suggestions use this list too.
 const COMMANDS: &[Command] = &[
     ci::COMMAND,
     tidy::COMMAND,
@@ -60,39 +60,39 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    fn refusal(arguments: &[&str]) -> String {
+    fn usage_error(arguments: &[&str]) -> String {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         match dispatch(&arguments) {
             Err(Failure::Usage(message)) => message,
-            other => panic!("{arguments:?} should be refused as usage, not {other:?}"),
+            other => panic!("{arguments:?} should be a usage error, not {other:?}"),
         }
     }
 
     #[test]
-    fn no_command_shows_every_command() {
-        let message = refusal(&[]);
+    fn missing_command_prints_the_overview() {
+        let message = usage_error(&[]);
         for command in COMMANDS {
             assert!(message.contains(command.summary), "{message}");
         }
     }
 
     #[test]
-    fn a_typo_is_answered_with_the_command_that_was_meant() {
-        assert!(refusal(&["tydi"]).contains("did you mean `tidy`?"));
-        assert!(refusal(&["shema"]).contains("did you mean `schema`?"));
-        assert!(!refusal(&["publish"]).contains("did you mean"));
+    fn typo_suggests_the_closest_command() {
+        assert!(usage_error(&["tydi"]).contains("did you mean `tidy`?"));
+        assert!(usage_error(&["shema"]).contains("did you mean `schema`?"));
+        assert!(!usage_error(&["publish"]).contains("did you mean"));
     }
 
     #[test]
-    fn every_command_refuses_what_it_does_not_know() {
+    fn every_command_rejects_unknown_arguments() {
         for command in COMMANDS {
-            let message = refusal(&[command.name, "--wrong"]);
+            let message = usage_error(&[command.name, "--wrong"]);
             assert!(message.contains("`--wrong`") && message.contains("--help"), "{message}");
         }
     }
 
     #[test]
-    fn every_help_starts_with_its_usage() {
+    fn every_help_text_starts_with_its_usage() {
         for command in COMMANDS {
             let usage = format!("usage: cargo xtask {}", command.name);
             assert!(command.help.starts_with(&usage), "{}", command.help);

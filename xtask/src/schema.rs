@@ -1,5 +1,5 @@
-//! `cargo xtask schema`: the list of generated files, writing them, and checking that they are fresh.
-//! What is in them is the business of the programs that print them.
+//! `cargo xtask schema`: the list of generated files, writing them, and checking that they are up to date.
+//! The programs that print them own their content.
 
 use std::fs;
 use std::path::Path;
@@ -9,21 +9,23 @@ use crate::command::{self, Command, Failure};
 
 pub(crate) const COMMAND: Command = Command {
     name: "schema",
-    summary: "write the generated files, or --check that they are fresh",
+    summary: "write the generated files, or --check that they are up to date",
     help: "usage: cargo xtask schema [--check]\n\n\
-        Writes the files that are made from code: openrpc.json and the reference pages of the methods,\n\
-        of the events, of the tools and of the configuration. A file that is already right is left alone.\n\n\
-        --check  writes nothing; exit code 1 when a file differs, with its first differing line",
+        Write the files that are generated from code: openrpc.json and the reference\n\
+        pages of methods, events, tools and configuration. Files that are up to date are\n\
+        not written.\n\n\
+        --check  write nothing; print the first differing line of each outdated file,\n         \
+        exit code 1 when there is any",
     run,
 };
 
 struct GeneratedFile {
     path: &'static str,
-    /// The cargo call that prints the file.
+    /// The cargo command that prints the file.
     command: &'static str,
 }
 
-/// Every generated file there is.
+/// All generated files.
 const GENERATED: &[GeneratedFile] = &[
     GeneratedFile {
         path: "lib/nexus3-protocol/openrpc.json",
@@ -56,35 +58,35 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Compares every file with what the code says now; ci calls it too.
+/// Compares every generated file with the output of its generator; ci calls it too.
 pub(crate) fn check() -> Result<(), Failure> {
     let root = cargo::root();
-    let mut stale = Vec::new();
+    let mut outdated = Vec::new();
     for generated in GENERATED {
-        let fresh = generate(generated)?;
-        let kept = read_existing(&root.join(generated.path))?;
-        stale.extend(difference(generated.path, kept.as_deref(), &fresh));
+        let expected = generate(generated)?;
+        let existing = read_existing(&root.join(generated.path))?;
+        outdated.extend(difference(generated.path, existing.as_deref(), &expected));
     }
-    if stale.is_empty() {
-        println!("schema: {} generated files are fresh", GENERATED.len());
+    if outdated.is_empty() {
+        println!("schema: {} generated files are up to date", GENERATED.len());
         return Ok(());
     }
-    Err(Failure::Failed(stale.join("\n")))
+    Err(Failure::Failed(outdated.join("\n")))
 }
 
 fn write() -> Result<(), Failure> {
     let root = cargo::root();
     for generated in GENERATED {
-        let fresh = generate(generated)?;
+        let expected = generate(generated)?;
         let path = root.join(generated.path);
-        if read_existing(&path)?.as_deref() == Some(fresh.as_str()) {
-            println!("fresh    {}", generated.path);
+        if read_existing(&path)?.as_deref() == Some(expected.as_str()) {
+            println!("current  {}", generated.path);
             continue;
         }
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|cause| io_failure(folder, &cause))?;
         }
-        fs::write(&path, fresh).map_err(|cause| io_failure(&path, &cause))?;
+        fs::write(&path, expected).map_err(|cause| io_failure(&path, &cause))?;
         println!("written  {}", generated.path);
     }
     Ok(())
@@ -93,7 +95,7 @@ fn write() -> Result<(), Failure> {
 fn generate(generated: &GeneratedFile) -> Result<String, Failure> {
     let text = cargo::stdout_of(generated.command)?;
     if text.trim().is_empty() {
-        // An empty file would pass every later check; the program that prints it is broken.
+        // An empty file would pass every later check, and only a broken generator prints nothing.
         return Err(Failure::Failed(format!(
             "{}: `{}` printed nothing",
             generated.path,
@@ -115,21 +117,22 @@ fn io_failure(path: &Path, cause: &std::io::Error) -> Failure {
     Failure::Failed(format!("{}: {cause}", path.display()))
 }
 
-/// What to tell about one file, or nothing when it is fresh.
-fn difference(path: &str, kept: Option<&str>, fresh: &str) -> Option<String> {
-    let Some(kept) = kept else {
-        return Some(format!("{path}: missing; `{FIX_COMMAND}` writes it"));
+/// Returns a message with the first difference, or none when the file is up to date.
+fn difference(path: &str, existing: Option<&str>, expected: &str) -> Option<String> {
+    let Some(existing) = existing else {
+        return Some(format!("{path}: missing; run `{FIX_COMMAND}`"));
     };
-    if kept == fresh {
+    if existing == expected {
         return None;
     }
-    let same = kept.lines().zip(fresh.lines()).take_while(|(kept, fresh)| kept == fresh).count();
-    let line_of = |text: &str| text.lines().nth(same).unwrap_or("(end of file)").to_owned();
-    let line = same + 1;
+    let equal_lines =
+        existing.lines().zip(expected.lines()).take_while(|(left, right)| left == right).count();
+    let first_difference = |text: &str| text.lines().nth(equal_lines).unwrap_or("(end of file)").to_owned();
     Some(format!(
-        "{path}:{line}: differs from the code; `{FIX_COMMAND}` writes it again\n  file: {}\n  code: {}",
-        line_of(kept),
-        line_of(fresh)
+        "{path}:{}: differs from the code; run `{FIX_COMMAND}`\n  file: {}\n  code: {}",
+        equal_lines + 1,
+        first_difference(existing),
+        first_difference(expected)
     ))
 }
 
@@ -138,28 +141,28 @@ mod tests {
     use super::difference;
 
     #[test]
-    fn an_equal_file_is_fresh() {
+    fn equal_file_has_no_difference() {
         assert_eq!(difference("a.md", Some("one\ntwo\n"), "one\ntwo\n"), None);
     }
 
     #[test]
-    fn a_stale_file_is_told_with_its_first_differing_line_and_the_fix() {
-        let told = difference("a.md", Some("one\ntwo\n"), "one\n2\n").unwrap();
+    fn difference_names_the_first_differing_line_and_the_fix() {
+        let message = difference("a.md", Some("one\ntwo\n"), "one\n2\n").unwrap();
         assert_eq!(
-            told,
-            "a.md:2: differs from the code; `cargo xtask schema` writes it again\n  file: two\n  code: 2"
+            message,
+            "a.md:2: differs from the code; run `cargo xtask schema`\n  file: two\n  code: 2"
         );
     }
 
     #[test]
-    fn a_missing_or_shorter_file_is_stale() {
+    fn missing_or_shorter_file_differs() {
         assert!(difference("a.md", None, "one\n").unwrap().starts_with("a.md: missing"));
-        let told = difference("a.md", Some("one\n"), "one\ntwo\n").unwrap();
-        assert!(told.contains("a.md:2:") && told.contains("file: (end of file)"), "{told}");
+        let message = difference("a.md", Some("one\n"), "one\ntwo\n").unwrap();
+        assert!(message.contains("a.md:2:") && message.contains("file: (end of file)"), "{message}");
     }
 
     #[test]
-    fn a_difference_in_the_last_newline_counts() {
+    fn missing_final_newline_is_a_difference() {
         assert!(difference("a.md", Some("one"), "one\n").is_some());
     }
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: reads the workspace and the source tree, asks every rule, prints all findings.
-//! Each rule is a function in a module below; this file only brings them together.
+//! `cargo xtask tidy`: reads the workspace and the source tree, applies every rule, prints all findings.
+//! Each rule is a function in a module below; this file only combines them.
 
 mod dependency_reasons;
 mod finding;
@@ -29,14 +29,24 @@ use workspace::Member;
 
 pub(crate) const COMMAND: Command = Command {
     name: "tidy",
-    summary: "rooms, sizes, headers and other rules of the house",
+    summary: "check rules on dependencies, sizes, names and words",
     help: "usage: cargo xtask tidy\n\n\
-        Checks what the compiler does not: which crate may use which (xtask/src/tidy/rooms.rs), files of\n\
-        at most 500 lines, functions of at most 70, a `//!` header in every file, no unfinished code, no\n\
-        paths of one machine, a written reason for every dependency. Prints every finding as\n\
-        `path:line: rule: what is wrong; what to do`; exit code 1 when there is any.\n\n\
-        A comment line `// tidy: allow <rule> because <reason>` lifts a rule: for the whole file when it\n\
-        stands before the first line of code, else for the function or line below it.",
+        Check the rules that the compiler does not:\n\
+        - which crate may depend on which, and what it may use of the standard library\n  \
+        (xtask/src/tidy/rooms.rs)\n\
+        - a written reason for every dependency, under docs/decisions\n\
+        - files of at most 500 lines, functions of at most 70\n\
+        - function names of at most 60 characters\n\
+        - no public type name in two crates\n\
+        - no retired words (xtask/src/tidy/retired_words.rs)\n\
+        - a glossary of at most 20 entries in ARCHITECTURE.md\n\
+        - a `//!` header in every file, no unfinished code, no ignored tests, no\n  \
+        `#[allow]`, no absolute paths of one machine\n\n\
+        Prints findings as `path:line: rule: what is wrong; what to do`. Exit code 1\n\
+        when there is any.\n\n\
+        The comment `// tidy: allow <rule> because <reason>` suppresses a rule: in the\n\
+        whole file when it precedes the first line of code, else for the function or\n\
+        line below it.",
     run,
 };
 
@@ -45,7 +55,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     check_and_print(&cargo::root())
 }
 
-/// Checks the workspace at `root` and prints what it found; ci calls it too.
+/// Checks the workspace at `root` and prints the findings; ci calls it too.
 pub(crate) fn check_and_print(root: &Path) -> Result<(), Failure> {
     let findings = check(root)?;
     for finding in &findings {
@@ -53,7 +63,7 @@ pub(crate) fn check_and_print(root: &Path) -> Result<(), Failure> {
     }
     match findings.len() {
         0 => {
-            println!("tidy: nothing found");
+            println!("tidy: no findings");
             Ok(())
         }
         1 => Err(Failure::Failed("tidy: 1 finding".to_owned())),
@@ -61,20 +71,20 @@ pub(crate) fn check_and_print(root: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Every finding in the workspace at `root`, in the order of paths and lines.
+/// Returns all findings in the workspace at `root`, ordered by path and line.
 fn check(root: &Path) -> Result<Vec<Finding>, Failure> {
     let members = workspace::read(root)?;
     let texts = source_tree::read(root)?;
     let mut findings = rooms::check(&members);
     findings.extend(dependency_reasons::check(&members, &texts));
     let home = std::env::home_dir();
-    let places = MachinePaths::new(root, home.as_deref());
-    findings.extend(check_texts(&members, &texts, &places));
+    let machine_paths = MachinePaths::new(root, home.as_deref());
+    findings.extend(check_texts(&members, &texts, &machine_paths));
     findings.sort();
     Ok(findings)
 }
 
-fn check_texts(members: &[Member], texts: &[TextFile], places: &MachinePaths) -> Vec<Finding> {
+fn check_texts(members: &[Member], texts: &[TextFile], machine_paths: &MachinePaths) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut files = Vec::new();
     for text in texts.iter().filter(|text| text.is_rust()) {
@@ -86,14 +96,14 @@ fn check_texts(members: &[Member], texts: &[TextFile], places: &MachinePaths) ->
     let test_modules: Vec<String> = files.iter().flat_map(RustFile::test_modules).collect();
     findings.extend(names::check_types(members, &files, &test_modules));
     for text in texts {
-        let mut found = size::check_document(text);
-        found.extend(names::check_glossary(text));
-        found.extend(retired_words::check_text(text));
-        found.extend(places.check(text));
+        let mut in_file = size::check_document(text);
+        in_file.extend(names::check_glossary(text));
+        in_file.extend(retired_words::check_text(text));
+        in_file.extend(machine_paths.check(text));
         if let Some(file) = files.iter().find(|file| file.path == text.path) {
-            found.extend(check_rust(members, &test_modules, text, file));
+            in_file.extend(check_rust(members, &test_modules, text, file));
         }
-        findings.extend(suppression::apply(text, found));
+        findings.extend(suppression::apply(text, in_file));
     }
     findings
 }

@@ -1,4 +1,4 @@
-//! The weights that tests of real models need, pulled once by the program under test itself and kept beside the build.
+//! Model weights for the tests of real models: nexus3 itself downloads them once, into the target directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,11 +6,11 @@ use std::process::Command;
 use crate::cargo;
 use crate::command::Failure;
 
-/// Weights, and the variable that tells the tests where they are.
+/// Catalog ids of the weights, each with the environment variable that names its file to the tests.
 const WEIGHTS: &[(&str, &str)] =
     &[("smollm2-135m", "NEXUS3_TEST_MODEL"), ("minilm-l6-v2", "NEXUS3_TEST_EMBEDDER")];
 
-/// Pulls what is missing.
+/// Downloads the weights that are missing.
 pub(crate) fn pull() -> Result<(), Failure> {
     cargo::run("build --locked --package nexus3 --bin nexus3")?;
     for (id, _) in WEIGHTS {
@@ -19,7 +19,7 @@ pub(crate) fn pull() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The variables for the tests.
+/// Returns the environment variables for the tests.
 pub(crate) fn test_variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let folder = home()?.join("models");
     let file = |id: &str| ["gguf", "onnx"].map(|kind| folder.join(format!("{id}.{kind}")));
@@ -28,7 +28,9 @@ pub(crate) fn test_variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> 
         .map(|(id, variable)| {
             let found = file(id).into_iter().find(|path| path.exists());
             found.map(|path| (*variable, path)).ok_or_else(|| {
-                Failure::Failed(format!("the weights {id} are not there: run `cargo xtask ci` as a whole"))
+                Failure::Failed(format!(
+                    "weights {id} are missing: run `cargo xtask ci`, which downloads them"
+                ))
             })
         })
         .collect()
@@ -36,16 +38,16 @@ pub(crate) fn test_variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> 
 
 fn run_nexus3(arguments: &[&str]) -> Result<(), Failure> {
     let program = cargo::target_folder()?.join("debug/nexus3");
-    let shown = format!("nexus3 {}", arguments.join(" "));
+    let command_line = format!("nexus3 {}", arguments.join(" "));
     let status = Command::new(&program).arg("--home").arg(home()?).args(arguments).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::Failed(format!("`{shown}` failed ({status})"))),
+        Ok(status) => Err(Failure::Failed(format!("`{command_line}` failed ({status})"))),
         Err(cause) => Err(Failure::Failed(format!("`{}` did not start: {cause}", display_path(&program)))),
     }
 }
 
-/// A home of its own, kept with the build: weights are large and do not change.
+/// The nexus3 home for the weights. It is in the target directory, because weights are large and do not change.
 fn home() -> Result<PathBuf, Failure> {
     Ok(cargo::target_folder()?.join("test-weights"))
 }

@@ -1,5 +1,5 @@
-//! A model that answers at once: it reads how long a question is, lets the rest of it pass, and gives a fixed answer. The
-//! scripted model reads its questions, and a long one keeps the cores from whoever asked.
+//! A model server that responds at once: it parses only the length of a request, discards the body, and sends a fixed
+//! response. The scripted model parses its requests, which for long ones takes CPU time from the daemon under test.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ const RESPONSE_BODY: &str = concat!(
     "\n\ndata: [DONE]\n\n"
 );
 
-/// The model, on threads of this process that end with it.
+/// The running model server. Its threads end with this process.
 pub(crate) struct InstantModel {
     pub(crate) address: SocketAddr,
     last_request_bytes: Arc<AtomicUsize>,
@@ -30,48 +30,48 @@ impl InstantModel {
     pub(crate) fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let question_bytes = Arc::new(AtomicUsize::new(0));
-        let last = Arc::clone(&question_bytes);
+        let last_request_bytes = Arc::new(AtomicUsize::new(0));
+        let recorded = Arc::clone(&last_request_bytes);
         thread::Builder::new().name("instant-model".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                let last = Arc::clone(&last);
-                // Whoever goes away has heard enough, and whoever breaks the rules notices it.
-                thread::spawn(move || drop(serve(stream, &last)));
+                let recorded = Arc::clone(&recorded);
+                // An error ends the connection, which the client notices.
+                thread::spawn(move || drop(serve(stream, &recorded)));
             }
         })?;
-        Ok(Self { address, last_request_bytes: question_bytes })
+        Ok(Self { address, last_request_bytes })
     }
 
-    /// How long the body of the last question was.
+    /// The length of the last request's body.
     pub(crate) fn last_request_bytes(&self) -> usize {
         self.last_request_bytes.load(Ordering::Relaxed)
     }
 }
 
-fn serve(mut stream: TcpStream, last: &AtomicUsize) -> io::Result<()> {
+fn serve(mut stream: TcpStream, last_request_bytes: &AtomicUsize) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let length = RESPONSE_BODY.len();
     let head =
         format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n");
-    let answer = head + RESPONSE_BODY;
+    let response = head + RESPONSE_BODY;
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
-        let RequestBody { length, unread: mut left } = read_head(&mut stream, &mut buffer)?;
-        last.store(length, Ordering::Relaxed);
-        while left > 0 {
-            left = left.saturating_sub(read_some(&mut stream, &mut buffer)?);
+        let RequestBody { length, mut unread } = read_head(&mut stream, &mut buffer)?;
+        last_request_bytes.store(length, Ordering::Relaxed);
+        while unread > 0 {
+            unread = unread.saturating_sub(read_some(&mut stream, &mut buffer)?);
         }
-        stream.write_all(answer.as_bytes())?;
+        stream.write_all(response.as_bytes())?;
     }
 }
 
-/// The bytes of a question's body, and how many of them did not come with its head.
+/// The length of a request body, and the part of it that was not read with the head.
 struct RequestBody {
     length: usize,
     unread: usize,
 }
 
-/// Reads the head of a question.
+/// Reads the head of a request.
 fn read_head(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<RequestBody> {
     let mut filled = 0;
     loop {
@@ -81,7 +81,7 @@ fn read_head(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<RequestBod
         };
         let head = String::from_utf8_lossy(&buffer[..end]);
         let length = header(&head, "content-length").and_then(|length| length.parse::<usize>().ok());
-        let length = length.ok_or_else(|| invalid_data("a question has no length"))?;
+        let length = length.ok_or_else(|| invalid_data("the request has no Content-Length"))?;
         return Ok(RequestBody { length, unread: length.saturating_sub(filled - end - 4) });
     }
 }

@@ -1,4 +1,4 @@
-//! Load for a server: one request under way on each of several kept connections, from one thread.
+//! Load generator: one request in flight on each of several persistent connections, from one thread.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::http::{Connection, READ_TIMEOUT, ReadState, ResponseBuffer, invalid_data};
 use super::statistics::Latencies;
 
-/// What a server did in one round.
+/// The latencies of one round, and its duration.
 pub(crate) struct Round {
     pub(crate) times: Latencies,
     pub(crate) elapsed: Duration,
@@ -22,17 +22,17 @@ impl Round {
     }
 
     pub(crate) fn calls(&self) -> f64 {
-        // Exact up to nine quadrillion calls.
+        // Exact up to 2^53 calls.
         self.times.len() as f64
     }
 }
 
-/// Kept connections to one server.
+/// Persistent connections to one server.
 pub(crate) struct ConnectionPool {
     connections: Vec<Connection>,
 }
 
-/// One connection of a round: what has arrived, and since when it is waited for.
+/// A connection with a request in flight.
 struct InFlightRequest<'a> {
     stream: &'a TcpStream,
     request: &'a [u8],
@@ -46,16 +46,16 @@ impl ConnectionPool {
         Ok(Self { connections })
     }
 
-    /// Sends `request` again and again for `time` and waits for the last answers.
+    /// Sends `request` repeatedly for `time`, then waits for the outstanding responses.
     pub(crate) fn run(&mut self, request: &[u8], time: Duration) -> io::Result<Round> {
         match &mut self.connections[..] {
-            // Without a poll before each read: the answer is waited for in the read itself.
+            // A single connection needs no `poll`: the read blocks.
             [only] => run_one(only, request, time),
             several => run_several(several, &[request], time),
         }
     }
 
-    /// The same with a request of its own for each connection.
+    /// Like `run`, with a separate request for each connection.
     pub(crate) fn run_each(&mut self, requests: &[Vec<u8>], time: Duration) -> io::Result<Round> {
         let requests: Vec<&[u8]> = requests.iter().map(Vec::as_slice).collect();
         run_several(&mut self.connections, &requests, time)
@@ -65,49 +65,49 @@ impl ConnectionPool {
 fn run_one(connection: &mut Connection, request: &[u8], time: Duration) -> io::Result<Round> {
     let mut times = Latencies::default();
     let start = Instant::now();
-    let mut since = start;
-    while since - start < time {
+    let mut sent_at = start;
+    while sent_at - start < time {
         connection.call(request)?;
         let now = Instant::now();
-        times.push(now - since);
-        since = now;
+        times.push(now - sent_at);
+        sent_at = now;
     }
-    Ok(Round { times, elapsed: since - start })
+    Ok(Round { times, elapsed: sent_at - start })
 }
 
-/// The requests go round: one of them is sent on all connections.
+/// Assigns the requests to the connections in turn; a single request goes to all of them.
 fn run_several(connections: &mut [Connection], requests: &[&[u8]], time: Duration) -> io::Result<Round> {
     let start = Instant::now();
-    let each = |place: usize| requests[place % requests.len()];
-    for (place, connection) in connections.iter_mut().enumerate() {
-        connection.send(each(place))?;
+    let request_for = |index: usize| requests[index % requests.len()];
+    for (index, connection) in connections.iter_mut().enumerate() {
+        connection.send(request_for(index))?;
     }
     let mut polled = Vec::with_capacity(connections.len());
-    let mut lanes = Vec::with_capacity(connections.len());
-    for (place, Connection { stream, buffer: inbox }) in connections.iter_mut().enumerate() {
+    let mut in_flight = Vec::with_capacity(connections.len());
+    for (index, Connection { stream, buffer }) in connections.iter_mut().enumerate() {
         let stream: &TcpStream = stream;
         polled.push(PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN));
-        lanes.push(InFlightRequest { stream, request: each(place), buffer: inbox, sent_at: start });
+        in_flight.push(InFlightRequest { stream, request: request_for(index), buffer, sent_at: start });
     }
     let mut times = Latencies::default();
-    let mut under_way = lanes.len();
-    let patience = Timespec::try_from(READ_TIMEOUT).map_err(|_| invalid_data("a wait that is too long"))?;
-    while under_way > 0 {
-        if poll(&mut polled, Some(&patience))? == 0 {
-            return Err(invalid_data("the server does not answer"));
+    let mut outstanding = in_flight.len();
+    let timeout = Timespec::try_from(READ_TIMEOUT).map_err(|_| invalid_data("the timeout is too long"))?;
+    while outstanding > 0 {
+        if poll(&mut polled, Some(&timeout))? == 0 {
+            return Err(invalid_data("the server does not respond"));
         }
-        for (lane, polled) in lanes.iter_mut().zip(&polled) {
-            if polled.revents().is_empty() || lane.buffer.read_from(lane.stream)? == ReadState::Partial {
+        for (call, polled) in in_flight.iter_mut().zip(&polled) {
+            if polled.revents().is_empty() || call.buffer.read_from(call.stream)? == ReadState::Partial {
                 continue;
             }
-            lane.buffer.take_response()?;
+            call.buffer.take_response()?;
             let now = Instant::now();
-            times.push(now - lane.sent_at);
+            times.push(now - call.sent_at);
             if now - start < time {
-                lane.sent_at = now;
-                io::Write::write_all(&mut lane.stream, lane.request)?;
+                call.sent_at = now;
+                io::Write::write_all(&mut call.stream, call.request)?;
             } else {
-                under_way -= 1;
+                outstanding -= 1;
             }
         }
     }
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers every read with one answer: requests are short enough to come whole.
+    /// Sends one response per read: the requests are short enough to arrive in one read.
     fn server(connections: usize) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -140,11 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn every_request_of_a_round_is_answered_and_timed() {
+    fn every_request_of_a_round_gets_a_timed_response() {
         for connections in [1, 3] {
-            let mut herd = ConnectionPool::open(server(connections), connections).unwrap();
+            let mut pool = ConnectionPool::open(server(connections), connections).unwrap();
             for _ in 0..2 {
-                let round = herd.run(b"x", Duration::from_millis(20)).unwrap();
+                let round = pool.run(b"x", Duration::from_millis(20)).unwrap();
                 assert!(round.times.len() >= connections);
                 assert!(round.elapsed >= Duration::from_millis(20));
                 assert!(round.calls_per_second() > 0.0);

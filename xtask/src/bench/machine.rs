@@ -1,16 +1,16 @@
-//! The machine that is measured on: what a reader has to know about it, and its limit of descriptors.
+//! Facts about the machine for the report, and its limit on file descriptors.
 
 use std::fs;
 use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the numbers depend on.
+/// The properties of the machine that the figures depend on.
 pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) cpu: String,
     pub(crate) kernel: String,
-    /// The load averages when the measuring began.
+    /// The load averages at the start of the benchmark.
     pub(crate) load: String,
 }
 
@@ -25,24 +25,24 @@ pub(crate) fn describe() -> Machine {
     }
 }
 
-/// The load averages over 1, 5 and 15 minutes.
+/// Returns the load averages over 1, 5 and 15 minutes.
 pub(crate) fn load() -> String {
     read("/proc/loadavg").split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Takes all descriptors we may have; children inherit them.
+/// Raises the soft limit on file descriptors to the hard limit; child processes inherit it.
 pub(crate) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // What can't be raised is found out by who needs many.
+    // The groups that need many descriptors check the limit themselves.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// How many descriptors a process may have; none when there is no limit.
+/// Returns the limit on file descriptors; none when there is no limit.
 pub(crate) fn descriptors_max() -> Option<usize> {
     getrlimit(Resource::Nofile).current.map(|count| usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// Empty where there is no such file: a fact is missing then, and nothing else.
+/// Reads a file; empty when it does not exist, so that only this fact is missing from the report.
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

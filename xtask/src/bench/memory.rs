@@ -1,4 +1,4 @@
-//! The group `memory`: what a server holds when nobody calls, and for each connection. The floor is shown beside it.
+//! The group `memory`: resident memory of an idle daemon and per connection; the baseline is bare hyper.
 
 use super::Bench;
 use super::machine;
@@ -10,56 +10,58 @@ use crate::command::Failure;
 
 const ROUNDS: usize = 3;
 const CONNECTIONS: usize = 10_000;
-/// Descriptors that are left for everything that is no connection.
+/// File descriptors reserved for uses other than connections.
 const DESCRIPTORS_RESERVED: usize = 200;
 const MEGABYTES: f64 = 1e6;
 const KILOBYTES: f64 = 1e3;
 
-/// Memory in three states.
+/// Memory of a server in three states.
 struct MemorySamples {
-    /// After the start and one call.
-    idle: Memory,
-    /// With all connections open and silent.
+    /// After start and one call.
+    started: Memory,
+    /// With all connections open and no request sent on them.
     connected: Memory,
-    /// After one request on each.
+    /// After one request on each connection.
     used: Memory,
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
-    let room = machine::descriptors_max().unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_RESERVED);
-    let connections = CONNECTIONS.min(room);
+    let available = machine::descriptors_max().unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_RESERVED);
+    let connections = CONNECTIONS.min(available);
     if connections == 0 {
-        return Err(Failure::Failed("the limit of descriptors leaves no room for connections".to_owned()));
+        return Err(Failure::Failed(
+            "too few file descriptors: raise the hard limit (ulimit -Hn)".to_owned(),
+        ));
     }
-    let (mut floor, mut ours) = (Vec::new(), Vec::new());
+    let (mut baseline, mut measured) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        floor.push(sample(&Server::baseline(bench)?, connections)?);
-        ours.push(sample(&Server::daemon(bench, &DaemonOptions::default())?, connections)?);
+        baseline.push(sample(&Server::baseline(bench)?, connections)?);
+        measured.push(sample(&Server::daemon(bench, &DaemonOptions::default())?, connections)?);
     }
-    let resting = sample_idle(bench)?;
+    let idle = sample_idle(bench)?;
     let mut notes = vec![
-        "RSS counts what is in memory of the program's file too, private (RssAnon) does not; the kernel's socket \
-         buffers are in neither; 1 MB is 1,000,000 bytes, 1 KB is 1,000"
+        "RSS includes mapped pages of the executable, private memory (RssAnon) does not; neither includes the \
+         kernel's socket buffers; 1 MB is 1,000,000 bytes, 1 KB is 1,000"
             .to_owned(),
     ];
     if connections < CONNECTIONS {
         notes.push(format!(
-            "only {connections} connections: raise the hard limit of descriptors (ulimit -Hn)"
+            "only {connections} connections: raise the hard limit on file descriptors (ulimit -Hn)"
         ));
     }
     Ok(Table {
-        title: "memory: after the start and one call, at rest, and per connection",
-        baseline: "floor",
+        title: "memory: after start and one call, when idle, and per connection",
+        baseline: "bare hyper",
         comparison: "",
-        rows: rows(connections, &floor, &ours, &resting),
+        rows: rows(connections, &baseline, &measured, &idle),
         notes,
     })
 }
 
-/// The same after the start and one call, once the daemon has seen that nobody calls any more.
+/// Samples the memory after start and one call, once the daemon has been idle long enough to release its pages.
 fn sample_idle(bench: &Bench) -> Result<Vec<Memory>, Failure> {
-    let start = |_| Server::daemon(bench, &DaemonOptions::default());
-    let daemons = (0..ROUNDS).map(start).collect::<Result<Vec<_>, Failure>>()?;
+    let start_daemon = |_| Server::daemon(bench, &DaemonOptions::default());
+    let daemons = (0..ROUNDS).map(start_daemon).collect::<Result<Vec<_>, Failure>>()?;
     for daemon in &daemons {
         daemon.call(&mut daemon.connect()?, "/", "list_agents", "{}")?;
     }
@@ -74,42 +76,54 @@ fn sample(server: &Server, connections: usize) -> Result<MemorySamples, Failure>
     };
     let mut first = server.connect()?;
     call(&mut first)?;
-    let idle = server.process.memory()?;
+    let started = server.process.memory()?;
     let mut all = (0..connections).map(|_| server.connect()).collect::<Result<Vec<_>, Failure>>()?;
-    // Connections are taken in their order: when the last one is answered, the server has all of them.
+    // The server accepts connections in order: a response on the last one shows that it has accepted all of them.
     call(&mut server.connect()?)?;
     call(&mut first)?;
     let connected = server.process.memory()?;
     for connection in &mut all {
         call(connection)?;
-        // Ten thousand answers of ours need not be kept.
+        // Frees the response: 10,000 of them would fill this process's memory.
         connection.buffer = super::http::ResponseBuffer::default();
     }
     let used = server.process.memory()?;
-    Ok(MemorySamples { idle, connected, used })
+    Ok(MemorySamples { started, connected, used })
 }
 
-fn rows(connections: usize, floor: &[MemorySamples], ours: &[MemorySamples], resting: &[Memory]) -> Vec<Row> {
-    let row = |name: &str, unit: &'static str, of: &dyn Fn(&MemorySamples) -> f64| {
-        Row::new(name, unit, Spread::from_values(ours.iter().map(of)))
-            .baseline(Spread::from_values(floor.iter().map(of)))
+fn rows(
+    connections: usize,
+    baseline: &[MemorySamples],
+    measured: &[MemorySamples],
+    idle: &[Memory],
+) -> Vec<Row> {
+    let row = |name: &str, unit: &'static str, value: &dyn Fn(&MemorySamples) -> f64| {
+        Row::new(name, unit, Spread::from_values(measured.iter().map(value)))
+            .baseline(Spread::from_values(baseline.iter().map(value)))
     };
-    let each = |memory: f64, before: f64| (memory - before) / connections as f64 / KILOBYTES;
-    let idle = format!("each of {connections} connections, idle");
-    let used = format!("each of {connections} connections, after a request");
+    let per_connection = |memory: f64, before: f64| (memory - before) / connections as f64 / KILOBYTES;
+    let unused = format!("per connection, {connections} without a request");
+    let used = format!("per connection, {connections} after a request");
     vec![
-        row("idle: RSS", "MB", &|held| held.idle.resident / MEGABYTES).goal(Goal::AtMost(10.0)),
-        row("idle: private", "MB", &|held| held.idle.private / MEGABYTES),
+        row("after one call: RSS", "MB", &|samples| samples.started.resident / MEGABYTES)
+            .goal(Goal::AtMost(10.0)),
+        row("after one call: private memory", "MB", &|samples| samples.started.private / MEGABYTES),
         Row::new(
-            "at rest: RSS",
+            "idle: RSS",
             "MB",
-            Spread::from_values(resting.iter().map(|memory| memory.resident / MEGABYTES)),
+            Spread::from_values(idle.iter().map(|memory| memory.resident / MEGABYTES)),
         )
         .goal(Goal::AtMost(10.0)),
-        row(&format!("{idle}: RSS"), "KB", &|held| each(held.connected.resident, held.idle.resident))
-            .goal(Goal::AtMost(32.0)),
-        row(&format!("{used}: RSS"), "KB", &|held| each(held.used.resident, held.idle.resident))
-            .goal(Goal::AtMost(32.0)),
-        row(&format!("{used}: private"), "KB", &|held| each(held.used.private, held.idle.private)),
+        row(&format!("{unused}: RSS"), "KB", &|samples| {
+            per_connection(samples.connected.resident, samples.started.resident)
+        })
+        .goal(Goal::AtMost(32.0)),
+        row(&format!("{used}: RSS"), "KB", &|samples| {
+            per_connection(samples.used.resident, samples.started.resident)
+        })
+        .goal(Goal::AtMost(32.0)),
+        row(&format!("{used}: private memory"), "KB", &|samples| {
+            per_connection(samples.used.private, samples.started.private)
+        }),
     ]
 }

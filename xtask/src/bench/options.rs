@@ -9,12 +9,12 @@ use crate::command::{Failure, unknown_argument};
 const SECONDS_DEFAULT: u64 = 7;
 const SECONDS_MAX: u64 = 3600;
 
-/// What to measure, for how long, and where to write it.
+/// The groups to run, the duration of load, and the JSON output file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Names of groups; none means all.
+    /// Names of groups; empty means all.
     groups: Vec<String>,
-    /// How long each side is under load.
+    /// The duration of load per side.
     pub(crate) time: Duration,
     pub(crate) json: Option<PathBuf>,
 }
@@ -22,12 +22,12 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, Failure> {
         let mut options = Self { groups: Vec::new(), time: Duration::from_secs(SECONDS_DEFAULT), json: None };
-        let mut rest = arguments.iter();
-        while let Some(argument) = rest.next() {
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
             let mut value =
-                || rest.next().ok_or_else(|| Failure::Usage(format!("`{argument}` needs a value")));
+                || arguments.next().ok_or_else(|| Failure::Usage(format!("`{argument}` needs a value")));
             match argument.as_str() {
-                "--seconds" => options.time = seconds(value()?)?,
+                "--seconds" => options.time = parse_seconds(value()?)?,
                 "--json" => options.json = Some(value()?.into()),
                 flag if flag.starts_with('-') => return Err(unknown_argument(COMMAND.name, flag)),
                 name if GROUPS.iter().any(|group| group.name == name) => options.groups.push(name.to_owned()),
@@ -42,16 +42,16 @@ impl Options {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, Failure> {
+fn parse_seconds(text: &str) -> Result<Duration, Failure> {
     let seconds = text.parse().ok().filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
     seconds
         .map(Duration::from_secs)
-        .ok_or_else(|| Failure::Usage(format!("`{text}` is no number of seconds from 1 to {SECONDS_MAX}")))
+        .ok_or_else(|| Failure::Usage(format!("invalid number of seconds `{text}`; use 1 to {SECONDS_MAX}")))
 }
 
 fn unknown_group(name: &str) -> Failure {
     let names: Vec<_> = GROUPS.iter().map(|group| group.name).collect();
-    Failure::Usage(format!("no group `{name}`; there are {}", names.join(", ")))
+    Failure::Usage(format!("unknown group `{name}`; use one of {}", names.join(", ")))
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_time_and_file_are_read_in_any_order() {
+    fn groups_and_options_are_parsed_in_any_order() {
         let options = parse("rpc --seconds 3 stall --json out.json").unwrap();
         assert!(options.includes("rpc") && options.includes("stall") && !options.includes("turn"));
         assert_eq!(options.time, Duration::from_secs(3));
@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_a_reason() {
+    fn invalid_arguments_are_rejected_with_a_reason() {
         for (arguments, reason) in [
-            ("rcp", "there are rpc, turn, memory, start, stall"),
+            ("rcp", "use one of rpc, turn, memory, start, stall"),
             ("--seconds", "needs a value"),
-            ("--seconds 0", "no number of seconds"),
-            ("--seconds soon", "no number of seconds"),
-            ("--fast", "does not know `--fast`"),
+            ("--seconds 0", "invalid number of seconds"),
+            ("--seconds soon", "invalid number of seconds"),
+            ("--fast", "unknown argument `--fast`"),
         ] {
             let failure = parse(arguments).unwrap_err();
             assert!(matches!(&failure, Failure::Usage(text) if text.contains(reason)), "{failure:?}");

@@ -1,5 +1,5 @@
-//! The processes under test: they end with their guard, and with this program however it ends.
-//! What they use is read from Linux's `/proc`.
+//! Child processes under test: they are killed when their handle is dropped, and when this program ends for any reason.
+//! Their CPU time and memory are read from Linux's `/proc`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use crate::command::Failure;
 
-/// Waits until its input ends, which it does when this program is gone, by Ctrl-C too; then removes the folder and
-/// ends everything in its process group, itself included.
+/// Waits until its stdin is closed, which happens when this program ends, also by Ctrl-C; then removes the directory
+/// and kills its process group, including itself.
 const WATCHDOG_SCRIPT: &str = r#"read -r _; rm -rf -- "$1"; kill -KILL 0"#;
 
 /// Clock ticks per second in `/proc/PID/stat`; the same on every Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Holds a temporary folder and the process group that all children are in.
+/// A temporary directory and the process group of all children; both end when this is dropped.
 pub(crate) struct ProcessGroup {
     folder: PathBuf,
     watchdog: Child,
@@ -30,28 +30,28 @@ impl ProcessGroup {
         let name = format!("nexus3-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
-        let watcher = Command::new("sh")
-            .args(["-c", WATCHDOG_SCRIPT, "leash"])
+        let watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG_SCRIPT, "watchdog"])
             .arg(&folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Out of the terminal's group: Ctrl-C must not reach who cleans up after it.
+            // Outside the terminal's foreground group, so that Ctrl-C does not kill the watchdog before it cleans up.
             .process_group(0)
             .spawn()
             .map_err(|cause| Failure::Failed(format!("sh did not start: {cause}")))?;
-        Ok(Self { folder, watchdog: watcher })
+        Ok(Self { folder, watchdog })
     }
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Starts a child in the group.
+    /// Starts a child in the process group.
     pub(crate) fn start(&self, command: &mut Command) -> Result<ChildProcess, Failure> {
         let group = i32::try_from(self.watchdog.id()).unwrap_or(0);
-        let started = command.stdin(Stdio::null()).process_group(group).spawn();
-        let child = started.map_err(|cause| {
+        let spawned = command.stdin(Stdio::null()).process_group(group).spawn();
+        let child = spawned.map_err(|cause| {
             Failure::Failed(format!("{:?} did not start: {cause}", command.get_program()))
         })?;
         Ok(ChildProcess { child })
@@ -61,32 +61,33 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         drop(self.watchdog.stdin.take());
-        // Nobody is left to be told.
+        // `drop` cannot return an error.
         let _ = self.watchdog.wait();
     }
 }
 
-/// A call of a program that sees nothing of our environment: a setting in it would bend the result.
+/// Returns a command with an empty environment: a nexus3 variable in ours would change the result.
 pub(crate) fn clean_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
     command
 }
 
-/// A child that is killed when this is dropped.
+/// A child process that is killed when this is dropped.
 pub(crate) struct ChildProcess {
     child: Child,
 }
 
-/// Bytes of memory that are in use.
+/// Memory of a process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// All of it, also what is shared with other processes and what is only a part of the program's file.
+    /// Resident set size, including pages that are shared or mapped from the executable.
     pub(crate) resident: f64,
-    /// What the process alone has and what no file backs.
+    /// Anonymous resident memory.
     pub(crate) private: f64,
 }
 
+/// CPU time of a process, in user and in kernel mode.
 struct CpuTimes {
     user: Duration,
     system: Duration,
@@ -98,7 +99,9 @@ impl ChildProcess {
     }
 
     pub(crate) fn wait(&mut self) -> Result<ExitStatus, Failure> {
-        self.child.wait().map_err(|cause| Failure::Failed(format!("a child was lost: {cause}")))
+        self.child
+            .wait()
+            .map_err(|cause| Failure::Failed(format!("waiting for a child process failed: {cause}")))
     }
 
     pub(crate) fn memory(&self) -> Result<Memory, Failure> {
@@ -111,7 +114,7 @@ impl ChildProcess {
         Ok(Memory { resident: bytes("VmRSS")?, private: bytes("RssAnon")? })
     }
 
-    /// User and system time of all threads. To the nanosecond where the kernel counts so, else in its ticks.
+    /// User and system time of all threads: in nanoseconds where the kernel has schedstat, else in clock ticks.
     pub(crate) fn cpu_time(&self) -> Result<Duration, Failure> {
         match self.schedstat_time() {
             Some(time) => Ok(time),
@@ -133,14 +136,14 @@ impl ChildProcess {
         Ok(user + system)
     }
 
-    /// User time of all threads, in the kernel's ticks: only fit for long spans.
+    /// User time of all threads in clock ticks, which are too coarse for short intervals.
     pub(crate) fn user_time(&self) -> Result<Duration, Failure> {
         self.read_cpu_times().map(|ticks| ticks.user)
     }
 
     fn read_cpu_times(&self) -> Result<CpuTimes, Failure> {
         let stat = self.read("stat")?;
-        // The name in brackets may hold blanks; what follows it does not. Fields 14 and 15 of all.
+        // The name in parentheses may contain spaces, the fields after it do not. The CPU times are fields 14 and 15.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let ticks: Vec<u64> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
         let time = |ticks: u64| Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND);
@@ -162,40 +165,40 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is gone afterwards.
+        // An error means that the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn missing_proc_value(what: &str) -> Failure {
-    Failure::Failed(format!("the kernel does not tell a process's {what}"))
+fn missing_proc_value(name: &str) -> Failure {
+    Failure::Failed(format!("/proc has no {name} for a process"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn spawn_sleep(leash: &ProcessGroup) -> ChildProcess {
-        leash.start(Command::new("sleep").arg("60")).unwrap()
+    fn spawn_sleep(group: &ProcessGroup) -> ChildProcess {
+        group.start(Command::new("sleep").arg("60")).unwrap()
     }
 
     #[test]
-    fn children_and_the_folder_end_with_the_leash() {
-        let leash = ProcessGroup::new().unwrap();
-        let folder = leash.folder().to_owned();
-        let mut child = spawn_sleep(&leash);
+    fn drop_kills_the_children_and_removes_the_directory() {
+        let group = ProcessGroup::new().unwrap();
+        let folder = group.folder().to_owned();
+        let mut child = spawn_sleep(&group);
         fs::write(folder.join("file"), "x").unwrap();
-        drop(leash);
+        drop(group);
         assert!(!child.wait().unwrap().success());
         assert!(!folder.exists());
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_a_process_uses_is_read() {
-        let leash = ProcessGroup::new().unwrap();
-        let child = spawn_sleep(&leash);
+    fn memory_and_cpu_time_of_a_process_are_read() {
+        let group = ProcessGroup::new().unwrap();
+        let child = spawn_sleep(&group);
         let memory = child.memory().unwrap();
         assert!(memory.resident >= memory.private, "{memory:?}");
         assert!(child.cpu_time().unwrap() < Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! Builds what is measured, as it is shipped, and says where it is. Other commands build their programs here too.
+//! Builds the programs under test as they are released and returns their paths. Other commands use it too.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use cargo_metadata::Message;
 use crate::cargo;
 use crate::command::Failure;
 
-/// The release binaries.
+/// Paths of the release binaries.
 pub(crate) struct Programs {
     pub(crate) nexus3: PathBuf,
     pub(crate) scripted_model: PathBuf,
@@ -19,8 +19,8 @@ pub(crate) struct Programs {
     pub(crate) embed_speed: PathBuf,
 }
 
-/// Builds one after the other: in one call cargo would join the features that they ask of common crates, and the
-/// daemon would not be the one that is shipped.
+/// Builds all programs, each with its own cargo call: in one call cargo would unify the features of shared
+/// dependencies, and the daemon would differ from the released one.
 pub(crate) fn build() -> Result<Programs, Failure> {
     Ok(Programs {
         nexus3: build_one(Profile::Release, "nexus3", "--package nexus3 --bin nexus3")?,
@@ -38,27 +38,27 @@ pub(crate) fn build() -> Result<Programs, Failure> {
     })
 }
 
-/// How a program is built.
+/// The build profile of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
     Debug,
     Release,
 }
 
-/// Builds a program and says where it is.
+/// Builds a program and returns its path.
 pub(crate) fn build_one(profile: Profile, name: &str, target: &str) -> Result<PathBuf, Failure> {
     let profile = match profile {
         Profile::Debug => "",
         Profile::Release => "--release",
     };
-    let call = format!("build {profile} --locked {target} --message-format json-render-diagnostics");
-    let printed = cargo::stdout_of(&call)?;
-    // A line that is no message of cargo's is of no interest, whatever it is.
+    let arguments = format!("build {profile} --locked {target} --message-format json-render-diagnostics");
+    let printed = cargo::stdout_of(&arguments)?;
+    // Lines that are not cargo messages are ignored.
     let built = Message::parse_stream(printed.as_bytes()).find_map(|message| match message {
         Ok(Message::CompilerArtifact(artifact)) if artifact.target.name == name => artifact.executable,
         _ => None,
     });
-    built
-        .map(PathBuf::from)
-        .ok_or_else(|| Failure::Failed(format!("`{}` built no {name}", cargo::command_line(&call))))
+    built.map(PathBuf::from).ok_or_else(|| {
+        Failure::Failed(format!("`{}` built no executable {name}", cargo::command_line(&arguments)))
+    })
 }

@@ -1,4 +1,4 @@
-//! The numbers for a reader: a table per group with its goals, and the same as JSON for programs.
+//! The report: a text table per group with figures and goals, and the same as JSON.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -10,19 +10,19 @@ use super::machine::Machine;
 use super::statistics::{Spread, format_number};
 use crate::command::Failure;
 
-/// What one group found.
+/// The result of one group.
 pub(crate) struct Table {
     pub(crate) title: &'static str,
-    /// What our column is measured beside.
+    /// Header of the baseline column.
     pub(crate) baseline: &'static str,
-    /// What the two columns are made into.
+    /// Header of the column that compares nexus3 with the baseline, such as a ratio.
     pub(crate) comparison: &'static str,
     pub(crate) rows: Vec<Row>,
-    /// What has to be known to read the numbers.
+    /// Explanations of the figures.
     pub(crate) notes: Vec<String>,
 }
 
-/// One measure.
+/// One measured quantity, optionally with a baseline and a goal.
 pub(crate) struct Row {
     name: String,
     unit: &'static str,
@@ -32,58 +32,58 @@ pub(crate) struct Row {
     goal: Option<Goal>,
 }
 
-/// A bound for a median.
+/// A bound on the median.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     Below(f64),
     AtMost(f64),
     AtLeast(f64),
-    /// For what both columns are made into.
+    /// Bounds the comparison with the baseline instead of the figure itself.
     ComparisonBelow(f64),
     ComparisonAtMost(f64),
     ComparisonAtLeast(f64),
 }
 
 impl Row {
-    pub(crate) fn new(name: impl Into<String>, unit: &'static str, ours: Spread) -> Self {
-        Self { name: name.into(), unit, baseline: None, measured: ours, comparison: None, goal: None }
+    pub(crate) fn new(name: impl Into<String>, unit: &'static str, measured: Spread) -> Self {
+        Self { name: name.into(), unit, baseline: None, measured, comparison: None, goal: None }
     }
 
-    pub(crate) fn baseline(self, beside: Spread) -> Self {
-        Self { baseline: Some(beside), ..self }
+    pub(crate) fn baseline(self, baseline: Spread) -> Self {
+        Self { baseline: Some(baseline), ..self }
     }
 
-    pub(crate) fn comparison(self, compared: Spread) -> Self {
-        Self { comparison: Some(compared), ..self }
+    pub(crate) fn comparison(self, comparison: Spread) -> Self {
+        Self { comparison: Some(comparison), ..self }
     }
 
     pub(crate) fn goal(self, goal: Goal) -> Self {
         Self { goal: Some(goal), ..self }
     }
 
-    /// None without a goal.
+    /// Whether the goal is met; none without a goal.
     fn is_met(&self) -> Option<bool> {
-        let compared = self.comparison.map_or(f64::NAN, |spread| spread.median);
-        // What is not a number was not measured and meets nothing.
+        let comparison = self.comparison.map_or(f64::NAN, |spread| spread.median);
+        // NaN means not measured; it meets no goal.
         Some(match self.goal? {
             Goal::Below(bound) => self.measured.median < bound,
             Goal::AtMost(bound) => self.measured.median <= bound,
             Goal::AtLeast(bound) => self.measured.median >= bound,
-            Goal::ComparisonBelow(bound) => compared < bound,
-            Goal::ComparisonAtMost(bound) => compared <= bound,
-            Goal::ComparisonAtLeast(bound) => compared >= bound,
+            Goal::ComparisonBelow(bound) => comparison < bound,
+            Goal::ComparisonAtMost(bound) => comparison <= bound,
+            Goal::ComparisonAtLeast(bound) => comparison >= bound,
         })
     }
 
-    fn cells(&self, compared: &str) -> [String; 7] {
+    fn cells(&self, comparison_name: &str) -> [String; 7] {
         let goal = match self.goal {
             None => String::new(),
             Some(Goal::Below(bound)) => format!("< {bound}"),
             Some(Goal::AtMost(bound)) => format!("<= {bound}"),
             Some(Goal::AtLeast(bound)) => format!(">= {bound}"),
-            Some(Goal::ComparisonBelow(bound)) => format!("{compared} < {bound}"),
-            Some(Goal::ComparisonAtMost(bound)) => format!("{compared} <= {bound}"),
-            Some(Goal::ComparisonAtLeast(bound)) => format!("{compared} >= {bound}"),
+            Some(Goal::ComparisonBelow(bound)) => format!("{comparison_name} < {bound}"),
+            Some(Goal::ComparisonAtMost(bound)) => format!("{comparison_name} <= {bound}"),
+            Some(Goal::ComparisonAtLeast(bound)) => format!("{comparison_name} >= {bound}"),
         };
         let met = match self.is_met() {
             None => "",
@@ -106,9 +106,9 @@ impl Row {
         json!({
             "measure": self.name,
             "unit": self.unit,
-            "beside": self.baseline.map(Spread::json),
+            "baseline": self.baseline.map(Spread::json),
             "nexus3": self.measured.json(),
-            "compared": self.comparison.map(Spread::json),
+            "comparison": self.comparison.map(Spread::json),
             "goal": self.goal.map(|_| self.cells(table.comparison)[5].clone()),
             "met": self.is_met(),
         })
@@ -124,7 +124,7 @@ impl Spread {
 impl Display for Spread {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "{}", format_number(self.median))?;
-        // A single value has no edges.
+        // A single value has no range.
         if self.min < self.max {
             write!(out, " ({}..{})", format_number(self.min), format_number(self.max))
         } else {
@@ -143,7 +143,7 @@ impl Display for Table {
         let widths: Vec<usize> = (0..7).map(width).collect();
         write!(out, "{}", self.title)?;
         for line in &lines {
-            // A column that no row fills is left out.
+            // Empty columns are left out.
             let filled = line.iter().zip(&widths).filter(|(_, width)| **width > 0);
             let cells: Vec<String> = filled.map(|(cell, width)| format!("{cell:width$}")).collect();
             write!(out, "\n  {}", cells.join("  ").trim_end())?;
@@ -152,7 +152,7 @@ impl Display for Table {
     }
 }
 
-/// All groups, and the machine they were measured on.
+/// The results of all groups, and the machine they were measured on.
 pub(crate) struct Report {
     machine: Machine,
     tables: Vec<(&'static str, Table)>,
@@ -175,7 +175,7 @@ impl Report {
     pub(crate) fn header(&self) -> String {
         let Machine { cores, cpu, kernel, load } = &self.machine;
         format!(
-            "machine: {cores} cores of {cpu}, Linux {kernel}, load average {load}\nnumbers: median (least..most)"
+            "machine: {cores} cores of {cpu}, Linux {kernel}, load average {load}\nfigures: median (min..max)"
         )
     }
 
@@ -197,8 +197,8 @@ impl Report {
             json!({
                 "name": name,
                 "title": table.title,
-                "beside": table.baseline,
-                "compared": table.comparison,
+                "baseline": table.baseline,
+                "comparison": table.comparison,
                 "notes": table.notes,
                 "rows": table.rows.iter().map(|row| row.json(table)).collect::<Vec<_>>(),
             })
@@ -239,20 +239,20 @@ mod tests {
     }
 
     #[test]
-    fn a_table_shows_numbers_goals_and_notes() {
-        let wanted = "rpc: calls\n  \
+    fn table_shows_figures_goals_and_notes() {
+        let expected = "rpc: calls\n  \
             measure  unit  floor               nexus3              ratio  goal          met\n  \
             rate     1/s   40.0 (39.0..41.0)   20.0 (19.0..21.0)   0.50   ratio >= 0.7  NO\n  \
             CPU      us                        12.0 (11.0..13.0)          <= 12         yes\n  \
             p50      us                        30.0 (29.0..31.0)\n  \
             note: shared cores";
-        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(squeezed(&table().to_string()), squeezed(wanted));
+        let normalize = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(normalize(&table().to_string()), normalize(expected));
     }
 
     #[test]
-    fn what_was_not_measured_meets_no_goal() {
-        let nothing = Spread::from_values([]);
+    fn missing_figure_meets_no_goal() {
+        let missing = Spread::from_values([]);
         for goal in [
             Goal::Below(1.0),
             Goal::AtMost(1.0),
@@ -261,13 +261,13 @@ mod tests {
             Goal::ComparisonAtMost(1.0),
             Goal::ComparisonAtLeast(1.0),
         ] {
-            assert_eq!(Row::new("x", "ms", nothing).goal(goal).is_met(), Some(false), "{goal:?}");
+            assert_eq!(Row::new("x", "ms", missing).goal(goal).is_met(), Some(false), "{goal:?}");
         }
-        assert_eq!(Row::new("x", "ms", nothing).is_met(), None);
+        assert_eq!(Row::new("x", "ms", missing).is_met(), None);
     }
 
     #[test]
-    fn the_report_counts_goals_and_is_the_same_as_json() {
+    fn report_counts_goals_and_has_the_same_figures_as_json() {
         let machine =
             Machine { cores: 2, cpu: "a CPU".to_owned(), kernel: "6".to_owned(), load: "0 0 0".to_owned() };
         let mut report = Report::new(machine);
@@ -279,6 +279,6 @@ mod tests {
         let row = &json["groups"][0]["rows"][0];
         assert_eq!(row["goal"], "ratio >= 0.7");
         assert_eq!(row["met"], false);
-        assert_eq!(row["beside"]["max"], 41.0);
+        assert_eq!(row["baseline"]["max"], 41.0);
     }
 }

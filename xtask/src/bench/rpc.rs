@@ -1,4 +1,4 @@
-//! The group `rpc`: one short call, beside a bare server that gets the same bytes.
+//! The group `rpc`: throughput, CPU time and latency of a short call; the baseline is bare hyper with equal requests.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ const CONNECTIONS: [usize; 2] = [1, 32];
 const ROUNDS: u32 = 15;
 const MICROSECONDS: f64 = 1e6;
 
-/// A server with the connections to it, and what its rounds gave.
+/// A server, the connections to it, and the figures of its rounds.
 struct Side<'a> {
     server: &'a Server,
     connections: ConnectionPool,
     rounds: Rounds,
 }
 
-/// What the rounds gave, in their order.
+/// Figures, one per round.
 #[derive(Default)]
 struct Rounds {
     rates: Vec<f64>,
@@ -32,40 +32,40 @@ struct Rounds {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
-    let floor = Server::baseline(bench)?;
+    let bare_hyper = Server::baseline(bench)?;
     let daemon = Server::daemon(bench, &DaemonOptions::default())?;
     daemon.create_agent(&mut daemon.connect()?, "only")?;
-    // The floor gets the same bytes, host and token included.
+    // Bare hyper gets the same bytes, including host and token.
     let request = daemon.request("/", "list_agents", "{}");
     let mut rows = Vec::new();
     for connections in CONNECTIONS {
-        let mut beside = Side::open(&floor, connections)?;
-        let mut ours = Side::open(&daemon, connections)?;
-        // A first round to warm up, which does not count.
+        let mut baseline = Side::open(&bare_hyper, connections)?;
+        let mut measured = Side::open(&daemon, connections)?;
+        // The first round warms up and is discarded.
         for round in 0..=ROUNDS {
-            for side in [&mut beside, &mut ours] {
+            for side in [&mut baseline, &mut measured] {
                 side.run(bench, &request)?;
                 if round == 0 {
                     side.rounds = Rounds::default();
                 }
             }
         }
-        rows.extend(compare(connections, &beside.rounds, &ours.rounds));
+        rows.extend(compare(connections, &baseline.rounds, &measured.rounds));
     }
     let notes = vec![
         format!(
-            "with {} connections the load comes from one thread that shares the cores with the server: requests/s \
-             and its ratio are of both together, CPU per call is of the server alone",
+            "with {} connections the load generator is one thread that shares the cores with the server: requests/s \
+             and their ratio include its work, CPU per call is of the server alone",
             CONNECTIONS[1]
         ),
-        "CPU per call is of all threads of the server, the kernel's part included; with 1 connection most of that is \
-         waking a thread on another core at every call, which is dear in a virtual machine (compare a run on one \
+        "CPU per call is of all threads of the server, including system time; with 1 connection most of it is \
+         waking a thread on another core at every call, which is expensive in a virtual machine (compare a run on one \
          core, with taskset)"
             .to_owned(),
     ];
     Ok(Table {
-        title: "rpc: list_agents with a token and one agent, beside bare hyper",
-        baseline: "floor",
+        title: "rpc: list_agents with a token and one agent; baseline: bare hyper",
+        baseline: "bare hyper",
         comparison: "ratio",
         rows,
         notes,
@@ -74,9 +74,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
 
 impl<'a> Side<'a> {
     fn open(server: &'a Server, connections: usize) -> Result<Self, Failure> {
-        let herd =
+        let connections =
             ConnectionPool::open(server.address, connections).map_err(|cause| server.failure(&cause))?;
-        Ok(Self { server, connections: herd, rounds: Rounds::default() })
+        Ok(Self { server, connections, rounds: Rounds::default() })
     }
 
     fn run(&mut self, bench: &Bench, request: &[u8]) -> Result<(), Failure> {
@@ -97,30 +97,34 @@ impl<'a> Side<'a> {
 }
 
 impl Rounds {
-    /// Over all rounds: the kernel's ticks are too coarse for one.
+    /// User time per call over all rounds: clock ticks are too coarse for one round.
     fn user_us(&self) -> [f64; 1] {
         [self.user.as_secs_f64() * MICROSECONDS / self.calls]
     }
 }
 
-fn compare(connections: usize, floor: &Rounds, ours: &Rounds) -> [Row; 5] {
-    let row = |what: &str, unit: &'static str, floor: &[f64], ours: &[f64]| {
+fn compare(connections: usize, baseline: &Rounds, measured: &Rounds) -> [Row; 5] {
+    let row = |measure: &str, unit: &'static str, baseline: &[f64], measured: &[f64]| {
         let plural = if connections == 1 { "" } else { "s" };
-        let name = format!("{connections} connection{plural}: {what}");
-        Row::new(name, unit, Spread::from_values(ours.iter().copied()))
-            .baseline(Spread::from_values(floor.iter().copied()))
+        let name = format!("{connections} connection{plural}: {measure}");
+        Row::new(name, unit, Spread::from_values(measured.iter().copied()))
+            .baseline(Spread::from_values(baseline.iter().copied()))
     };
-    let ratio = |floor: &[f64], ours: &[f64]| Spread::from_pairs(ours, floor, |ours, floor| ours / floor);
-    let rates = ratio(&floor.rates, &ours.rates);
-    let cpu = ratio(&floor.cpu_us, &ours.cpu_us);
-    let user = ratio(&floor.user_us(), &ours.user_us());
+    let ratio = |baseline: &[f64], measured: &[f64]| {
+        Spread::from_pairs(measured, baseline, |measured, baseline| measured / baseline)
+    };
+    let rates = ratio(&baseline.rates, &measured.rates);
+    let cpu = ratio(&baseline.cpu_us, &measured.cpu_us);
+    let user = ratio(&baseline.user_us(), &measured.user_us());
     [
-        row("requests", "1/s", &floor.rates, &ours.rates)
+        row("requests", "1/s", &baseline.rates, &measured.rates)
             .comparison(rates)
             .goal(Goal::ComparisonAtLeast(0.7)),
-        row("CPU per call", "us", &floor.cpu_us, &ours.cpu_us).comparison(cpu).goal(Goal::AtMost(15.0)),
-        row("user part of it", "us", &floor.user_us(), &ours.user_us()).comparison(user),
-        row("latency p50", "us", &floor.p50_us, &ours.p50_us),
-        row("latency p99", "us", &floor.p99_us, &ours.p99_us),
+        row("CPU per call", "us", &baseline.cpu_us, &measured.cpu_us)
+            .comparison(cpu)
+            .goal(Goal::AtMost(15.0)),
+        row("user CPU per call", "us", &baseline.user_us(), &measured.user_us()).comparison(user),
+        row("latency p50", "us", &baseline.p50_us, &measured.p50_us),
+        row("latency p99", "us", &baseline.p99_us, &measured.p99_us),
     ]
 }

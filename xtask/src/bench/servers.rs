@@ -1,4 +1,4 @@
-//! The servers under test: the daemon, the floor and the scripted model, each on a free port, and how to call them.
+//! Servers of the benchmark: the daemon, bare hyper, the relay and the scripted model, each on a free port.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader};
@@ -15,35 +15,35 @@ use super::http::{self, Connection};
 use super::process::{ChildProcess, clean_command};
 use crate::command::Failure;
 
-/// A daemon that nobody calls comes to rest when it has seen nothing happen between two looks, ten seconds apart.
+/// The daemon checks for activity every ten seconds; it releases its pages when two checks in a row find none.
 const IDLE_WAIT: Duration = Duration::from_secs(22);
 
-/// Returns when all daemons that nobody calls have come to rest.
+/// Waits until all daemons without calls are idle and have released their pages.
 pub(crate) fn wait_until_idle() {
-    let since = Instant::now();
-    while let Some(left) = IDLE_WAIT.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
-        thread::park_timeout(left);
+    let start = Instant::now();
+    while let Some(remaining) = IDLE_WAIT.checked_sub(start.elapsed()).filter(|time| !time.is_zero()) {
+        thread::park_timeout(remaining);
     }
 }
 
-/// What the daemon is told beside the port and its home.
+/// Options of the daemon.
 #[derive(Default)]
 pub(crate) struct DaemonOptions<'a> {
     pub(crate) model: Option<SocketAddr>,
-    /// As in `limits.turns_running_max`.
+    /// The setting `limits.turns_running_max`.
     pub(crate) turns_running_max: Option<usize>,
-    /// A home that is there already; a fresh one without it.
+    /// An existing home; by default a new, empty one.
     pub(crate) home: Option<&'a Path>,
 }
 
-/// A server that answers.
+/// A running server that accepts requests.
 pub(crate) struct Server {
     pub(crate) process: ChildProcess,
     pub(crate) address: SocketAddr,
-    /// The daemon's; empty for the others.
+    /// The daemon's home; empty for other servers.
     pub(crate) home: PathBuf,
     token: Option<String>,
-    /// Kept open: a server that prints more must not fail.
+    /// Held open, because a write to a closed pipe would fail the server.
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -57,7 +57,7 @@ impl Server {
         )
     }
 
-    /// Asks `model` with so many bytes at every call.
+    /// Starts the relay, which sends a request of `bytes` bytes to `model` at every call.
     pub(crate) fn relay(bench: &Bench, model: SocketAddr, bytes: usize) -> Result<Self, Failure> {
         let mut command = clean_command(&bench.programs.relay);
         command.arg(format!("http://{model}/v1/chat/completions")).arg(bytes.to_string());
@@ -73,7 +73,7 @@ impl Server {
         )
     }
 
-    /// A daemon with a home of its own, and its token read.
+    /// Starts a daemon and reads its token.
     pub(crate) fn daemon(bench: &Bench, options: &DaemonOptions<'_>) -> Result<Self, Failure> {
         let home = options.home.map_or_else(|| temporary_folder(bench), |home| Ok(home.to_owned()))?;
         let mut command = clean_command(&bench.programs.nexus3);
@@ -95,21 +95,26 @@ impl Server {
         Ok(daemon)
     }
 
-    /// Starts a program and reads its output up to the line that names its address.
-    fn launch(bench: &Bench, mut command: Command, ready: &str, folder: &Path) -> Result<Self, Failure> {
-        let messages = folder.join("stderr");
-        let stderr = File::create(&messages)
-            .map_err(|cause| Failure::Failed(format!("{}: {cause}", messages.display())))?;
+    /// Starts a program and reads its stdout up to the line with its address, which follows `ready_prefix`.
+    fn launch(
+        bench: &Bench,
+        mut command: Command,
+        ready_prefix: &str,
+        folder: &Path,
+    ) -> Result<Self, Failure> {
+        let stderr_path = folder.join("stderr");
+        let stderr = File::create(&stderr_path)
+            .map_err(|cause| Failure::Failed(format!("{}: {cause}", stderr_path.display())))?;
         let mut process = bench.process_group.start(command.stdout(Stdio::piped()).stderr(stderr))?;
         let mut stdout =
-            BufReader::new(process.take_stdout().ok_or_else(|| exited_early(&command, &messages))?);
+            BufReader::new(process.take_stdout().ok_or_else(|| exited_early(&command, &stderr_path))?);
         let address = loop {
             let mut line = String::new();
             match stdout.read_line(&mut line) {
-                Ok(0) | Err(_) => return Err(exited_early(&command, &messages)),
+                Ok(0) | Err(_) => return Err(exited_early(&command, &stderr_path)),
                 Ok(_) => {}
             }
-            let authority = line.trim().strip_prefix(ready).and_then(|rest| rest.split('/').next());
+            let authority = line.trim().strip_prefix(ready_prefix).and_then(|rest| rest.split('/').next());
             if let Some(address) = authority.and_then(|authority| authority.parse().ok()) {
                 break address;
             }
@@ -117,7 +122,7 @@ impl Server {
         Ok(Self { process, address, home: PathBuf::new(), token: None, _stdout: stdout })
     }
 
-    /// The bytes of a call at a path, as our clients send them.
+    /// Returns the bytes of a JSON-RPC request to a path.
     pub(crate) fn request(&self, path: &str, method: &str, params: &str) -> Vec<u8> {
         let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params},"id":1}}"#);
         http::post_request(self.address, path, self.token.as_deref(), &body)
@@ -128,16 +133,16 @@ impl Server {
     }
 
     pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
-        Failure::Failed(format!("the server on {}: {cause}", self.address))
+        Failure::Failed(format!("server on {}: {cause}", self.address))
     }
 
-    /// Creates an agent whose context begins with `SYSTEM_PROMPT`.
+    /// Creates an agent with `SYSTEM_PROMPT`.
     pub(crate) fn create_agent(&self, connection: &mut Connection, name: &str) -> Result<(), Failure> {
         let params = format!(r#"{{"agent_id":"{name}","system_prompt":"{SYSTEM_PROMPT}"}}"#);
         self.call(connection, "/", "create_agent", &params).map(|_| ())
     }
 
-    /// Calls a method that has to succeed; gives the answer's body.
+    /// Calls a method that has to succeed and returns the body of the response.
     pub(crate) fn call(
         &self,
         connection: &mut Connection,
@@ -146,32 +151,32 @@ impl Server {
         params: &str,
     ) -> Result<String, Failure> {
         let request = self.request(path, method, params);
-        let answer = connection.call(&request).map_err(|cause| self.failure(&cause))?;
-        let body = String::from_utf8_lossy(answer.body).into_owned();
+        let response = connection.call(&request).map_err(|cause| self.failure(&cause))?;
+        let body = String::from_utf8_lossy(response.body).into_owned();
         if body.contains(r#""result":"#) {
             return Ok(body);
         }
-        Err(Failure::Failed(format!("{method} was answered {body}")))
+        Err(Failure::Failed(format!("{method} failed: {body}")))
     }
 }
 
-/// The key that the scripted model is called with.
+/// The API key of the scripted model.
 pub(crate) const MODEL_KEY: &str = "sk-scripted";
 
-/// The system prompt of the agents here; the turn group sends it to the model itself.
+/// The system prompt of all agents; the group `turn` also sends it directly to the model.
 pub(crate) const SYSTEM_PROMPT: &str = "You are measured. Be brief.";
 
-/// An empty folder in the leash's, for its owner alone: a daemon would not close one that holds other things.
+/// Creates an empty directory with mode 0700 in the process group's directory. The daemon would not set this mode on a
+/// directory that contains other files.
 pub(crate) fn temporary_folder(bench: &Bench) -> Result<PathBuf, Failure> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let folder = bench.process_group.folder().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string());
-    let made = DirBuilder::new().mode(0o700).create(&folder);
-    made.map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
+    let created = DirBuilder::new().mode(0o700).create(&folder);
+    created.map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
     Ok(folder)
 }
 
-fn exited_early(command: &Command, messages: &Path) -> Failure {
-    // Without its messages the name alone has to do.
-    let said = fs::read_to_string(messages).unwrap_or_default();
-    Failure::Failed(format!("{:?} ended before it served: {}", command.get_program(), said.trim()))
+fn exited_early(command: &Command, stderr_path: &Path) -> Failure {
+    let stderr = fs::read_to_string(stderr_path).unwrap_or_default();
+    Failure::Failed(format!("{:?} exited before it was ready: {}", command.get_program(), stderr.trim()))
 }

@@ -1,4 +1,4 @@
-//! The group `stall`: a thousand agents wait for a model that says nothing more. Other calls must not feel it.
+//! The group `stall`: latency of other calls while 1,000 agents wait for a stalled model; baseline: without stall.
 
 use std::fs;
 use std::thread;
@@ -17,10 +17,10 @@ const CALLS: usize = 200;
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const MILLISECONDS: f64 = 1e3;
-/// At a place that takes connections: the daemon's and the model's of each agent.
+/// The daemon has two connections per agent: from the client and to the model.
 const DESCRIPTORS_MIN: usize = 2 * AGENTS + 200;
 
-/// A call that is timed, and what its answer has to hold.
+/// A timed call, and the text that its response has to contain before and during the stall.
 struct Probe {
     method: &'static str,
     params: &'static str,
@@ -29,7 +29,7 @@ struct Probe {
     expected_during: &'static str,
 }
 
-/// Who is called: the daemon, or one agent after the other.
+/// The target of a call: the daemon, or the agents in turn.
 #[derive(Clone, Copy)]
 enum Door {
     Daemon,
@@ -51,7 +51,7 @@ const PROBES: [Probe; 3] = [
         expected_before: r#""message_count":0"#,
         expected_during: r#""message_count":1"#,
     },
-    // Last, because it ends what stalls.
+    // Last, because it cancels the stalled turns.
     Probe {
         method: "cancel",
         params: r#"{"request_id":"stalled"}"#,
@@ -61,12 +61,12 @@ const PROBES: [Probe; 3] = [
     },
 ];
 
-/// Its name is the one that `cancel` looks for.
+/// The request id is the one that `cancel` names.
 const STALLING_PARAMS: &str = r#"{"content":"!stall so","request_id":"stalled"}"#;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     if machine::descriptors_max().is_some_and(|max| max < DESCRIPTORS_MIN) {
-        let text = format!("needs {DESCRIPTORS_MIN} descriptors; raise the hard limit (ulimit -Hn)");
+        let text = format!("needs {DESCRIPTORS_MIN} file descriptors; raise the hard limit (ulimit -Hn)");
         return Err(Failure::Failed(text));
     }
     let model = Server::model(bench)?;
@@ -82,18 +82,18 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
         daemon.create_agent(&mut connection, &name(agent))?;
     }
     let before = time_all(&daemon, &mut connection, |probe| probe.expected_before)?;
-    // Dropping a connection would not end its send, but keeping it is what a client does.
-    let _waiting = stall_all(&daemon, &model)?;
+    // Clients keep their connections open while they wait, although closing one would not cancel the send.
+    let _connections = stall_all(&daemon, &model)?;
     let during = time_all(&daemon, &mut connection, |probe| probe.expected_during)?;
     Ok(Table {
         title: "stall: other calls while 1,000 agents wait for the model",
-        baseline: "before the stall",
+        baseline: "without stall",
         comparison: "",
         rows: rows(before, during),
         notes: vec![
-            format!("{CALLS} calls of each; list_agents lists {} agents, a large answer", AGENTS + 1),
-            "cancel ends a stalled send; before the stall it finds none".to_owned(),
-            format!("limits.turns_running_max is {AGENTS} here, so that all of them are at the model"),
+            format!("{CALLS} calls of each; list_agents lists {} agents, a large response", AGENTS + 1),
+            "cancel ends a stalled send; without stall it finds none".to_owned(),
+            format!("limits.turns_running_max is {AGENTS}, so that all agents call the model at once"),
         ],
     })
 }
@@ -102,10 +102,10 @@ fn rows(before: Vec<Latencies>, during: Vec<Latencies>) -> Vec<Row> {
     let mut rows = Vec::new();
     for ((probe, mut before), mut during) in PROBES.iter().zip(before).zip(during) {
         for percent in [50, 99] {
-            let point =
+            let value =
                 |times: &mut Latencies| Spread::from_values([times.percentile(percent) * MILLISECONDS]);
-            let row = Row::new(format!("{} p{percent}", probe.method), "ms", point(&mut during));
-            rows.push(row.baseline(point(&mut before)).goal(Goal::Below(10.0)));
+            let row = Row::new(format!("{} p{percent}", probe.method), "ms", value(&mut during));
+            rows.push(row.baseline(value(&mut before)).goal(Goal::Below(10.0)));
         }
     }
     rows
@@ -115,53 +115,56 @@ fn name(agent: usize) -> String {
     format!("stalled-{agent}")
 }
 
-/// Sends to every agent what the model will not finish; returns when all are at the model.
+/// Sends every agent a message on which the model stalls; returns when all agents are connected to the model.
 fn stall_all(daemon: &Server, model: &Server) -> Result<Vec<Connection>, Failure> {
-    let mut waiting = Vec::with_capacity(AGENTS);
+    let mut connections = Vec::with_capacity(AGENTS);
     for agent in 0..AGENTS {
         let request = daemon.request(&format!("/agent/{}", name(agent)), "send", STALLING_PARAMS);
         let mut connection = daemon.connect()?;
         connection.send(&request).map_err(|cause| daemon.failure(&cause))?;
-        waiting.push(connection);
+        connections.push(connection);
     }
-    let since = Instant::now();
+    let start = Instant::now();
     while connections_to(model)? < AGENTS {
-        if since.elapsed() > STALL_TIMEOUT {
-            return Err(Failure::Failed(format!("the model never had {AGENTS} connections")));
+        if start.elapsed() > STALL_TIMEOUT {
+            return Err(Failure::Failed(format!(
+                "the model did not get {AGENTS} connections within {} s",
+                STALL_TIMEOUT.as_secs()
+            )));
         }
         thread::park_timeout(POLL_INTERVAL);
     }
-    Ok(waiting)
+    Ok(connections)
 }
 
-/// Established connections to the model, as the kernel lists them.
+/// Counts the established connections to the model in the kernel's table.
 fn connections_to(model: &Server) -> Result<usize, Failure> {
     const TABLE: &str = "/proc/net/tcp";
     const ESTABLISHED: &str = "01";
     let table = fs::read_to_string(TABLE).map_err(|cause| Failure::Failed(format!("{TABLE}: {cause}")))?;
     let port = format!(":{:04X}", model.address.port());
-    let is_one = |line: &&str| {
+    let is_connection = |line: &&str| {
         let mut fields = line.split_whitespace().skip(2);
         let (peer, state) = (fields.next(), fields.next());
         peer.is_some_and(|peer| peer.ends_with(&port)) && state == Some(ESTABLISHED)
     };
-    Ok(table.lines().filter(is_one).count())
+    Ok(table.lines().filter(is_connection).count())
 }
 
-/// One connection, one call after the other; the times of each probe in their order.
+/// Runs the probes one after the other on one connection; returns the latencies of each.
 fn time_all(
     daemon: &Server,
     connection: &mut Connection,
-    holds: fn(&Probe) -> &'static str,
+    expected: fn(&Probe) -> &'static str,
 ) -> Result<Vec<Latencies>, Failure> {
-    PROBES.iter().map(|probe| time_probe(daemon, connection, probe, holds(probe))).collect()
+    PROBES.iter().map(|probe| time_probe(daemon, connection, probe, expected(probe))).collect()
 }
 
 fn time_probe(
     daemon: &Server,
     connection: &mut Connection,
     probe: &Probe,
-    holds: &str,
+    expected: &str,
 ) -> Result<Latencies, Failure> {
     let mut times = Latencies::default();
     for agent in 0..CALLS {
@@ -170,12 +173,12 @@ fn time_probe(
             Door::Agent => format!("/agent/{}", name(agent)),
         };
         let request = daemon.request(&path, probe.method, probe.params);
-        let since = Instant::now();
-        let answer = connection.call(&request).map_err(|cause| daemon.failure(&cause))?;
-        times.push(since.elapsed());
-        let body = String::from_utf8_lossy(answer.body);
-        if !body.contains(holds) {
-            return Err(Failure::Failed(format!("{} was answered {body}", probe.method)));
+        let start = Instant::now();
+        let response = connection.call(&request).map_err(|cause| daemon.failure(&cause))?;
+        times.push(start.elapsed());
+        let body = String::from_utf8_lossy(response.body);
+        if !body.contains(expected) {
+            return Err(Failure::Failed(format!("unexpected response to {}: {body}", probe.method)));
         }
     }
     Ok(times)

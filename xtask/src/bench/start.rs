@@ -1,4 +1,4 @@
-//! The group `start`: how long a daemon takes to its first answer, and a command line to its end.
+//! The group `start`: time from the start of the daemon to its first response, and run time of a CLI command.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -15,32 +15,34 @@ const LISTS: usize = 50;
 const MILLISECONDS: f64 = 1e3;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
-    let (mut floor_starts, mut starts) = (Latencies::default(), Latencies::default());
+    let (mut baseline_starts, mut starts) = (Latencies::default(), Latencies::default());
     for _ in 0..STARTS {
-        time_start(&mut floor_starts, || Server::baseline(bench))?;
+        time_start(&mut baseline_starts, || Server::baseline(bench))?;
         time_start(&mut starts, || Server::daemon(bench, &DaemonOptions::default()))?;
     }
     let daemon = Server::daemon(bench, &DaemonOptions::default())?;
-    let (mut nothings, mut lists) = (Latencies::default(), Latencies::default());
+    let (mut baseline_runs, mut lists) = (Latencies::default(), Latencies::default());
     for _ in 0..LISTS {
-        time_run(bench, &mut nothings, clean_command("true"))?;
+        time_run(bench, &mut baseline_runs, clean_command("true"))?;
         let mut list = clean_command(&bench.programs.nexus3);
         list.arg("--home").arg(&daemon.home).args(["rpc", "list", "-p", &daemon.address.port().to_string()]);
         time_run(bench, &mut lists, list)?;
     }
-    let row = |name: String, beside: &Latencies, ours: &Latencies| {
-        Row::new(name, "ms", milliseconds(ours)).baseline(milliseconds(beside))
+    let row = |name: String, baseline: &Latencies, measured: &Latencies| {
+        Row::new(name, "ms", milliseconds(measured)).baseline(milliseconds(baseline))
     };
     Ok(Table {
-        title: "start: of the daemon up to its first answer, and of a command line up to its end",
-        baseline: "floor",
+        title: "start: the daemon up to its first response, and a CLI command",
+        baseline: "baseline",
         comparison: "",
         rows: vec![
-            row(format!("spawn to first answer, {STARTS} runs"), &floor_starts, &starts)
+            row(format!("spawn to first response, {STARTS} runs"), &baseline_starts, &starts)
                 .goal(Goal::AtMost(20.0)),
-            row(format!("nexus3 rpc list, {LISTS} runs"), &nothings, &lists).goal(Goal::Below(10.0)),
+            row(format!("nexus3 rpc list, {LISTS} runs"), &baseline_runs, &lists).goal(Goal::Below(10.0)),
         ],
-        notes: vec!["beside `nexus3 rpc list` stands a run of `true`: what any process costs".to_owned()],
+        notes: vec![
+            "baselines: the start of bare hyper; a run of `true`, the cost of any process".to_owned(),
+        ],
     })
 }
 
@@ -50,21 +52,21 @@ fn milliseconds(times: &Latencies) -> Spread {
 }
 
 fn time_start(times: &mut Latencies, start: impl FnOnce() -> Result<Server, Failure>) -> Result<(), Failure> {
-    let since = Instant::now();
+    let started_at = Instant::now();
     let server = start()?;
     let request = server.request("/", "list_agents", "{}");
     server.connect()?.call(&request).map_err(|cause| server.failure(&cause))?;
-    times.push(since.elapsed());
+    times.push(started_at.elapsed());
     Ok(())
 }
 
 fn time_run(bench: &Bench, times: &mut Latencies, mut command: std::process::Command) -> Result<(), Failure> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let since = Instant::now();
+    let started_at = Instant::now();
     let status = bench.process_group.start(&mut command)?.wait()?;
-    times.push(since.elapsed());
+    times.push(started_at.elapsed());
     if status.success() {
         return Ok(());
     }
-    Err(Failure::Failed(format!("{:?} ended with {status}", command.get_program())))
+    Err(Failure::Failed(format!("{:?} failed ({status})", command.get_program())))
 }

@@ -1,8 +1,8 @@
-//! Numbers made from many: percentiles of times, and the middle of rounds with its edges.
+//! Statistics: percentiles of latencies, and the median, minimum and maximum of several rounds.
 
 use std::time::Duration;
 
-/// The median of several rounds, with the least and the most.
+/// The median, minimum and maximum of several rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Not a number when there are no values: such a row shows that nothing was measured.
+    /// NaN when there are no values, so that the table shows that nothing was measured.
     pub(crate) fn from_values(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -22,13 +22,13 @@ impl Spread {
         Self { median, min: at(0), max: at(values.len().wrapping_sub(1)) }
     }
 
-    /// Two sides round by round: what was measured at nearly the same time is compared.
+    /// Compares two sides round by round, because both were measured at nearly the same time.
     pub(crate) fn from_pairs(left: &[f64], right: &[f64], compare: impl Fn(f64, f64) -> f64) -> Self {
         Self::from_values(left.iter().zip(right).map(|(left, right)| compare(*left, *right)))
     }
 }
 
-/// How long each of many calls took.
+/// The latencies of many calls.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     times: Vec<Duration>,
@@ -43,20 +43,20 @@ impl Latencies {
         self.times.len()
     }
 
-    /// In seconds: what `percent` of the calls did not exceed.
+    /// The latency in seconds that `percent` of the calls did not exceed.
     pub(crate) fn percentile(&mut self, percent: usize) -> f64 {
         self.times.sort_unstable();
         let rank = (self.times.len() * percent).div_ceil(100).saturating_sub(1);
         self.times.get(rank).map_or(f64::NAN, Duration::as_secs_f64)
     }
 
-    /// In seconds: the median, and the fastest and the slowest call.
+    /// The median, minimum and maximum latency in seconds.
     pub(crate) fn spread(&self) -> Spread {
         Spread::from_values(self.times.iter().map(Duration::as_secs_f64))
     }
 }
 
-/// For a look: three digits or so, fewer where they say nothing.
+/// Formats a figure with about three significant digits.
 pub(crate) fn format_number(value: f64) -> String {
     match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_and_the_edges_of_rounds() {
+    fn spread_has_median_minimum_and_maximum() {
         assert_eq!(Spread::from_values([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::from_values([4.0, 1.0, 2.0, 3.0]).median, 2.5);
         assert!(Spread::from_values([]).median.is_nan());
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_a_time_that_was_measured() {
+    fn percentile_is_a_measured_latency() {
         let mut times = Latencies::default();
         (1..=200).rev().for_each(|ms| times.push(Duration::from_millis(ms)));
         for (percent, ms) in [(50, 100), (99, 198), (100, 200), (0, 1)] {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_shown_with_the_digits_that_count() {
+    fn numbers_are_formatted_with_about_three_digits() {
         for (value, text) in [(25_123.4, "25123"), (12.34, "12.3"), (0.756, "0.76"), (0.0123, "0.012")] {
             assert_eq!(format_number(value), text);
         }

@@ -1,5 +1,5 @@
-//! The group `store`: sends that are on the disk when they are answered, beside a writer that commits row by row; turns
-//! with a long history; many stored agents.
+//! The group `store`: throughput and latency of durable sends (the baseline is a SQLite writer that commits every row),
+//! turns with a long history, and many stored agents.
 
 mod row_writer;
 mod stored_agents;
@@ -22,7 +22,7 @@ const ROUNDS: u32 = 5;
 const HISTORY_ROUNDS: usize = 9;
 const MILLISECONDS: f64 = 1e3;
 
-/// Records of a turn without tools: taken, begun, answered, ended.
+/// Journal records of a turn without tools: `TurnAccepted`, `TurnBegun`, `MessageAdded`, `TurnEnded`.
 const TURN_ROWS: f64 = 4.0;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
@@ -30,26 +30,26 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     rows.extend(measure_history(bench)?);
     rows.extend(stored_agents::measure(bench)?);
     Ok(Table {
-        title: "store: acknowledged means kept",
-        baseline: "beside",
+        title: "store: sends that are durable when they are acknowledged",
+        baseline: "baseline",
         comparison: "ratio",
         rows,
         notes: vec![
             format!(
-                "beside sends in `full`: one SQLite connection (WAL, synchronous=FULL) on the same disk that commits \
-                 each row, {TURN_ROWS} rows a turn; its latency is that of one commit"
+                "baseline of sends in `full`: one SQLite connection (WAL, synchronous=FULL) on the same disk that \
+                 commits every row, {TURN_ROWS} rows per turn; its latency is that of one commit"
             ),
-            "sends are made in one process (crates/nexus3/examples/durable.rs) with a model that answers at once; \
-             over HTTP the scripted model and the load share the cores"
+            "sends run in one process (crates/nexus3/examples/durable.rs) with a model that responds at once; \
+             over HTTP the scripted model and the load generator share the cores"
                 .to_owned(),
-            "beside 10,000 messages stand turns with 10, beside 10,000 stored agents a start without any; the model \
-             of a turn reads nothing"
+            "baseline of turns with 10,000 messages: with 10; of a start with 10,000 stored agents: with none; \
+             the model does not read its requests"
                 .to_owned(),
         ],
     })
 }
 
-/// What the rounds of one side gave.
+/// Figures of one side, one per round.
 #[derive(Default)]
 struct Samples {
     rates: Vec<f64>,
@@ -71,24 +71,24 @@ fn spread(values: &[f64]) -> Spread {
 
 fn measure_turns(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let time = bench.options.time / ROUNDS;
-    let [mut by_row, mut full, mut normal, mut http] = [(); 4].map(|()| Samples::default());
+    let [mut row_writer, mut full, mut normal, mut http] = [(); 4].map(|()| Samples::default());
     for _ in 0..ROUNDS {
-        by_row.push(RowWriter::open(&temporary_folder(bench)?)?.run(time)?);
+        row_writer.push(RowWriter::open(&temporary_folder(bench)?)?.run(time)?);
         full.push(in_process(bench, "full", time)?);
         normal.push(in_process(bench, "normal", time)?);
         http.push(over_http(bench, time)?);
     }
-    by_row.rates.iter_mut().for_each(|rate| *rate /= TURN_ROWS);
-    let name = |what: &str| format!("{AGENTS} agents, {what}");
-    let times = Spread::from_pairs(&full.rates, &by_row.rates, |ours, beside| ours / beside);
+    row_writer.rates.iter_mut().for_each(|rate| *rate /= TURN_ROWS);
+    let name = |measure: &str| format!("{AGENTS} agents, {measure}");
+    let ratio = Spread::from_pairs(&full.rates, &row_writer.rates, |full, row_writer| full / row_writer);
     Ok(vec![
         Row::new(name("full: sends"), "1/s", spread(&full.rates))
-            .baseline(spread(&by_row.rates))
-            .comparison(times)
+            .baseline(spread(&row_writer.rates))
+            .comparison(ratio)
             .goal(Goal::AtLeast(5000.0)),
-        Row::new(name("full: latency p50"), "ms", spread(&full.p50_ms)).baseline(spread(&by_row.p50_ms)),
+        Row::new(name("full: latency p50"), "ms", spread(&full.p50_ms)).baseline(spread(&row_writer.p50_ms)),
         Row::new(name("full: latency p99"), "ms", spread(&full.p99_ms))
-            .baseline(spread(&by_row.p99_ms))
+            .baseline(spread(&row_writer.p99_ms))
             .goal(Goal::AtMost(20.0)),
         Row::new(name("normal: sends"), "1/s", spread(&normal.rates)),
         Row::new(name("normal: latency p99"), "ms", spread(&normal.p99_ms)),
@@ -107,7 +107,7 @@ fn in_process(bench: &Bench, durability: &str, time: Duration) -> Result<(f64, f
     }
 }
 
-/// One agent and one connection each, and the model beside them.
+/// Sends over HTTP with one agent per connection; the scripted model runs as a separate process.
 fn over_http(bench: &Bench, time: Duration) -> Result<(f64, f64, f64), Failure> {
     let model = Server::model(bench)?;
     let daemon =
@@ -120,8 +120,8 @@ fn over_http(bench: &Bench, time: Duration) -> Result<(f64, f64, f64), Failure> 
         requests.push(daemon.request(&format!("/agent/{name}"), "send", r#"{"content":"!reply ok"}"#));
     }
     let failed = |cause| daemon.failure(&cause);
-    let mut herd = ConnectionPool::open(daemon.address, AGENTS).map_err(failed)?;
-    let mut round = herd.run_each(&requests, time).map_err(failed)?;
+    let mut pool = ConnectionPool::open(daemon.address, AGENTS).map_err(failed)?;
+    let mut round = pool.run_each(&requests, time).map_err(failed)?;
     let rate = round.calls_per_second();
     let mut percentile = |percent| round.times.percentile(percent) * MILLISECONDS;
     Ok((rate, percentile(50), percentile(99)))
@@ -149,20 +149,20 @@ fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Runs the program and reads the numbers it prints, a line each.
+/// Runs the example `durable` and parses the numbers that it prints, line by line.
 fn run_durable(bench: &Bench, arguments: &[&str]) -> Result<Vec<Vec<f64>>, Failure> {
     let mut command = clean_command(&bench.programs.durable);
     let output = command.args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|cause| Failure::Failed(format!("durable did not start: {cause}")))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure::Failed(format!("durable {arguments:?} ended with {}: {said}", output.status)));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::Failed(format!("durable {arguments:?} failed ({}): {stderr}", output.status)));
     }
     let printed = String::from_utf8_lossy(&output.stdout);
-    let line = |line: &str| line.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>();
+    let parse_line = |line: &str| line.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>();
     printed
         .lines()
-        .map(line)
+        .map(parse_line)
         .collect::<Result<_, _>>()
         .map_err(|_| Failure::Failed(format!("durable printed {printed}")))
 }

@@ -1,4 +1,4 @@
-//! Builds the daemon and the program that kills it, and runs the second on the first.
+//! `soak kill9`: builds the daemon and testkit's program `kill9`, and runs `kill9` on the daemon.
 
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use crate::command::Failure;
 
 const CYCLES_DEFAULT: u64 = 200;
 
-/// How often, from which seed, and which build.
+/// The number of cycles, the seed, and the build profile of the daemon.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     cycles: u64,
@@ -34,11 +34,11 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Failure> {
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Failure> {
         let mut options = Self { cycles: CYCLES_DEFAULT, seed: None, profile: Profile::Debug };
-        let mut rest = arguments.iter();
-        while let Some(argument) = rest.next() {
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
             let mut number = || {
                 let value =
-                    rest.next().ok_or_else(|| Failure::Usage(format!("`{argument}` needs a value")))?;
+                    arguments.next().ok_or_else(|| Failure::Usage(format!("`{argument}` needs a value")))?;
                 value.replace('_', "").parse::<u64>().map_err(|_| unknown_argument(value))
             };
             match argument.as_str() {
@@ -52,10 +52,10 @@ impl Options {
     }
 }
 
-/// Another one each time; it is printed, so that it can be given.
+/// A new seed for each run, which the command prints.
 fn seed_from_clock() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::from(since.subsec_nanos()) ^ since.as_secs()
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::from(since_epoch.subsec_nanos()) ^ since_epoch.as_secs()
 }
 
 #[cfg(test)]
@@ -68,15 +68,15 @@ mod tests {
     }
 
     #[test]
-    fn cycles_seed_and_build_can_be_chosen() {
-        let usual = Options { cycles: 200, seed: None, profile: Profile::Debug };
-        assert_eq!(parse(""), Ok(usual));
+    fn cycles_seed_and_profile_are_parsed() {
+        let default = Options { cycles: 200, seed: None, profile: Profile::Debug };
+        assert_eq!(parse(""), Ok(default));
         let chosen = Options { cycles: 1_000, seed: Some(7), profile: Profile::Release };
         assert_eq!(parse("--release --seed 7 --cycles 1_000"), Ok(chosen));
     }
 
     #[test]
-    fn what_cannot_be_run_is_refused_by_name() {
+    fn invalid_arguments_are_rejected_by_name() {
         for (arguments, wrong) in [
             ("--cycles", "needs a value"),
             ("--cycles 0", "`--cycles 0`"),

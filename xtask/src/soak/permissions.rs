@@ -1,14 +1,13 @@
-//! The seeded property of permissions, in release mode.
+//! `soak permissions`: runs the seeded property test of permissions in release mode.
 
 use super::unknown_argument;
 use crate::cargo;
 use crate::command::Failure;
 
-const TEST_COMMAND: &str =
-    "test --release --locked -p agent --test ceiling -- --nocapture no_agent_exceeds";
-/// How the test is told the number of cases.
+const TEST_COMMAND: &str = "test --release --locked -p agent --test ceiling -- --nocapture no_agent_exceeds";
+/// The environment variable that sets the number of cases.
 const CASES_VARIABLE: &str = "CEILING_CASES";
-/// Would run one case instead.
+/// The environment variable that makes the test run a single case; it is removed from the environment.
 const SEED_VARIABLE: &str = "CEILING_SEED";
 const CASES_DEFAULT: u64 = 10_000_000;
 
@@ -42,24 +41,24 @@ fn parse_cases(arguments: &[String]) -> Result<u64, Failure> {
 mod tests {
     use super::*;
 
-    fn choose(arguments: &[&str]) -> Result<u64, String> {
+    fn parse(arguments: &[&str]) -> Result<u64, String> {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         parse_cases(&arguments).map_err(|failure| failure.message().to_owned())
     }
 
     #[test]
-    fn the_number_of_cases_can_be_chosen() {
-        assert_eq!(choose(&[]), Ok(10_000_000));
-        assert_eq!(choose(&["5"]), Ok(5));
-        assert_eq!(choose(&["1_000_000"]), Ok(1_000_000));
+    fn number_of_cases_is_parsed() {
+        assert_eq!(parse(&[]), Ok(10_000_000));
+        assert_eq!(parse(&["5"]), Ok(5));
+        assert_eq!(parse(&["1_000_000"]), Ok(1_000_000));
     }
 
     #[test]
-    fn what_is_no_number_of_cases_is_refused_by_name() {
+    fn invalid_number_of_cases_is_rejected_by_name() {
         for (arguments, wrong) in
             [(vec!["0"], "`0`"), (vec!["-1"], "`-1`"), (vec!["many"], "`many`"), (vec!["1", "2"], "`2`")]
         {
-            assert!(choose(&arguments).is_err_and(|message| message.contains(wrong)), "{arguments:?}");
+            assert!(parse(&arguments).is_err_and(|message| message.contains(wrong)), "{arguments:?}");
         }
     }
 }

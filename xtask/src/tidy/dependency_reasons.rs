@@ -1,4 +1,4 @@
-//! Every crate of others that we depend on has a written reason under `docs/decisions/`.
+//! Rule: every external dependency has a written reason under `docs/decisions/`.
 
 use std::collections::BTreeMap;
 
@@ -21,50 +21,50 @@ pub(crate) fn check(members: &[Member], texts: &[TextFile]) -> Vec<Finding> {
         .into_iter()
         .filter(|(name, _)| !decisions.iter().any(|decision| decision.contains(&format!("`{name}`"))))
         .map(|(name, (path, line))| {
-            let wrong = format!("no decision names `{name}`");
-            let remedy =
-                format!("write why we need it, as `{name}` in code marks, in a file under {DECISIONS}");
-            Finding::new(Rule::DependencyReason, &path, line, wrong, remedy)
+            let problem = format!("no decision names `{name}`");
+            let remedy = format!("write the reason, with `{name}` in backticks, in a file under {DECISIONS}");
+            Finding::new(Rule::DependencyReason, &path, line, problem, remedy)
         })
         .collect()
 }
 
-/// Crates of others with the place that names them: the root's table first, else a member's manifest.
+/// Returns the external dependencies with the path and line that declare them: the root manifest if it does, else a
+/// member's manifest.
 fn dependencies(members: &[Member], root: &str) -> BTreeMap<String, (String, usize)> {
-    let mut places = BTreeMap::new();
+    let mut declarations = BTreeMap::new();
     for (name, line) in workspace_dependencies(root) {
-        places.insert(name, (MANIFEST.to_owned(), line));
+        declarations.insert(name, (MANIFEST.to_owned(), line));
     }
     for member in members {
         for dependency in &member.dependencies {
-            let place = || (member.manifest(), dependency.line);
-            places.entry(dependency.name.clone()).or_insert_with(place);
+            let declaration = || (member.manifest(), dependency.line);
+            declarations.entry(dependency.name.clone()).or_insert_with(declaration);
         }
     }
-    places.retain(|name, _| members.iter().all(|member| member.name != *name));
-    places
+    declarations.retain(|name, _| members.iter().all(|member| member.name != *name));
+    declarations
 }
 
-/// Keys of `[workspace.dependencies]` that are no path, with their lines. Cargo's metadata leaves the
-/// table out, and this much of TOML is read by hand.
+/// Returns the keys of `[workspace.dependencies]` that are not path dependencies, with their lines. Cargo's metadata
+/// does not include this table, so it is parsed here.
 fn workspace_dependencies(manifest: &str) -> Vec<(String, usize)> {
     let mut found = Vec::new();
-    let mut inside = false;
+    let mut is_in_table = false;
     let mut depth = 0_usize;
     for (index, line) in manifest.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if depth == 0 && line.starts_with('[') {
             let heading = line.trim_matches(['[', ']']).trim();
-            inside = heading == DEPENDENCIES_TABLE;
-            let own = heading.strip_prefix(DEPENDENCIES_TABLE).and_then(|rest| rest.strip_prefix('.'));
-            found.extend(own.map(|name| (name.to_owned(), index + 1)));
+            is_in_table = heading == DEPENDENCIES_TABLE;
+            let subtable = heading.strip_prefix(DEPENDENCIES_TABLE).and_then(|rest| rest.strip_prefix('.'));
+            found.extend(subtable.map(|name| (name.to_owned(), index + 1)));
             continue;
         }
         let key = line.split(['=', '.']).next().unwrap_or_default().trim().trim_matches('"');
-        if inside && depth == 0 && !key.is_empty() && !line.contains("path =") {
+        if is_in_table && depth == 0 && !key.is_empty() && !line.contains("path =") {
             found.push((key.to_owned(), index + 1));
         }
-        // A list of features may go over several lines; what is in it is no key.
+        // A list of features may span several lines; its items are not keys.
         depth = (depth + line.matches(['[', '{']).count()).saturating_sub(line.matches([']', '}']).count());
     }
     found
@@ -90,15 +90,15 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_root_is_read() {
+    fn keys_of_the_root_table_are_parsed() {
         let names: Vec<_> = workspace_dependencies(ROOT);
         let expected = [("bytes", 8), ("tokio", 9), ("serde", 12), ("syn", 14)];
         assert_eq!(names, expected.map(|(name, line)| (name.to_owned(), line)));
     }
 
     #[test]
-    fn a_dependency_without_a_reason_is_found() {
-        let texts = texts("`bytes`, `serde` and `syn` do their work; tokio too.");
+    fn dependency_without_a_reason_is_reported() {
+        let texts = texts("`bytes`, `serde` and `syn` have reasons; tokio has none.");
         let findings = check(&[member("bytes")], &texts);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!((findings[0].path.as_str(), findings[0].line), ("Cargo.toml", 9));
@@ -106,11 +106,11 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_of_one_crate_only_needs_a_reason_too() {
+    fn dependency_of_a_single_member_needs_a_reason_too() {
         let texts = texts("`bytes` `serde` `syn` `tokio`");
         let findings = check(&[member("proptest")], &texts);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!((findings[0].path.as_str(), findings[0].line), ("crates/agent/Cargo.toml", 9));
-        assert!(check(&[member("agent")], &texts).is_empty(), "our own crates need none");
+        assert!(check(&[member("agent")], &texts).is_empty(), "workspace members need no reason");
     }
 }

@@ -1,11 +1,11 @@
-//! What a rule answers: where, which rule, what is wrong, what to do. And the list of rules.
+//! Findings of the rules, and the list of rules.
 
 use std::fmt;
 
-/// One thing that breaks a rule. Ordered by place, so that a list reads like the tree.
+/// A violation of a rule. Findings are ordered by path and line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
-    /// Relative to the root, with `/`.
+    /// Relative to the root, with `/` as separator.
     pub(crate) path: String,
     pub(crate) line: usize,
     pub(crate) rule: Rule,
@@ -18,58 +18,58 @@ impl Finding {
         rule: Rule,
         path: &str,
         line: usize,
-        wrong: impl Into<String>,
+        problem: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { path: path.to_owned(), line, rule, problem: wrong.into(), remedy: remedy.into() }
+        Self { path: path.to_owned(), line, rule, problem: problem.into(), remedy: remedy.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, rule, problem: wrong, remedy } = self;
-        write!(formatter, "{path}:{line}: {}: {wrong}; {remedy}", rule.name())
+        let Self { path, line, rule, problem, remedy } = self;
+        write!(formatter, "{path}:{line}: {}: {problem}; {remedy}", rule.name())
     }
 }
 
-/// Every rule there is.
+/// The rules of tidy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
-    /// Which crate may use which.
+    /// A crate depends only on crates that its row in the room table allows.
     Room,
-    /// What the code of a room may name.
+    /// A room uses only the parts of the standard library that its row allows.
     StdAccess,
-    /// No crate that is called `utils`.
+    /// No crate is named `utils`, `common` or the like.
     CrateName,
     /// Every dependency has a written reason.
     DependencyReason,
-    /// A Rust file is Rust.
+    /// A Rust file parses.
     Parse,
     FileLines,
     FunctionLines,
     DocumentLines,
     /// A `//!` header in every file.
     Header,
-    /// No macro that stands for missing code.
+    /// No macro that marks missing code, such as `todo!`.
     Unfinished,
-    /// No mark for later.
+    /// No comment that marks work for later.
     Fixme,
     IgnoredTest,
     /// `expect` with a reason instead of `allow`.
     AllowAttribute,
     /// `pool.rs` beside `pool/`, not `pool/mod.rs`.
     ModFile,
-    /// Nothing that is true on one machine only.
+    /// No path that exists on one machine only.
     MachinePath,
-    /// No word of the project's former private vocabulary.
+    /// No word that the project has replaced by an established term.
     RetiredWord,
-    /// A public type name is defined in one crate.
+    /// A public type name is defined in one crate only.
     DoubledType,
-    /// A function name is read at a glance.
+    /// Function names have at most 60 characters.
     NameLength,
-    /// The glossary is short.
+    /// The glossary has at most 20 entries.
     GlossarySize,
-    /// A comment that suppresses a rule is well formed and needed.
+    /// A comment that suppresses a rule is well formed and necessary.
     Suppression,
 }
 
@@ -97,7 +97,7 @@ impl Rule {
         Self::Suppression,
     ];
 
-    /// The name in findings and in comments that lift the rule.
+    /// The name in findings and in comments that suppress the rule.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Room => "room",
@@ -123,7 +123,7 @@ impl Rule {
         }
     }
 
-    /// Whether a comment may lift it. The map of the house changes in its table, never in passing.
+    /// Whether a comment may suppress the rule. Architectural rules change only in their table.
     pub(crate) fn can_be_suppressed(self) -> bool {
         match self {
             Self::FileLines

@@ -1,5 +1,5 @@
-//! Names across the workspace: no public type name in two crates, no function name that is a whole sentence, and a
-//! glossary that can be learned in one go.
+//! Rules on names across the workspace: no public type name in two crates, function names of at most 60 characters, and
+//! a glossary of at most 20 entries.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ const FUNCTION_NAME_CHARS_MAX: usize = 60;
 const GLOSSARY_ENTRIES_MAX: usize = 20;
 const GLOSSARY_FILE: &str = "ARCHITECTURE.md";
 
-/// A public type and where it is defined.
+/// The definition of a public type.
 struct PublicType<'text> {
     package: &'text str,
     path: &'text str,
     line: usize,
 }
 
-/// Public types whose name another crate defines too. A re-export is not a definition.
+/// Reports public types whose name another crate defines too. A re-export is not a definition.
 pub(crate) fn check_types(
     members: &[Member],
     files: &[RustFile<'_>],
@@ -75,14 +75,14 @@ fn doubled(name: &str, types: &[PublicType<'_>]) -> Vec<Finding> {
         .collect()
 }
 
-/// Functions, tests above all, whose name is too long to read at a glance.
+/// Reports functions, including tests, whose name is too long.
 pub(crate) fn check_functions(file: &RustFile<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     scan(file.path, &file.tokens, &mut findings);
     findings
 }
 
-/// Looks at tokens instead of items: tests inside `proptest!` are functions too.
+/// Scans tokens instead of items, because tests inside `proptest!` are functions too.
 fn scan(path: &str, tokens: &TokenStream, findings: &mut Vec<Finding>) {
     let mut is_after_fn = false;
     for token in tokens.clone() {
@@ -95,13 +95,7 @@ fn scan(path: &str, tokens: &TokenStream, findings: &mut Vec<Finding>) {
                         "`{ident}` has {chars} characters, at most {FUNCTION_NAME_CHARS_MAX} are allowed"
                     );
                     let line = ident.span().start().line;
-                    findings.push(Finding::new(
-                        Rule::NameLength,
-                        path,
-                        line,
-                        problem,
-                        "say the claim in fewer words",
-                    ));
+                    findings.push(Finding::new(Rule::NameLength, path, line, problem, "shorten it"));
                 }
                 is_after_fn = ident == "fn";
                 continue;
@@ -112,7 +106,7 @@ fn scan(path: &str, tokens: &TokenStream, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The number of entries in the glossary, which are set in bold.
+/// Reports a glossary with too many entries. Entries are set in bold.
 pub(crate) fn check_glossary(text: &TextFile) -> Option<Finding> {
     if text.path != GLOSSARY_FILE {
         return None;
@@ -122,7 +116,7 @@ pub(crate) fn check_glossary(text: &TextFile) -> Option<Finding> {
     let marks: usize = section.map(|line| line.matches("**").count()).sum();
     let entries = marks / 2;
     let problem = format!("the glossary has {entries} entries, at most {GLOSSARY_ENTRIES_MAX} are allowed");
-    let remedy = "use the field's own term instead of an entry";
+    let remedy = "use an established term instead of a new entry";
     (entries > GLOSSARY_ENTRIES_MAX)
         .then(|| Finding::new(Rule::GlossarySize, &text.path, heading + 1, problem, remedy))
 }
@@ -147,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_type_name_belongs_to_one_crate() {
+    fn public_type_name_in_two_crates_is_reported() {
         let one = ("crates/a/src/lib.rs", "pub struct Entry;");
         for other in [
             "pub struct Entry;",
@@ -160,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn private_and_repeated_names_in_one_crate_are_fine() {
+    fn private_names_and_names_within_one_crate_are_accepted() {
         let one = ("crates/a/src/lib.rs", "pub struct Entry;");
         for other in [
             "struct Entry;",
@@ -175,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_name_has_60_characters_at_most() {
+    fn function_name_has_at_most_60_characters() {
         let found = |name: &str| {
             let text = text("a.rs", &format!("proptest! {{ #[test] fn {name}() {{}} }}\n"));
             check_functions(&RustFile::parse(&text).unwrap()).len()
@@ -185,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_glossary_has_20_entries_at_most() {
+    fn glossary_has_at_most_20_entries() {
         let entries = |count: usize| {
             format!("**bold** text\n## Glossary\n{}\n## More\n**x**\n", "**a** b\n".repeat(count))
         };

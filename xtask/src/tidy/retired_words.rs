@@ -1,5 +1,5 @@
-//! Words that the project no longer uses, each with the field's term that replaces it, and where they are looked for:
-//! file names, identifiers, comments, strings and documents.
+//! Rule: no retired words in file names, identifiers, comments, strings and documents. The list gives the established
+//! term that replaces each word.
 // tidy: allow retired-word because this file lists them
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -8,20 +8,21 @@ use super::finding::{Finding, Rule};
 use super::rust_file::RustFile;
 use super::source_tree::TextFile;
 
-/// A retired word and its replacement.
+/// A retired word, its replacement, and where the word is rejected.
 struct RetiredWord {
     word: &'static str,
     replacement: &'static str,
     scope: Scope,
 }
 
+/// Where a retired word is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
     /// File names, identifiers, comments, strings and documents.
     Everywhere,
-    /// File names and identifiers only: in a sentence the word is plain English.
+    /// File names and identifiers only, because the word is common in English sentences.
     Names,
-    /// Sentences only.
+    /// Comments, strings and documents only.
     Prose,
 }
 
@@ -102,7 +103,7 @@ const fn prose(word: &'static str, replacement: &'static str) -> RetiredWord {
     RetiredWord { word, replacement, scope: Scope::Prose }
 }
 
-/// Retired words in the name of any text file, and in the text of a document.
+/// Reports retired words in the name of a text file, and in the text of a document.
 pub(crate) fn check_text(text: &TextFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let stem = text.path.rsplit('/').next().unwrap_or_default();
@@ -115,7 +116,7 @@ pub(crate) fn check_text(text: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// Retired words in the identifiers, comments and strings of a Rust file.
+/// Reports retired words in the identifiers, comments and strings of a Rust file.
 pub(crate) fn check_rust(text: &TextFile, file: &RustFile<'_>) -> Vec<Finding> {
     let mut scan = Scan { text, findings: Vec::new(), end: 0, line: 1 };
     scan.tokens(&file.tokens);
@@ -123,12 +124,13 @@ pub(crate) fn check_rust(text: &TextFile, file: &RustFile<'_>) -> Vec<Finding> {
     scan.findings
 }
 
-/// Walks the tokens in source order. The text between two tokens is white space and plain comments.
+/// A walk over the tokens in source order. The text between two tokens is white space and plain comments.
 struct Scan<'text> {
     text: &'text TextFile,
     findings: Vec<Finding>,
-    /// Where the last token ended, in bytes, and on which line.
+    /// The end of the last token, as a byte offset.
     end: usize,
+    /// The line of the last token.
     line: usize,
 }
 
@@ -165,7 +167,7 @@ impl Scan<'_> {
         self.line = span.start().line;
     }
 
-    /// A string, a number or a documentation comment, whose tokens all have the span of the comment.
+    /// Checks a literal or a documentation comment, whose tokens all have the span of the comment.
     fn prose_token(&mut self, span: proc_macro2::Span) {
         let range = span.byte_range();
         self.gap_until(range.start);
@@ -176,6 +178,7 @@ impl Scan<'_> {
         self.line = span.end().line;
     }
 
+    /// Checks the comments between the last token and the byte offset `start`.
     fn gap_until(&mut self, start: usize) {
         let Some(gap) = self.text.text.get(self.end..start).filter(|gap| !gap.trim().is_empty()) else {
             return;
@@ -185,7 +188,7 @@ impl Scan<'_> {
     }
 }
 
-/// The retired words among the parts of an identifier or file name.
+/// Returns the retired words among the parts of an identifier or file name.
 fn in_name(name: &str) -> impl Iterator<Item = &'static RetiredWord> {
     let parts = name_parts(name);
     RETIRED
@@ -194,7 +197,7 @@ fn in_name(name: &str) -> impl Iterator<Item = &'static RetiredWord> {
         .filter(move |retired| parts.iter().any(|part| part == retired.word))
 }
 
-/// `KeptRecord`, `kept_record` and `kept-record` are `kept` and `record`.
+/// Splits `KeptRecord`, `kept_record` and `kept-record` into `kept` and `record`.
 fn name_parts(name: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut is_after_lowercase = false;
@@ -210,7 +213,7 @@ fn name_parts(name: &str) -> Vec<String> {
     parts
 }
 
-/// The retired words in sentences that begin at `line`.
+/// Reports the retired words in a text that starts at `line`.
 fn in_prose(path: &str, text: &str, line: usize) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, text) in text.lines().enumerate() {
@@ -232,8 +235,8 @@ fn contains_word(text: &str, word: &str) -> bool {
     })
 }
 
-fn finding(path: &str, line: usize, place: &str, retired: &RetiredWord) -> Finding {
-    let problem = format!("{place} uses the retired word `{}`", retired.word);
+fn finding(path: &str, line: usize, subject: &str, retired: &RetiredWord) -> Finding {
+    let problem = format!("{subject} uses the retired word `{}`", retired.word);
     Finding::new(Rule::RetiredWord, path, line, problem, format!("write {}", retired.replacement))
 }
 
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_whole_words() {
+    fn only_whole_words_are_reported() {
         let source = "//! A kind kinetic helpdesk, untold, kept_id, said, a story, the usual scene.\n";
         assert_eq!(lines(source), [] as [usize; 0]);
         assert_eq!(lines("//! It waits in line.\n"), [1]);
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_names_the_replacement() {
+    fn finding_names_the_replacement() {
         let text = TextFile { path: "a.md".to_owned(), text: "the turnstile".to_owned() };
         let shown = check_text(&text)[0].to_string();
         assert_eq!(

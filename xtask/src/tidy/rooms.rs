@@ -1,34 +1,34 @@
-//! The map of the house as a table: which room may use which, and what may never enter it.
-//! A new crate gets a row here, or tidy fails.
+//! Rule: the room table, which says which workspace crate (room) may depend on which, and which external crates it must
+//! not use. A crate without a row fails tidy.
 
 use super::finding::{Finding, Rule};
 use super::workspace::{Dependency, Member, Purpose};
 
-/// One crate of ours and its rules.
+/// A workspace crate and its dependency rules.
 pub(crate) struct Room {
-    /// The name of the package.
+    /// The package name.
     pub(crate) name: &'static str,
-    /// Our crates that it may use.
+    /// The workspace crates that it may depend on.
     uses: &'static [&'static str],
-    /// Crates of others that may never enter, not even for tests.
+    /// External crates that it must not depend on, not even for tests.
     forbidden: &'static [&'static [&'static str]],
     pub(crate) std_access: StdAccess,
 }
 
-/// What the code of a room may name of the standard library.
+/// The parts of the standard library that a room's code may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StdAccess {
-    /// Decides only: no file, socket, process, thread, clock or environment.
+    /// No side effects: no files, sockets, processes, threads, clocks or environment.
     Pure,
-    /// Acts, but is told its options instead of reading the environment.
+    /// I/O, but no environment variables: the room gets its options from the caller.
     Io,
-    /// Reads the environment too.
+    /// I/O and the environment.
     IoAndEnvironment,
 }
 
 const PROTOCOL: &str = "nexus3-protocol";
 const CLIENT: &str = "nexus3-client";
-/// What the binary puts together: all rooms but the tools of development.
+/// The rooms that the binary assembles: all but the development tools.
 const ASSEMBLED: &[&str] = &[
     PROTOCOL, CLIENT, "agent", "runtime", "provider", "local", "weights", "tools", "store", "mcp", "rpc",
     "server", "console",
@@ -44,8 +44,8 @@ const CLOCK: &[&str] = &["jiff", "chrono", "time"];
 const RANDOM: &[&str] = &["getrandom", "rand", "fastrand", "uuid"];
 const LOG: &[&str] = &["tracing", "log"];
 
-/// The room table: name, what it may use of ours, what may never enter, what its code may name.
-/// The reasons are in ARCHITECTURE.md. A row may wait for its crate.
+/// The room table: name, allowed workspace crates, forbidden external crates, allowed parts of the standard library.
+/// ARCHITECTURE.md has the reasons. A row may exist before its crate.
 pub(crate) const ROOMS: &[Room] = &[
     room(PROTOCOL, &[], &[ASYNC, HTTP, SQL, SYSTEM, CLOCK, RANDOM], StdAccess::Pure),
     room(CLIENT, &[PROTOCOL], &[SQL], StdAccess::Io),
@@ -66,19 +66,19 @@ pub(crate) const ROOMS: &[Room] = &[
     room("xtask", &[], &[], StdAccess::IoAndEnvironment),
 ];
 
-/// What only tests may use. The process tests of the binary are the only ones that need the testkit; those of the runtime
-/// and of rpc keep agents in the store in memory, because a double of it would be a second store.
+/// Dependencies that are allowed in tests only. Only the process tests of the binary need the testkit. The tests of
+/// runtime and rpc use the in-memory store, because a test double would be a second implementation of it.
 const TEST_DEPENDENCIES: &[(&str, &str)] = &[("nexus3", "testkit"), ("rpc", "store"), ("runtime", "store")];
 
-/// Names that say nothing, so that everything ends up there.
+/// Crate names without a meaning: such crates attract unrelated code.
 const MEANINGLESS_NAMES: &[&str] = &["core", "common", "types", "util", "utils", "helper", "helpers"];
 
-/// Holds the members of the workspace against the table.
+/// Checks the members of the workspace against the table.
 pub(crate) fn check(members: &[Member]) -> Vec<Finding> {
     members.iter().flat_map(|member| check_member(members, member)).collect()
 }
 
-/// The room whose code the file belongs to: under `src/`. Examples and tests are programs of their own.
+/// Returns the room of a file under `src/`. Examples and tests are separate programs and belong to no room.
 pub(crate) fn room_of_source(members: &[Member], path: &str) -> Option<&'static Room> {
     let member = members.iter().find(|member| path.starts_with(&format!("{}/src/", member.folder)))?;
     find_room(&member.name)
@@ -87,10 +87,10 @@ pub(crate) fn room_of_source(members: &[Member], path: &str) -> Option<&'static 
 const fn room(
     name: &'static str,
     uses: &'static [&'static str],
-    never: &'static [&'static [&'static str]],
-    reach: StdAccess,
+    forbidden: &'static [&'static [&'static str]],
+    std_access: StdAccess,
 ) -> Room {
-    Room { name, uses, forbidden: never, std_access: reach }
+    Room { name, uses, forbidden, std_access }
 }
 
 fn find_room(name: &str) -> Option<&'static Room> {
@@ -104,7 +104,7 @@ fn check_member(members: &[Member], member: &Member) -> Vec<Finding> {
             Rule::CrateName,
             &member.manifest(),
             1,
-            format!("a crate named `{}` has no boundary", member.name),
+            format!("the crate name `{}` says nothing about its content", member.name),
             "name it after what it owns",
         ));
     }
@@ -114,39 +114,40 @@ fn check_member(members: &[Member], member: &Member) -> Vec<Finding> {
             &member.manifest(),
             1,
             format!("`{}` is not in the room table", member.name),
-            "add a row to xtask/src/tidy/rooms.rs that says what it may use",
+            "add a row with its allowed dependencies to xtask/src/tidy/rooms.rs",
         ));
         return findings;
     };
     findings.extend(member.dependencies.iter().filter_map(|dependency| {
-        let (wrong, remedy) = dependency_problem(members, room, dependency)?;
-        Some(Finding::new(Rule::Room, &member.manifest(), dependency.line, wrong, remedy))
+        let (problem, remedy) = dependency_problem(members, room, dependency)?;
+        Some(Finding::new(Rule::Room, &member.manifest(), dependency.line, problem, remedy))
     }));
     findings
 }
 
-/// What is wrong with the dependency, and what to do.
+/// Returns the problem with a dependency and its remedy, if there is one.
 fn dependency_problem(members: &[Member], room: &Room, dependency: &Dependency) -> Option<(String, String)> {
     let (from, to) = (room.name, dependency.name.as_str());
-    let is_ours = ROOMS.iter().any(|room| room.name == to) || members.iter().any(|ours| ours.name == to);
+    let is_in_workspace =
+        ROOMS.iter().any(|room| room.name == to) || members.iter().any(|member| member.name == to);
     let may_use = room.uses.contains(&to)
         || (dependency.purpose == Purpose::Test && TEST_DEPENDENCIES.contains(&(from, to)))
-        // A crate may name itself for its own tests.
+        // A crate may depend on itself for its tests.
         || from == to;
-    if is_ours && !may_use {
+    if is_in_workspace && !may_use {
         let allowed = match room.uses {
-            [] => "none of ours".to_owned(),
+            [] => "no workspace crate".to_owned(),
             uses => format!("only {}", uses.join(", ")),
         };
         return Some((
-            format!("`{from}` may not use `{to}`"),
-            format!("it may use {allowed}; move the code, or change the map with a decision"),
+            format!("`{from}` may not depend on `{to}`"),
+            format!("it may depend on {allowed}; move the code, or change the room table with a decision"),
         ));
     }
-    if !is_ours && room.forbidden.iter().any(|group| group.contains(&to)) {
+    if !is_in_workspace && room.forbidden.iter().any(|group| group.contains(&to)) {
         return Some((
-            format!("`{to}` may never enter `{from}`"),
-            "move the code to the room that owns it, or hand it in through a trait".to_owned(),
+            format!("`{from}` must not depend on `{to}`"),
+            "move the code to the room that owns it, or pass it in through a trait".to_owned(),
         ));
     }
     None
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_uses_only_what_its_row_says() {
+    fn room_depends_only_on_crates_in_its_row() {
         for (from, to) in [
             ("agent", "runtime"),
             ("agent", PROTOCOL),
@@ -187,7 +188,7 @@ mod tests {
             ("nexus3", "testkit"),
             ("xtask", PROTOCOL),
         ] {
-            assert_eq!(found(from, to, Purpose::Build), [format!("`{from}` may not use `{to}`")]);
+            assert_eq!(found(from, to, Purpose::Build), [format!("`{from}` may not depend on `{to}`")]);
         }
         for (from, to) in [("rpc", "agent"), ("nexus3", "provider"), (CLIENT, PROTOCOL), ("tools", "mcp")] {
             assert!(found(from, to, Purpose::Build).is_empty(), "{from} -> {to}");
@@ -195,22 +196,22 @@ mod tests {
     }
 
     #[test]
-    fn only_the_tests_of_the_binary_use_the_testkit() {
+    fn only_tests_of_the_binary_may_use_the_testkit() {
         assert!(found("nexus3", "testkit", Purpose::Test).is_empty());
-        assert_eq!(found("runtime", "testkit", Purpose::Test), ["`runtime` may not use `testkit`"]);
+        assert_eq!(found("runtime", "testkit", Purpose::Test), ["`runtime` may not depend on `testkit`"]);
     }
 
     #[test]
-    fn only_tests_of_the_runtime_and_of_rpc_use_a_store() {
+    fn only_tests_of_runtime_and_rpc_may_use_the_store() {
         for from in ["rpc", "runtime"] {
             assert!(found(from, "store", Purpose::Test).is_empty(), "{from}");
-            assert_eq!(found(from, "store", Purpose::Build), [format!("`{from}` may not use `store`")]);
+            assert_eq!(found(from, "store", Purpose::Build), [format!("`{from}` may not depend on `store`")]);
         }
-        assert_eq!(found("server", "store", Purpose::Test), ["`server` may not use `store`"]);
+        assert_eq!(found("server", "store", Purpose::Test), ["`server` may not depend on `store`"]);
     }
 
     #[test]
-    fn some_crates_of_others_never_enter() {
+    fn forbidden_external_crates_are_reported() {
         for (from, to) in [
             (PROTOCOL, "tokio"),
             ("agent", "tracing"),
@@ -219,7 +220,7 @@ mod tests {
             ("rpc", "rusqlite"),
             ("server", "reqwest"),
         ] {
-            assert_eq!(found(from, to, Purpose::Build), [format!("`{to}` may never enter `{from}`")]);
+            assert_eq!(found(from, to, Purpose::Build), [format!("`{from}` must not depend on `{to}`")]);
             assert_eq!(found(from, to, Purpose::Test).len(), 1, "not even for tests: {from} -> {to}");
         }
         assert!(found("runtime", "tokio", Purpose::Build).is_empty());
@@ -227,19 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_row_is_found_and_a_row_without_a_crate_is_not() {
+    fn crate_without_a_row_is_reported_but_not_the_reverse() {
         assert_eq!(check(&[member("attic", &[])])[0].problem, "`attic` is not in the room table");
         assert!(check(&[]).is_empty());
     }
 
     #[test]
-    fn a_crate_named_after_nothing_is_found() {
+    fn meaningless_crate_name_is_reported() {
         let findings = check(&[member("utils", &[])]);
         assert!(findings.iter().any(|finding| finding.rule == Rule::CrateName), "{findings:?}");
     }
 
     #[test]
-    fn every_row_names_rooms_of_the_table_and_never_itself() {
+    fn every_row_names_existing_rows_and_not_itself() {
         for row in ROOMS {
             for used in row.uses {
                 assert!(find_room(used).is_some() && *used != row.name, "{} uses {used}", row.name);
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_of_a_room_is_what_is_under_its_src() {
+    fn code_of_a_room_is_under_its_src_directory() {
         let members = [member("agent", &[])];
         assert!(room_of_source(&members, "crates/agent/src/turn/step.rs").is_some());
         assert!(room_of_source(&members, "crates/agent/tests/turn.rs").is_none());

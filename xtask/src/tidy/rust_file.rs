@@ -1,4 +1,4 @@
-//! One parsed Rust file, and which code in the tree is test code.
+//! A parsed Rust file, and the distinction between product code and test code.
 
 use proc_macro2::TokenStream;
 use syn::parse::Parser;
@@ -8,28 +8,28 @@ use syn::{Attribute, Meta, Token};
 use super::finding::{Finding, Rule};
 use super::source_tree::TextFile;
 
+/// A Rust source file, as tokens and as a syntax tree.
 pub(crate) struct RustFile<'text> {
     pub(crate) path: &'text str,
-    /// Every token, also those inside macro calls, which the syntax tree leaves unparsed.
+    /// All tokens, including those inside macro calls, which the syntax tree leaves unparsed.
     pub(crate) tokens: TokenStream,
     pub(crate) syntax: syn::File,
 }
 
 impl<'text> RustFile<'text> {
     pub(crate) fn parse(text: &'text TextFile) -> Result<Self, Finding> {
-        let fault = |line: usize, cause: &str| {
-            Finding::new(Rule::Parse, &text.path, line, format!("not Rust: {cause}"), "make it compile")
+        let parse_error = |line: usize, cause: &str| {
+            Finding::new(Rule::Parse, &text.path, line, format!("does not parse: {cause}"), "make it compile")
         };
-        let tokens: TokenStream = text
-            .text
-            .parse()
-            .map_err(|cause: proc_macro2::LexError| fault(cause.span().start().line, &cause.to_string()))?;
+        let tokens: TokenStream = text.text.parse().map_err(|cause: proc_macro2::LexError| {
+            parse_error(cause.span().start().line, &cause.to_string())
+        })?;
         let syntax = syn::parse2(tokens.clone())
-            .map_err(|cause| fault(cause.span().start().line, &cause.to_string()))?;
+            .map_err(|cause| parse_error(cause.span().start().line, &cause.to_string()))?;
         Ok(Self { path: &text.path, tokens, syntax })
     }
 
-    /// Where the modules are that this file declares as `#[cfg(test)] mod name;`, without extension.
+    /// Returns the paths, without extension, of the modules that this file declares as `#[cfg(test)] mod name;`.
     pub(crate) fn test_modules(&self) -> Vec<String> {
         let folder = module_folder(self.path);
         self.syntax
@@ -45,7 +45,7 @@ impl<'text> RustFile<'text> {
     }
 }
 
-/// Where the submodules of the file are: `src/` for `src/lib.rs`, `src/pool/` for `src/pool.rs`.
+/// Returns the directory of the file's submodules: `src/` for `src/lib.rs`, `src/pool/` for `src/pool.rs`.
 fn module_folder(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').map_or(("", path), |(folder, name)| (folder, name));
     let stem = name.trim_end_matches(".rs");
@@ -53,7 +53,7 @@ fn module_folder(path: &str) -> String {
     if matches!(stem, "lib" | "main" | "mod") { folder } else { format!("{folder}{stem}/") }
 }
 
-/// Whether the whole file is test code: in a `tests` folder, or below a test module.
+/// Whether the whole file is test code: in a `tests` directory, or in a test module.
 pub(crate) fn is_test(path: &str, test_modules: &[String]) -> bool {
     path.split('/').any(|part| part == "tests")
         || test_modules
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn test_modules_in_other_files_are_found_from_their_declaration() {
+    fn test_modules_are_found_by_their_declaration() {
         let source = "#[cfg(test)]\nmod tests;\nmod step;\n#[cfg(all(test, unix))]\nmod sim;\n";
         for (path, expected) in [
             ("crates/agent/src/lib.rs", ["crates/agent/src/tests", "crates/agent/src/sim"]),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_below_a_test_module_is_test_code() {
+    fn file_in_a_test_module_is_test_code() {
         let modules = ["src/turn/sim".to_owned()];
         for (path, expected) in [
             ("src/turn/sim.rs", true),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_conditions_that_demand_test_count() {
+    fn only_conditions_that_require_test_are_test_only() {
         for (attribute, expected) in [
             ("#[cfg(test)]", true),
             ("#[cfg(all(test, unix))]", true),
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_does_not_parse_is_told_with_its_line() {
+    fn parse_error_is_reported_with_its_line() {
         let broken = text("a.rs", "//! A.\nfn f( {}\n");
         let finding = RustFile::parse(&broken).err().unwrap();
         assert_eq!((finding.rule, finding.line), (Rule::Parse, 2));

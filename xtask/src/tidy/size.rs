@@ -1,4 +1,4 @@
-//! How long things may get: files, functions, and the documents that are meant to be read in one go.
+//! Rules on size: lines of files, functions and root documents.
 
 use syn::visit::{self, Visit};
 use syn::{Block, ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemTrait, Signature, TraitItemFn};
@@ -9,11 +9,11 @@ use super::source_tree::TextFile;
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
-/// Documents of the root and the lines they may have.
+/// Maximum number of lines of documents in the root.
 const DOCUMENT_LINES_MAX: &[(&str, usize)] = &[("ARCHITECTURE.md", 200), ("README.md", 60)];
 
 pub(crate) fn check_file(text: &TextFile) -> Vec<Finding> {
-    let remedy = "split it by what each part owns";
+    let remedy = "split it by responsibility";
     too_long(Rule::FileLines, text, FILE_LINES_MAX, remedy).into_iter().collect()
 }
 
@@ -27,11 +27,11 @@ pub(crate) fn check_document(text: &TextFile) -> Vec<Finding> {
 
 fn too_long(rule: Rule, text: &TextFile, max: usize, remedy: &str) -> Option<Finding> {
     let lines = text.text.lines().count();
-    let wrong = format!("{lines} lines, at most {max} are allowed");
-    (lines > max).then(|| Finding::new(rule, &text.path, max + 1, wrong, remedy))
+    let problem = format!("{lines} lines, at most {max} are allowed");
+    (lines > max).then(|| Finding::new(rule, &text.path, max + 1, problem, remedy))
 }
 
-/// Functions outside tests. Tests may be long: a table of cases reads best in one piece.
+/// Reports long functions outside tests. Tests may be long, because a table of cases is easier to read in one piece.
 pub(crate) fn check_functions(file: &RustFile<'_>) -> Vec<Finding> {
     let mut functions = FunctionVisitor { path: file.path, findings: Vec::new() };
     functions.visit_file(&file.syntax);
@@ -50,9 +50,9 @@ impl FunctionVisitor<'_> {
         let lines = last + 1 - first;
         if lines > FUNCTION_LINES_MAX {
             let name = &signature.ident;
-            let wrong = format!("`{name}` has {lines} lines, at most {FUNCTION_LINES_MAX} are allowed");
-            let remedy = "give the second thing it does a function of its own";
-            self.findings.push(Finding::new(Rule::FunctionLines, self.path, first, wrong, remedy));
+            let problem = format!("`{name}` has {lines} lines, at most {FUNCTION_LINES_MAX} are allowed");
+            let remedy = "extract a function";
+            self.findings.push(Finding::new(Rule::FunctionLines, self.path, first, problem, remedy));
         }
     }
 }
@@ -112,21 +112,21 @@ mod tests {
         check_functions(&file).into_iter().map(|finding| (finding.line, finding.problem)).collect()
     }
 
-    /// A function of exactly `lines` lines.
+    /// Returns a function with exactly `lines` lines.
     fn function(lines: usize) -> String {
         format!("fn long() {{\n{}}}\n", "    step();\n".repeat(lines - 2))
     }
 
     #[test]
-    fn a_function_may_have_70_lines_and_not_71() {
+    fn function_has_at_most_70_lines() {
         assert_eq!(function_findings(&function(70)), []);
-        let wrong = "`long` has 71 lines, at most 70 are allowed".to_owned();
-        assert_eq!(function_findings(&function(71)), [(1, wrong.clone())]);
-        assert_eq!(function_findings(&format!("#[inline]\n\n{}", function(71))), [(3, wrong)]);
+        let problem = "`long` has 71 lines, at most 70 are allowed".to_owned();
+        assert_eq!(function_findings(&function(71)), [(1, problem.clone())]);
+        assert_eq!(function_findings(&format!("#[inline]\n\n{}", function(71))), [(3, problem)]);
     }
 
     #[test]
-    fn functions_are_found_wherever_they_are() {
+    fn functions_in_nested_items_are_checked() {
         let long = function(71);
         for source in [
             format!("impl A {{\n{long}}}\n"),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_tests_may_be_long() {
+    fn test_functions_may_be_long() {
         let long = function(90);
         for source in [format!("#[test]\n{long}"), format!("#[cfg(test)]\nmod tests {{\n{long}}}\n")] {
             assert_eq!(function_findings(&source), [], "{source}");
@@ -147,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_have_500_lines_and_not_501() {
+    fn file_has_at_most_500_lines() {
         assert!(check_file(&text("a.rs", "\n".repeat(500))).is_empty());
         assert_eq!(check_file(&text("a.rs", "\n".repeat(501)))[0].line, 501);
     }
 
     #[test]
-    fn documents_of_the_root_are_one_sitting() {
+    fn root_documents_have_a_maximum_length() {
         assert!(check_document(&text("README.md", "\n".repeat(60))).is_empty());
         assert_eq!(check_document(&text("README.md", "\n".repeat(61))).len(), 1);
         assert_eq!(check_document(&text("ARCHITECTURE.md", "\n".repeat(201))).len(), 1);

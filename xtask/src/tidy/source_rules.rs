@@ -1,5 +1,5 @@
-//! What every Rust file has to have (a header) and may not have (unfinished code, silenced lints).
-// tidy: allow fixme because this file names the mark it looks for
+//! Rules for every Rust file: a header, no unfinished code, no `allow` attributes, no ignored tests, no `mod.rs`.
+// tidy: allow fixme because this file searches for the marker
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
@@ -20,12 +20,12 @@ pub(crate) fn check(text: &TextFile, file: &RustFile<'_>) -> Vec<Finding> {
 
 fn header(text: &TextFile) -> Option<Finding> {
     let first = text.text.lines().map(str::trim).find(|line| !line.is_empty() && !is_plain_comment(line));
-    let words = first.and_then(|line| line.strip_prefix("//!"));
-    if words.is_some_and(|words| !words.trim().is_empty()) {
+    let header = first.and_then(|line| line.strip_prefix("//!"));
+    if header.is_some_and(|header| !header.trim().is_empty()) {
         return None;
     }
-    let wrong = "no `//!` header";
-    Some(Finding::new(Rule::Header, &text.path, 1, wrong, "say in one to four lines what the file owns"))
+    let remedy = "describe in one to four lines what the file owns";
+    Some(Finding::new(Rule::Header, &text.path, 1, "no `//!` header", remedy))
 }
 
 fn is_plain_comment(line: &str) -> bool {
@@ -40,25 +40,26 @@ fn mod_file(text: &TextFile) -> Option<Finding> {
 
 fn fixme(text: &TextFile) -> impl Iterator<Item = Finding> {
     text.text.lines().enumerate().filter(|(_, line)| line.contains("FIXME")).map(|(index, _)| {
-        let remedy = "mend it now, or write it down where work is planned";
-        Finding::new(Rule::Fixme, &text.path, index + 1, "a mark for later", remedy)
+        let remedy = "fix it now, or file an issue";
+        Finding::new(Rule::Fixme, &text.path, index + 1, "a marker for later work", remedy)
     })
 }
 
-/// Looks through all tokens, also inside macro calls; strings and comments are no tokens of interest.
+/// Scans all tokens, also inside macro calls; strings and comments are ignored.
 fn scan(path: &str, tokens: &TokenStream, findings: &mut Vec<Finding>) {
     let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
     for (index, token) in tokens.iter().enumerate() {
         match (token, &tokens[index + 1..]) {
-            (TokenTree::Ident(name), [TokenTree::Punct(mark), TokenTree::Group(_), ..])
-                if mark.as_char() == '!' && UNFINISHED.iter().any(|unfinished| name == unfinished) =>
+            (TokenTree::Ident(name), [TokenTree::Punct(bang), TokenTree::Group(_), ..])
+                if bang.as_char() == '!' && UNFINISHED.iter().any(|unfinished| name == unfinished) =>
             {
-                let wrong = format!("`{name}!` is unfinished code");
+                let problem = format!("`{name}!` is unfinished code");
                 let line = name.span().start().line;
-                findings.push(Finding::new(Rule::Unfinished, path, line, wrong, "finish it or leave it out"));
+                findings.push(Finding::new(Rule::Unfinished, path, line, problem, "finish it or remove it"));
             }
-            (TokenTree::Punct(hash), rest) if hash.as_char() == '#' => {
-                findings.extend(attribute_of(rest).and_then(|attribute| check_attribute(path, attribute)));
+            (TokenTree::Punct(hash), following) if hash.as_char() == '#' => {
+                findings
+                    .extend(attribute_of(following).and_then(|attribute| check_attribute(path, attribute)));
             }
             _ => {}
         }
@@ -68,11 +69,11 @@ fn scan(path: &str, tokens: &TokenStream, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The brackets after a `#` or `#!`.
-fn attribute_of(rest: &[TokenTree]) -> Option<&Group> {
-    let group = match rest {
+/// Returns the bracketed group after a `#` or `#!`.
+fn attribute_of(tokens: &[TokenTree]) -> Option<&Group> {
+    let group = match tokens {
         [TokenTree::Group(group), ..] => group,
-        [TokenTree::Punct(mark), TokenTree::Group(group), ..] if mark.as_char() == '!' => group,
+        [TokenTree::Punct(bang), TokenTree::Group(group), ..] if bang.as_char() == '!' => group,
         _ => return None,
     };
     (group.delimiter() == Delimiter::Bracket).then_some(group)
@@ -81,23 +82,18 @@ fn attribute_of(rest: &[TokenTree]) -> Option<&Group> {
 fn check_attribute(path: &str, attribute: &Group) -> Option<Finding> {
     let line = attribute.span_open().start().line;
     if is_attribute(attribute.stream(), "allow") {
-        let remedy = "write `#[expect(lint, reason = \"...\")]`, which says why and tells when it is over";
-        return Some(Finding::new(
-            Rule::AllowAttribute,
-            path,
-            line,
-            "a lint is silenced with `allow`",
-            remedy,
-        ));
+        let remedy =
+            "write `#[expect(lint, reason = \"...\")]`, which gives the reason and warns when it is obsolete";
+        return Some(Finding::new(Rule::AllowAttribute, path, line, "`allow` silences a lint", remedy));
     }
     if is_attribute(attribute.stream(), "ignore") {
         let remedy = "make it pass, or delete it";
-        return Some(Finding::new(Rule::IgnoredTest, path, line, "a test that never runs", remedy));
+        return Some(Finding::new(Rule::IgnoredTest, path, line, "the test never runs", remedy));
     }
     None
 }
 
-/// Whether the attribute is `name`, or a `cfg_attr` that becomes it.
+/// Whether the attribute is `name`, or a `cfg_attr` that expands to it.
 fn is_attribute(attribute: TokenStream, name: &str) -> bool {
     let mut tokens = attribute.into_iter();
     match (tokens.next(), tokens.next()) {
@@ -120,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_starts_with_what_it_owns() {
+    fn file_without_a_header_is_reported() {
         for source in ["//! Owns it.\nfn f() {}\n", "// tidy: allow x because y\n\n//! Owns it.\n"] {
             assert_eq!(found("a.rs", source), [], "{source}");
         }
@@ -130,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_code_is_found_also_inside_macros() {
+    fn unfinished_code_is_reported_also_inside_macros() {
         for code in
             ["todo!()", "unimplemented!(\"later\")", "dbg!(1)", "assert!(dbg!(true))", "vec![todo!()]"]
         {
@@ -140,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn words_in_comments_and_strings_are_no_unfinished_code() {
+    fn comments_and_strings_are_not_unfinished_code() {
         let source = "//! A todo!() list.\n// dbg!(x)\nfn f(todo: u8) -> &'static str {\n    \
             if todo != 1 { \"todo!()\" } else { \"#[allow(x)]\" }\n}\n";
         assert_eq!(found("a.rs", source), []);
     }
 
     #[test]
-    fn lints_are_expected_and_not_allowed() {
+    fn allow_attributes_are_reported_expect_is_accepted() {
         for attribute in ["#[allow(dead_code)]", "#[cfg_attr(unix, allow(dead_code))]"] {
             let source = format!("//! A.\n{attribute}\nfn f() {{}}\n");
             assert_eq!(found("a.rs", &source), [(2, Rule::AllowAttribute)], "{attribute}");
@@ -157,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_is_run_or_deleted() {
+    fn ignored_tests_are_reported() {
         for attribute in ["#[ignore]", "#[ignore = \"slow\"]", "#[cfg_attr(unix, ignore)]"] {
             let source = format!("//! A.\n#[test]\n{attribute}\nfn f() {{}}\n");
             assert_eq!(found("a.rs", &source), [(3, Rule::IgnoredTest)], "{attribute}");
@@ -165,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_for_later_and_mod_files_are_found() {
+    fn fixme_comments_and_mod_files_are_reported() {
         assert_eq!(found("a.rs", "//! A.\n// FIXME: slow\n"), [(2, Rule::Fixme)]);
         assert_eq!(found("src/pool/mod.rs", "//! A.\n"), [(1, Rule::ModFile)]);
         assert_eq!(found("src/pool.rs", "//! A.\n"), []);

@@ -1,16 +1,16 @@
-//! Reads the text files of the source tree. What they may contain is for the rules to say.
+//! Reads the text files of the source tree; the rules check their content.
 
 use std::fs;
 use std::path::Path;
 
 use crate::command::Failure;
 
-/// Folders that hold what machines made.
+/// Directories with generated files.
 const SKIPPED: &[&str] = &[".git", "target", "node_modules", "__pycache__", ".venv"];
 
-/// A file that is UTF-8.
+/// A UTF-8 file of the source tree.
 pub(crate) struct TextFile {
-    /// Relative to the root, with `/`.
+    /// Relative to the root, with `/` as separator.
     pub(crate) path: String,
     pub(crate) text: String,
 }
@@ -21,7 +21,7 @@ impl TextFile {
     }
 }
 
-/// Every text file under `root`, ordered by path.
+/// Returns all UTF-8 files under `root`, ordered by path.
 pub(crate) fn read(root: &Path) -> Result<Vec<TextFile>, Failure> {
     let mut files = Vec::new();
     walk(root, "", &mut files)?;
@@ -35,7 +35,7 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<TextFile>) -> Result<(), Fa
         let entry = entry.map_err(unreadable)?;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = format!("{prefix}{name}");
-        // A link is skipped: its target is in the tree and read there, or it is not ours.
+        // Symbolic links are skipped: their target is read where it is, or is outside the tree.
         let kind = entry.file_type().map_err(unreadable)?;
         if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
             walk(&entry.path(), &format!("{path}/"), files)?;
@@ -49,7 +49,7 @@ fn walk(folder: &Path, prefix: &str, files: &mut Vec<TextFile>) -> Result<(), Fa
 fn read_text(file: &Path, path: String) -> Result<Option<TextFile>, Failure> {
     match fs::read(file) {
         Ok(bytes) => Ok(String::from_utf8(bytes).ok().map(|text| TextFile { path, text })),
-        // An editor's swap file may go away between the listing and the reading.
+        // An editor's swap file may disappear after the directory was listed.
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(Failure::Failed(format!("{path}: {cause}"))),
     }

@@ -1,5 +1,5 @@
-//! What the code of a room names of the standard library, held against its row in the room table.
-//! Works on parsed code: comments and strings do not count, imports under another name do.
+//! Rule: a room uses only the parts of the standard library that its row in the room table allows.
+//! Works on parsed code: comments and strings are ignored, renamed imports are resolved.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::rust_file::{RustFile, is_test_only};
 
 const ENVIRONMENT_PATHS: &[&str] = &["std::env"];
 
-/// A room without reach decides; whoever calls it brings the outside along.
+/// Paths that a room without side effects must not use; its caller passes in what it needs.
 const IO_PATHS: &[&str] = &[
     "std::env",
     "std::fs",
@@ -25,60 +25,61 @@ const IO_PATHS: &[&str] = &[
     "std::time::SystemTime",
 ];
 
-/// What the file names outside its tests and its room may not.
+/// Reports forbidden paths in a file, outside its tests.
 pub(crate) fn check(file: &RustFile<'_>, room: &Room) -> Vec<Finding> {
     let (banned, remedy) = match room.std_access {
         StdAccess::Pure => {
-            (IO_PATHS, "the room only decides: take the value as a parameter or through a trait")
+            (IO_PATHS, "the room has no side effects: take the value as a parameter or through a trait")
         }
-        StdAccess::Io => (ENVIRONMENT_PATHS, "the binary reads the environment and hands options in"),
+        StdAccess::Io => (ENVIRONMENT_PATHS, "the binary reads the environment: take the value as an option"),
         StdAccess::IoAndEnvironment => return Vec::new(),
     };
-    let mut names = PathVisitor { banned, aliases: BTreeMap::new(), violations: Vec::new() };
-    // Imports first: a path may use a name that is imported further down.
-    let mut imports = ImportVisitor { paths: &mut names };
+    let mut paths = PathVisitor { banned, aliases: BTreeMap::new(), violations: Vec::new() };
+    // Imports first, because a path may use a name that is imported further down.
+    let mut imports = ImportVisitor { paths: &mut paths };
     imports.visit_file(&file.syntax);
-    names.visit_file(&file.syntax);
-    names
+    paths.visit_file(&file.syntax);
+    paths
         .violations
         .into_iter()
-        .map(|(line, what)| {
-            let wrong = format!("`{}` may not touch `{what}`", room.name);
-            Finding::new(Rule::StdAccess, file.path, line, wrong, remedy)
+        .map(|(line, path)| {
+            let problem = format!("`{}` may not use `{path}`", room.name);
+            Finding::new(Rule::StdAccess, file.path, line, problem, remedy)
         })
         .collect()
 }
 
+/// Collects forbidden paths.
 struct PathVisitor {
     banned: &'static [&'static str],
-    /// What an imported name stands for, when the import itself is fine: `time` for `std::time`.
+    /// Imported names and their paths, where the import itself is allowed: `time` for `std::time`.
     aliases: BTreeMap<String, String>,
     violations: Vec<(usize, &'static str)>,
 }
 
 impl PathVisitor {
-    fn record(&mut self, line: usize, name: &str) {
-        if let Some(what) = self.banned_in(name) {
-            self.violations.push((line, what));
+    fn record(&mut self, line: usize, path: &str) {
+        if let Some(banned) = self.banned_in(path) {
+            self.violations.push((line, banned));
         }
     }
 
-    /// Resolves the first part of a path by the imports, then notes it.
+    /// Resolves the first segment of a path by the imports, then records the path.
     fn record_path(&mut self, line: usize, path: &str) {
         let (first, rest) = path.split_once("::").unwrap_or((path, ""));
         match self.aliases.get(first) {
-            Some(meant) => self.record(line, &format!("{meant}::{rest}")),
+            Some(import) => self.record(line, &format!("{import}::{rest}")),
             None => self.record(line, path),
         }
     }
 
-    fn banned_in(&self, name: &str) -> Option<&'static str> {
+    fn banned_in(&self, path: &str) -> Option<&'static str> {
         // `use std::time::*` imports the clock as well.
-        let all_of = name.strip_suffix('*');
+        let glob_prefix = path.strip_suffix('*');
         self.banned.iter().copied().find(|banned| {
-            name == *banned
-                || name.strip_prefix(banned).is_some_and(|rest| rest.starts_with("::"))
-                || all_of.is_some_and(|prefix| banned.starts_with(prefix))
+            path == *banned
+                || path.strip_prefix(banned).is_some_and(|rest| rest.starts_with("::"))
+                || glob_prefix.is_some_and(|prefix| banned.starts_with(prefix))
         })
     }
 
@@ -132,14 +133,14 @@ impl<'ast> Visit<'ast> for PathVisitor {
         visit::visit_path(self, path);
     }
 
-    /// The tokens of a macro call are not parsed; a path in them counts all the same.
+    /// Checks the paths in the tokens of a macro call, which syn does not parse.
     fn visit_macro(&mut self, call: &'ast Macro) {
         self.visit_path(&call.path);
         self.record_tokens(call.tokens.clone());
     }
 
     fn visit_item_use(&mut self, _: &'ast ItemUse) {
-        // Imports were noted before.
+        // `ImportVisitor` has recorded the imports.
     }
 
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
@@ -167,8 +168,9 @@ impl<'ast> Visit<'ast> for PathVisitor {
     }
 }
 
-struct ImportVisitor<'names> {
-    paths: &'names mut PathVisitor,
+/// Records imports in a `PathVisitor`.
+struct ImportVisitor<'paths> {
+    paths: &'paths mut PathVisitor,
 }
 
 impl ImportVisitor<'_> {
@@ -224,20 +226,20 @@ mod tests {
     use crate::tidy::rooms::ROOMS;
     use crate::tidy::source_tree::TextFile;
 
-    fn touched(room: &str, source: &str) -> Vec<(usize, String)> {
+    fn violations(room: &str, source: &str) -> Vec<(usize, String)> {
         let text = TextFile { path: "a.rs".to_owned(), text: source.to_owned() };
         let file = RustFile::parse(&text).unwrap();
         let room = ROOMS.iter().find(|row| row.name == room).unwrap();
-        let what = |wrong: &str| wrong.split('`').nth(3).unwrap().to_owned();
+        let path_in = |problem: &str| problem.split('`').nth(3).unwrap().to_owned();
         let mut found: Vec<_> =
-            check(&file, room).iter().map(|finding| (finding.line, what(&finding.problem))).collect();
+            check(&file, room).iter().map(|finding| (finding.line, path_in(&finding.problem))).collect();
         found.sort();
         found
     }
 
     #[test]
-    fn a_deciding_room_does_not_name_the_outside() {
-        for (source, what) in [
+    fn pure_room_may_not_use_io() {
+        for (source, path) in [
             ("use std::fs;", "std::fs"),
             ("use std::fs::File;", "std::fs"),
             ("use std::{collections::BTreeMap, net};", "std::net"),
@@ -252,12 +254,12 @@ mod tests {
             ("fn f() { println!(\"{:?}\", std::env::args()); }", "std::env"),
             ("fn f() { assert!(!vec![std::env::args()].is_empty()); }", "std::env"),
         ] {
-            assert_eq!(touched("agent", source), [(1, what.to_owned())], "{source}");
+            assert_eq!(violations("agent", source), [(1, path.to_owned())], "{source}");
         }
     }
 
     #[test]
-    fn what_is_not_code_of_the_room_does_not_count() {
+    fn comments_strings_and_tests_are_ignored() {
         for source in [
             "// std::fs\n/// std::net::TcpStream\nfn f() -> &'static str { \"std::env::var\" }",
             "use std::time::Duration;",
@@ -268,21 +270,21 @@ mod tests {
             "#[test] fn f() { std::env::temp_dir(); }",
             "fn f(env: u8) -> u8 { env }",
         ] {
-            assert_eq!(touched("agent", source), [], "{source}");
+            assert_eq!(violations("agent", source), [], "{source}");
         }
     }
 
     #[test]
-    fn an_acting_room_may_do_all_but_read_the_environment() {
+    fn io_room_may_not_read_the_environment() {
         let source = "use std::fs;\nfn f() { std::time::Instant::now(); }\nuse std::env::var;\n";
-        assert_eq!(touched("runtime", source), [(3, "std::env".to_owned())]);
-        assert_eq!(touched("nexus3", source), []);
-        assert_eq!(touched("testkit", source), []);
+        assert_eq!(violations("runtime", source), [(3, "std::env".to_owned())]);
+        assert_eq!(violations("nexus3", source), []);
+        assert_eq!(violations("testkit", source), []);
     }
 
     #[test]
-    fn an_import_is_told_once_and_not_at_every_use() {
+    fn forbidden_import_is_reported_once() {
         let source = "use std::fs;\nfn f() { fs::read(\"a\"); fs::read(\"b\"); }\n";
-        assert_eq!(touched("agent", source), [(1, "std::fs".to_owned())]);
+        assert_eq!(violations("agent", source), [(1, "std::fs".to_owned())]);
     }
 }

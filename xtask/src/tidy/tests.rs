@@ -1,5 +1,5 @@
-//! The whole of tidy against small workspaces made for the test: real files, real cargo metadata, no network.
-// tidy: allow retired-word because a test plants one
+//! Tests of all tidy rules together, on small temporary workspaces: real files, real cargo metadata, no network.
+// tidy: allow retired-word because a test contains one
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::finding::Rule;
 use super::{check, check_and_print};
 
-/// A workspace in the temporary folder, removed with the value.
+/// A workspace in the temporary directory, removed on drop.
 struct TestWorkspace {
     root: PathBuf,
 }
 
 impl TestWorkspace {
-    /// A clean workspace: `agent` decides, `runtime` uses it, `vendor/tokio` is somebody else's crate.
+    /// Creates a workspace without findings: `agent`, `runtime`, which depends on it, and `vendor/tokio` as an external
+    /// crate.
     fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -26,7 +27,7 @@ impl TestWorkspace {
              [workspace.dependencies]\nagent = { path = \"crates/agent\" }\n\
              tokio = { path = \"vendor/tokio\" }\n",
         );
-        workspace.write("docs/decisions/0001-crates.md", "`tokio` runs what waits.\n");
+        workspace.write("docs/decisions/0001-crates.md", "`tokio` is the async runtime.\n");
         workspace.package("vendor/tokio", "tokio", "");
         workspace.package("crates/agent", "agent", "");
         workspace.package("crates/runtime", "runtime", "agent.workspace = true\ntokio.workspace = true\n");
@@ -54,56 +55,56 @@ impl TestWorkspace {
 
 impl Drop for TestWorkspace {
     fn drop(&mut self) {
-        // What can't be removed stays in the temporary folder; the test has already spoken.
+        // A directory that cannot be removed must not fail the test.
         let _ = fs::remove_dir_all(&self.root);
     }
 }
 
 #[test]
-fn tidy_passes_when_every_room_keeps_to_its_row() {
+fn workspace_without_violations_passes() {
     let workspace = TestWorkspace::new();
     assert_eq!(workspace.findings(), Vec::<String>::new());
     assert!(check_and_print(&workspace.root).is_ok());
 }
 
 #[test]
-fn tidy_fails_when_a_room_uses_what_it_may_not() {
+fn dependency_on_a_room_that_is_not_allowed_fails() {
     let workspace = TestWorkspace::new();
     workspace.package("crates/runtime", "runtime", "");
     workspace.package("crates/agent", "agent", "runtime = { path = \"../runtime\" }\n");
     assert_eq!(
         workspace.findings(),
-        ["crates/agent/Cargo.toml:7: room: `agent` may not use `runtime`; \
-          it may use none of ours; move the code, or change the map with a decision"]
+        ["crates/agent/Cargo.toml:7: room: `agent` may not depend on `runtime`; \
+          it may depend on no workspace crate; move the code, or change the room table with a decision"]
     );
     assert!(check_and_print(&workspace.root).is_err());
 }
 
 #[test]
-fn tidy_fails_when_a_crate_enters_a_room_it_may_never_enter() {
+fn dependency_on_a_forbidden_external_crate_fails() {
     let workspace = TestWorkspace::new();
     workspace.package("crates/agent", "agent", "tokio.workspace = true\n");
     assert_eq!(
         workspace.findings(),
-        ["crates/agent/Cargo.toml:7: room: `tokio` may never enter `agent`; \
-          move the code to the room that owns it, or hand it in through a trait"]
+        ["crates/agent/Cargo.toml:7: room: `agent` must not depend on `tokio`; \
+          move the code to the room that owns it, or pass it in through a trait"]
     );
     assert!(check_and_print(&workspace.root).is_err());
 }
 
 #[test]
-fn tidy_fails_when_a_deciding_room_reads_a_file() {
+fn pure_room_that_reads_a_file_fails() {
     let workspace = TestWorkspace::new();
     workspace.write("crates/agent/src/lib.rs", "//! Decides.\n\nuse std::{fmt, fs};\n");
     assert_eq!(
         workspace.findings(),
-        ["crates/agent/src/lib.rs:3: std-access: `agent` may not touch `std::fs`; \
-          the room only decides: take the value as a parameter or through a trait"]
+        ["crates/agent/src/lib.rs:3: std-access: `agent` may not use `std::fs`; \
+          the room has no side effects: take the value as a parameter or through a trait"]
     );
 }
 
 #[test]
-fn tests_of_a_deciding_room_may_read_files_wherever_they_are_written() {
+fn tests_of_a_pure_room_may_read_files() {
     let workspace = TestWorkspace::new();
     workspace.write("crates/agent/src/lib.rs", "//! Decides.\n\n#[cfg(test)]\nmod cases;\n");
     workspace.write("crates/agent/src/cases.rs", "//! Cases.\n\nuse std::fs;\n");
@@ -112,18 +113,18 @@ fn tests_of_a_deciding_room_may_read_files_wherever_they_are_written() {
 }
 
 #[test]
-fn a_crate_that_is_not_on_the_map_is_found() {
+fn crate_without_a_row_in_the_room_table_fails() {
     let workspace = TestWorkspace::new();
     workspace.package("crates/attic", "attic", "");
     assert_eq!(
         workspace.findings(),
         ["crates/attic/Cargo.toml:1: room: `attic` is not in the room table; \
-          add a row to xtask/src/tidy/rooms.rs that says what it may use"]
+          add a row with its allowed dependencies to xtask/src/tidy/rooms.rs"]
     );
 }
 
 #[test]
-fn all_findings_are_told_at_once_in_the_order_of_the_tree() {
+fn all_findings_are_reported_in_path_order() {
     let workspace = TestWorkspace::new();
     workspace.write("README.md", &"line\n".repeat(61));
     workspace.write("crates/agent/src/lib.rs", "fn f() {\n    todo!()\n}\n");
@@ -140,7 +141,7 @@ fn all_findings_are_told_at_once_in_the_order_of_the_tree() {
 }
 
 #[test]
-fn tidy_fails_on_a_planted_retired_word() {
+fn retired_word_fails() {
     let workspace = TestWorkspace::new();
     workspace.write("crates/agent/src/lib.rs", "//! Decides.\n\n/// A desk.\npub struct Desk;\n");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The workspace as cargo sees it: our crates and what each depends on.
+//! The members of the workspace and their dependencies, from cargo's metadata.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 use crate::command::Failure;
 
-/// One crate of ours.
+/// A member of the workspace.
 pub(crate) struct Member {
     pub(crate) name: String,
-    /// Its folder relative to the root, with `/`.
+    /// Its directory relative to the root, with `/` as separator.
     pub(crate) folder: String,
     pub(crate) dependencies: Vec<Dependency>,
 }
@@ -21,23 +21,25 @@ impl Member {
     }
 }
 
+/// A dependency of a member.
 pub(crate) struct Dependency {
-    /// The name of the package, whatever the manifest calls it.
+    /// The package name, also where the manifest renames the dependency.
     pub(crate) name: String,
-    /// Where the member's manifest names it.
+    /// The line of the member's manifest that declares it.
     pub(crate) line: usize,
     pub(crate) purpose: Purpose,
 }
 
+/// Whether a dependency is part of the build or only of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// For the crate itself or its build script.
+    /// The crate itself or its build script.
     Build,
-    /// For its tests.
+    /// Its tests.
     Test,
 }
 
-/// Asks cargo about the workspace at `root`. Needs no network and no lock file.
+/// Reads the members of the workspace at `root` with `cargo metadata`. Needs no network and no lock file.
 pub(crate) fn read(root: &Path) -> Result<Vec<Member>, Failure> {
     let metadata = MetadataCommand::new()
         .manifest_path(root.join("Cargo.toml"))
@@ -74,16 +76,16 @@ fn member(base: &Path, package: &Package) -> Result<Member, Failure> {
     })
 }
 
-/// The first line that sets `key`, as `key = …`, `key.workspace = …` or `[dependencies.key]`.
+/// Returns the first line that sets `key`: `key = …`, `key.workspace = …` or `[dependencies.key]`.
 fn line_of(manifest: &str, key: &str) -> usize {
-    let names_it = |line: &str| {
+    let sets_key = |line: &str| {
         let heading = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let last = heading.and_then(|heading| heading.rsplit('.').next());
-        let set = line.split(['=', '.']).next().map(|start| start.trim().trim_matches('"'));
-        last == Some(key) || (heading.is_none() && set == Some(key))
+        let name = line.split(['=', '.']).next().map(|start| start.trim().trim_matches('"'));
+        last == Some(key) || (heading.is_none() && name == Some(key))
     };
-    // An inherited key could also be found nowhere: then the manifest as a whole is the place.
-    manifest.lines().position(|line| names_it(line.trim())).map_or(1, |index| index + 1)
+    // An inherited key may not be in the manifest; then line 1 stands for the whole manifest.
+    manifest.lines().position(|line| sets_key(line.trim())).map_or(1, |index| index + 1)
 }
 
 #[cfg(test)]
@@ -91,7 +93,7 @@ mod tests {
     use super::line_of;
 
     #[test]
-    fn a_dependency_is_found_in_every_spelling() {
+    fn dependency_is_found_in_every_notation() {
         let manifest = "[package]\nname = \"a\"\n[dependencies]\ntokio-util = \"1\"\ntokio.workspace = true\n\
             \"hyper\" = \"1\"\n[dependencies.syn]\nversion = \"2\"\n";
         for (key, line) in [("tokio", 5), ("tokio-util", 4), ("hyper", 6), ("syn", 7), ("absent", 1)] {

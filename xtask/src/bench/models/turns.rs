@@ -1,5 +1,5 @@
-//! What a turn costs the daemon with a short and a long history and a model that answers at once, beside a server that
-//! only takes the same request and puts a question of the same length to the same model.
+//! CPU time of a turn with a short and a long history, with a model that responds at once. The baseline is the relay,
+//! which takes the same request and only sends a request of the same size to the same model.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::super::turn::PROMPT;
 use crate::command::Failure;
 
 const ROUNDS: usize = 5;
-/// How long each side works in a round. The histories grow meanwhile, so that it has to be short.
+/// Duration of load per side and round. It is short, because the histories grow meanwhile.
 const ROUND_DURATION: Duration = Duration::from_millis(500);
 const HISTORY_LENGTHS: [usize; 2] = [10, 10_000];
 const CONCURRENCY_LEVELS: [usize; 2] = [16, 1];
@@ -26,15 +26,15 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
         Server::daemon(bench, &DaemonOptions { model: Some(model.address), ..DaemonOptions::default() })?;
     let mut rows = Vec::new();
     for messages in HISTORY_LENGTHS {
-        let talk = Conversation::start(bench, &daemon, &model, messages)?;
-        for at_once in CONCURRENCY_LEVELS {
-            rows.push(talk.measure_row(at_once)?);
+        let conversation = Conversation::start(bench, &daemon, &model, messages)?;
+        for concurrency in CONCURRENCY_LEVELS {
+            rows.push(conversation.measure_row(concurrency)?);
         }
     }
     Ok(rows)
 }
 
-/// An agent with so many messages, from which others are forked.
+/// An agent with `messages` messages, which is forked for each measurement.
 struct Conversation<'a> {
     daemon: &'a Server,
     relay: Server,
@@ -60,30 +60,30 @@ impl<'a> Conversation<'a> {
         Ok(Self { daemon, relay, name, messages })
     }
 
-    fn measure_row(&self, at_once: usize) -> Result<Row, Failure> {
-        let (mut ours, mut beside) = (Vec::new(), Vec::new());
+    fn measure_row(&self, concurrency: usize) -> Result<Row, Failure> {
+        let (mut measured, mut baseline) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
-            let names: Vec<_> = (0..at_once).map(|place| format!("{}-{round}-{place}", self.name)).collect();
+            let names: Vec<_> =
+                (0..concurrency).map(|index| format!("{}-{round}-{index}", self.name)).collect();
             let mut connection = self.daemon.connect()?;
             for name in &names {
                 let params = format!(r#"{{"agent_id":"{}","new_agent_id":"{name}"}}"#, self.name);
                 self.daemon.call(&mut connection, "/", "fork_agent", &params)?;
             }
             let requests: Vec<_> = names.iter().map(|name| send_request(self.daemon, name)).collect();
-            beside.push(cpu_ms(&self.relay, &requests)?);
-            ours.push(cpu_ms(self.daemon, &requests)?);
+            baseline.push(cpu_ms(&self.relay, &requests)?);
+            measured.push(cpu_ms(self.daemon, &requests)?);
             for name in &names {
                 let params = format!(r#"{{"agent_id":"{name}"}}"#);
                 self.daemon.call(&mut connection, "/", "destroy_agent", &params)?;
             }
         }
-        let own = Spread::from_pairs(&ours, &beside, |ours, beside| ours - beside);
-        let how = if at_once == 1 { "alone".to_owned() } else { format!("{at_once} at once") };
-        let name = format!("a turn with {} messages, {how}: CPU", self.messages);
-        let row = Row::new(name, "ms", Spread::from_values(ours))
-            .baseline(Spread::from_values(beside))
-            .comparison(own);
-        Ok(if at_once == 1 { row } else { row.goal(Goal::ComparisonAtMost(0.3)) })
+        let difference = Spread::from_pairs(&measured, &baseline, |measured, baseline| measured - baseline);
+        let name = format!("a turn with {} messages, {concurrency} at once: CPU", self.messages);
+        let row = Row::new(name, "ms", Spread::from_values(measured))
+            .baseline(Spread::from_values(baseline))
+            .comparison(difference);
+        Ok(if concurrency == 1 { row } else { row.goal(Goal::ComparisonAtMost(0.3)) })
     }
 }
 
@@ -91,14 +91,14 @@ fn send_request(daemon: &Server, name: &str) -> Vec<u8> {
     daemon.request(&format!("/agent/{name}"), "send", &format!(r#"{{"content":"{PROMPT}"}}"#))
 }
 
-/// A server's CPU time for one call, with as many of them under way as there are requests.
+/// Returns a server's CPU time per call, with one call in flight per request.
 fn cpu_ms(server: &Server, requests: &[Vec<u8>]) -> Result<f64, Failure> {
     let failed = |cause| server.failure(&cause);
-    let mut herd = ConnectionPool::open(server.address, requests.len()).map_err(failed)?;
-    // The first question of a conversation is written whole, and each connection is made once.
-    herd.run_each(requests, Duration::ZERO).map_err(failed)?;
+    let mut pool = ConnectionPool::open(server.address, requests.len()).map_err(failed)?;
+    // Warm-up: opens the connections, and the daemon encodes the complete history once per conversation.
+    pool.run_each(requests, Duration::ZERO).map_err(failed)?;
     let before = server.process.cpu_time()?;
-    let round = herd.run_each(requests, ROUND_DURATION).map_err(failed)?;
-    let used = server.process.cpu_time()?.saturating_sub(before);
-    Ok(used.as_secs_f64() * MILLISECONDS / round.calls())
+    let round = pool.run_each(requests, ROUND_DURATION).map_err(failed)?;
+    let cpu_time = server.process.cpu_time()?.saturating_sub(before);
+    Ok(cpu_time.as_secs_f64() * MILLISECONDS / round.calls())
 }

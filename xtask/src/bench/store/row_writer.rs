@@ -1,4 +1,4 @@
-//! What one writes without a thought: one connection, one commit for each row.
+//! The baseline of the group `store`: one SQLite connection that commits every row.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,10 +8,11 @@ use rusqlite::Connection;
 use super::super::statistics::Latencies;
 use crate::command::Failure;
 
-/// About as long as a record of a short turn.
+/// About the size of a record of a short turn.
 const BODY_BYTES: usize = 200;
 const MILLISECONDS: f64 = 1e3;
 
+/// A SQLite writer without group commit.
 pub(super) struct RowWriter {
     connection: Connection,
 }
@@ -25,7 +26,7 @@ impl RowWriter {
         Ok(Self { connection })
     }
 
-    /// Rows per second, and p50 and p99 of one in milliseconds.
+    /// Inserts rows for `time`; returns rows per second, and p50 and p99 of an insert in milliseconds.
     pub(super) fn run(&self, time: Duration) -> Result<(f64, f64, f64), Failure> {
         let body = vec![b'x'; BODY_BYTES];
         let insert = "INSERT INTO rows (agent, body) VALUES (?1, ?2)";
@@ -33,16 +34,16 @@ impl RowWriter {
         let mut times = Latencies::default();
         let start = Instant::now();
         while start.elapsed() < time {
-            let since = Instant::now();
+            let insert_start = Instant::now();
             insert.execute((1, &body)).map_err(failure)?;
-            times.push(since.elapsed());
+            times.push(insert_start.elapsed());
         }
         let rate = times.len() as f64 / start.elapsed().as_secs_f64();
         Ok((rate, times.percentile(50) * MILLISECONDS, times.percentile(99) * MILLISECONDS))
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes it by value")]
 fn failure(cause: rusqlite::Error) -> Failure {
-    Failure::Failed(format!("the writer beside: {cause}"))
+    Failure::Failed(format!("the baseline SQLite writer: {cause}"))
 }
