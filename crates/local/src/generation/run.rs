@@ -244,7 +244,7 @@ impl GenerationRun<'_> {
             tokens.push(token);
             match (decoder.push(bytes), emission) {
                 (DecoderOutput::Text(text) | DecoderOutput::Matched(text, _), Emission::Streamed) => {
-                    self.emit_text(&text)?
+                    self.emit_text(&text)?;
                 }
                 _ => self.emit_text("")?,
             }

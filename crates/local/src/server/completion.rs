@@ -215,7 +215,7 @@ impl ChunkWriter {
     pub(super) fn write_part(&mut self, out: &mut Vec<u8>, part: &OutputPart) {
         match part {
             OutputPart::Text(text) => {
-                self.write_delta(out, Delta { content: Some(text), ..Delta::default() }, None)
+                self.write_delta(out, Delta { content: Some(text), ..Delta::default() }, None);
             }
             OutputPart::ToolCall(call) => {
                 let call = CallOut::new(Some(self.call_count), call);
