@@ -291,8 +291,8 @@ impl LoadedModel {
         self.vocabulary.encode_plain(text).len()
     }
 
-    /// Generates the response to `chat`. `on_event` gets each event and can cancel by returning `Break`. It is called at
-    /// least once per token: a token whose text is held back comes as an empty text.
+    /// Generates the response to `chat`. `on_event` gets each event and can cancel by returning `Break`. It is called
+    /// at least once per token: a token whose text is held back comes as an empty text.
     ///
     /// # Errors
     /// When the prompt exceeds the context window, the request cannot be fulfilled, or the engine fails.

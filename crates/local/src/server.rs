@@ -1,5 +1,5 @@
-//! The model server: a GGUF model and an embedding model with OpenAI's HTTP API, on a Unix socket or loopback. This file
-//! owns options, startup and shutdown; `http` routes requests, `queue` schedules jobs, `worker` runs them on the models.
+//! The model server: a GGUF model and an embedding model with OpenAI's HTTP API, on a Unix socket or loopback. This
+//! file owns options, startup and shutdown; `http` routes requests, `queue` schedules jobs, `worker` runs them.
 
 mod accept;
 mod activity;
@@ -100,8 +100,8 @@ pub enum ServeFault {
     Thread(#[source] io::Error),
 }
 
-/// Serves until `stop` is cancelled or the idle timeout expires. The first request that needs a model loads it. When this
-/// returns, the socket file is removed; the parent process starts the server again when needed.
+/// Serves until `stop` is cancelled or the idle timeout expires. The first request that needs a model loads it. When
+/// this returns, the socket file is removed; the parent process starts the server again when needed.
 ///
 /// # Errors
 /// When the options name no model, or a worker thread cannot be spawned.

@@ -1,6 +1,6 @@
-//! Byte-level BPE tokenizer: splits a text into words with the model's pre-tokenizer, then merges the bytes of each word
-//! by the file's merge table. The daemon uses it for token counts, so its tables and working memory are small. Tests
-//! compare it with the crate `tokenizers`.
+//! Byte-level BPE tokenizer: splits a text into words with the model's pre-tokenizer, then merges the bytes of each
+//! word by the file's merge table. The daemon uses it for token counts, so its tables and working memory are small.
+//! Tests compare it with the crate `tokenizers`.
 
 mod merges;
 

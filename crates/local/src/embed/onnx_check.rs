@@ -1,5 +1,5 @@
-//! Structural check of an ONNX file before `rten` parses it: every length must lie inside its enclosing message. On some
-//! malformed files `rten` loops forever or allocates whatever size they claim. Deeper damage is left to the checksum.
+//! Structural check of an ONNX file before `rten` parses it: every length must lie inside its enclosing message. On
+//! some malformed files `rten` loops forever or allocates whatever size they claim. The checksum covers the rest.
 
 /// Longest protobuf varint.
 const VARINT_BYTES_MAX: u32 = 10;

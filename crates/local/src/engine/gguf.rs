@@ -125,7 +125,7 @@ impl<'a> Gguf<'a> {
     }
 }
 
-/// Parses the header up to the tensor descriptors: the metadata, the tensor count, and a reader at the first descriptor.
+/// Parses the header up to the tensor descriptors: metadata, tensor count, and a reader at the descriptors.
 fn read_header(bytes: &[u8]) -> Result<(HashMap<&str, MetadataValue<'_>>, u64, Reader<'_>), ModelFileError> {
     let mut reader = Reader { bytes, offset: 0 };
     if reader.take(4)? != b"GGUF" {

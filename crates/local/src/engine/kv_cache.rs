@@ -1,5 +1,5 @@
-//! KV cache of one token sequence, in pages of half-precision numbers that are allocated as the sequence grows and freed
-//! when it is truncated.
+//! KV cache of one token sequence, in pages of half-precision numbers that are allocated as the sequence grows and
+//! freed when it is truncated.
 
 use super::network::Shape;
 

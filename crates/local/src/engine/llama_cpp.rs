@@ -56,7 +56,7 @@ impl LlamaCpp {
         let (path, options) = (path.to_path_buf(), options.clone());
         let run = move || match run_thread(&path, &options, &loaded_sender, tasks) {
             Ok(()) => {}
-            // Only `open` waits for this; if it is gone, there is no receiver for the fault.
+            // `open` waits for the fault; sending fails only if it has returned already.
             Err(fault) => drop(loaded_sender.send(Err(fault))),
         };
         let thread = std::thread::Builder::new().name("llama-cpp".to_owned()).spawn(run);

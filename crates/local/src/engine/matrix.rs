@@ -1,5 +1,5 @@
-//! Quantised weight matrices, their inputs and the thread pool that multiplies them. Blocks of 32 numbers share a scale.
-//! `kernel` multiplies; `convert` creates matrices from a file.
+//! Quantised weight matrices, their inputs and the thread pool that multiplies them. Blocks of 32 numbers share a
+//! scale. `kernel` multiplies; `convert` creates matrices from a file.
 
 use rayon::prelude::*;
 

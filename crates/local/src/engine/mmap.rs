@@ -13,8 +13,8 @@ pub(crate) fn map_file(path: &Path) -> io::Result<Mmap> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    // SAFETY: the mapping is read-only and private, and lives only while a model is being loaded: every tensor is copied
-    // out before it is used. Downloads replace files by rename and never write in place; if another process truncates
-    // the file during the load, SIGBUS ends this child process, not the daemon.
+    // SAFETY: the mapping is read-only and private, and lives only while a model is being loaded: every tensor is
+    // copied out before it is used. Downloads replace files by rename and never write in place; if another process
+    // truncates the file during the load, SIGBUS ends this child process, not the daemon.
     unsafe { Mmap::map(&file) }
 }

@@ -41,7 +41,7 @@ impl PromptCache {
         let nearest = (0..self.sequences.len()).max_by_key(shared).unwrap_or(0);
         let length = shared(&nearest);
         let oldest = (0..self.sequences.len()).min_by_key(|at| self.sequences[*at].last_used).unwrap_or(0);
-        // A sequence that would lose more than half of its tokens belongs to another conversation: its prefix is copied.
+        // A sequence that would lose more than half of its tokens belongs to another conversation; copy its prefix.
         let sequence = match length * 2 >= self.sequences[nearest].tokens.len() && length > 0 {
             true => nearest,
             false => oldest,

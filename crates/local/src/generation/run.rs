@@ -222,7 +222,7 @@ impl GenerationRun<'_> {
 
     /// Decodes until the grammar is complete; returns the text.
     fn decode_constrained(&mut self, matcher: &mut Matcher, emission: Emission) -> Result<String, EarlyExit> {
-        // llguidance's message is about its internals, so it goes to the log and the client gets a general text.
+        // llguidance's message is about its internals, so it is logged and the client gets a general text.
         let grammar_failure = |fault: &dyn std::fmt::Display| {
             tracing::warn!("constrained decoding failed: {fault}");
             let text = "the schema is too large or too unspecific for constrained decoding; make it smaller";
@@ -244,7 +244,7 @@ impl GenerationRun<'_> {
             tokens.push(token);
             match (decoder.push(bytes), emission) {
                 (DecoderOutput::Text(text) | DecoderOutput::Matched(text, _), Emission::Streamed) => {
-                    self.emit_text(&text)?
+                    self.emit_text(&text)?;
                 }
                 _ => self.emit_text("")?,
             }

@@ -102,20 +102,20 @@ mod tests {
     #[test]
     fn character_split_at_any_byte_is_emitted_whole() {
         let text = "aä€😀z".as_bytes();
-        for cut in 0..text.len() {
-            assert_eq!(decode(&[], &[&text[..cut], &text[cut..]]), ("aä€😀z".to_owned(), None));
+        for split in 0..text.len() {
+            assert_eq!(decode(&[], &[&text[..split], &text[split..]]), ("aä€😀z".to_owned(), None));
             let mut decoder = TextDecoder::new([]);
-            let DecoderOutput::Text(first) = decoder.push(&text[..cut]) else { continue };
-            assert!(!first.contains('\u{fffd}'), "{cut}");
+            let DecoderOutput::Text(first) = decoder.push(&text[..split]) else { continue };
+            assert!(!first.contains('\u{fffd}'), "{split}");
         }
     }
 
     #[test]
     fn stop_sequence_split_anywhere_is_found_and_not_emitted() {
         let text = b"one STOP two";
-        for cut in 0..text.len() {
+        for split in 0..text.len() {
             assert_eq!(
-                decode(&["nope", "STOP"], &[&text[..cut], &text[cut..]]),
+                decode(&["nope", "STOP"], &[&text[..split], &text[split..]]),
                 ("one ".to_owned(), Some(1))
             );
         }

@@ -35,13 +35,13 @@ pub(super) async fn accept_all(listener: &ModelListener, shared: &Arc<Shared>, t
         number += 1;
         match listener.accept().await {
             Ok(Connection::Unix(stream)) => {
-                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, permit)))
+                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, permit)));
             }
             Ok(Connection::Tcp(stream)) => {
-                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, permit)))
+                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, permit)));
             }
             Err(fault) if is_peer_reset(&fault) => {
-                tracing::debug!(%fault, "connection aborted before accept")
+                tracing::debug!(%fault, "connection aborted before accept");
             }
             Err(fault) => {
                 tracing::warn!(%fault, "accept failed; retrying");

@@ -215,7 +215,7 @@ impl ChunkWriter {
     pub(super) fn write_part(&mut self, out: &mut Vec<u8>, part: &OutputPart) {
         match part {
             OutputPart::Text(text) => {
-                self.write_delta(out, Delta { content: Some(text), ..Delta::default() }, None)
+                self.write_delta(out, Delta { content: Some(text), ..Delta::default() }, None);
             }
             OutputPart::ToolCall(call) => {
                 let call = CallOut::new(Some(self.call_count), call);
@@ -252,7 +252,7 @@ impl ChunkWriter {
     }
 }
 
-/// Writes an error event. After the status has been sent, the stream reports a fault this way and ends without `[DONE]`.
+/// Writes an error event. Once the status is sent, a stream reports a fault this way and ends without `[DONE]`.
 pub(super) fn write_error(out: &mut Vec<u8>, refusal: &Refusal) {
     write_event(out, &refusal.body());
 }

@@ -59,7 +59,7 @@ impl GenerationSender {
         let flow = self.0.with_state(|state| {
             match event {
                 GenerationEvent::PromptProgress { tokens, total_tokens } => {
-                    state.unread.prompt_progress = Some((*tokens, *total_tokens))
+                    state.unread.prompt_progress = Some((*tokens, *total_tokens));
                 }
                 GenerationEvent::Text(text) => state.add_text(text),
                 GenerationEvent::ToolCall(call) => state.add_call(call),

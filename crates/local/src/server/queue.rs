@@ -1,5 +1,5 @@
-//! Fair job queue: a queue per client, served round-robin, so that a client with many jobs delays others by one job at a
-//! time. The total is bounded, and so is each client's share.
+//! Fair job queue: a queue per client, served round-robin, so that a client with many jobs delays others by one job at
+//! a time. The total is bounded, and so is each client's share.
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! Parses and validates chat requests in OpenAI's format. Unknown fields are ignored; known but unsupported features are
-//! rejected with the parameter's name.
+//! Parses and validates chat requests in OpenAI's format. Unknown fields are ignored; known but unsupported features
+//! are rejected with the parameter's name.
 
 mod wire;
 

@@ -1,5 +1,5 @@
-//! Worker threads, one for chats and one for embeddings. Each owns its model, runs the jobs of its queue, loads the model
-//! on demand, and survives a panic of the model.
+//! Worker threads, one for chats and one for embeddings. Each owns its model, runs the jobs of its queue, loads the
+//! model on demand, and survives a panic of the model.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -102,7 +102,8 @@ impl<J: Job> WorkQueue<J> {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` with the model, loading it if necessary. After a panic the model's state is unknown, so it is dropped.
+    /// Runs `work` with the model, loading it if necessary. After a panic the model's state is unknown, so it is
+    /// dropped.
     fn with_model<T: ?Sized, R>(
         &self,
         model: &mut Option<Box<T>>,

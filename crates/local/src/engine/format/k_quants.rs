@@ -64,7 +64,7 @@ pub(super) fn q5_k(block: &[u8; 176], numbers: &mut [f32; 256]) {
     }
 }
 
-/// Q6_K. Layout: the lower four bits of each quant; the upper two; 16 signed scales; block scale. Quants have offset 32.
+/// Q6_K. Layout: lower four bits of each quant; upper two; 16 signed scales; block scale. Quants have offset 32.
 pub(super) fn q6_k(block: &[u8; 210], numbers: &mut [f32; 256]) {
     let scale = read_half(block, 208);
     for (part, numbers) in parts(numbers) {

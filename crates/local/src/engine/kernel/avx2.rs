@@ -32,10 +32,10 @@ impl pulp::NullaryFnOnce for Avx2Product<'_> {
                 multiply_many_inputs(self.simd, quants, scales, minima, inputs, out);
             }
             (BlocksView::EightBit { quants, scales }, 1) => {
-                multiply_one_input(self.simd, quants, scales, &[], inputs, out)
+                multiply_one_input(self.simd, quants, scales, &[], inputs, out);
             }
             (BlocksView::EightBit { quants, scales }, _) => {
-                multiply_many_inputs(self.simd, quants, scales, &[], inputs, out)
+                multiply_many_inputs(self.simd, quants, scales, &[], inputs, out);
             }
         }
     }

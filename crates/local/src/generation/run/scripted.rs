@@ -1,5 +1,5 @@
-//! Tests: free responses of an engine that follows a script token by token. A grammar may mask the scripted token; where
-//! no script continues, the engine ends its turn.
+//! Tests: free responses of an engine that follows a script token by token. A grammar may mask the scripted token;
+//! where no script continues, the engine ends its turn.
 
 use super::tests::{assert_valid, chat, generate, model, tools};
 use super::*;

@@ -56,16 +56,18 @@ impl ScriptHandle {
     pub(super) async fn wait_ended(&self, text: &str) -> FinishReason {
         let ended = async {
             loop {
-                let state = self.0.lock().unwrap();
-                let found = state.outcomes.iter().find(|(prompt, _)| prompt == text).map(|outcome| outcome.1);
-                drop(state);
-                if let Some(reason) = found {
+                if let Some(reason) = self.outcome(text) {
                     return reason;
                 }
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(WAIT_MAX, ended).await.expect("the chat ends")
+    }
+
+    fn outcome(&self, text: &str) -> Option<FinishReason> {
+        let state = self.0.lock().unwrap();
+        state.outcomes.iter().find(|(prompt, _)| prompt == text).map(|(_, reason)| *reason)
     }
 
     /// Waits until `count` chats have started.
