@@ -41,8 +41,10 @@ pub(crate) fn run(
         Ok(SnapshotFile { display_name: input_label(file), document })
     });
     let snapshots = snapshots.collect::<Result<Vec<_>, Failure>>()?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(runtime_failure)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|fault| runtime_failure(&fault))?;
     let importer = Importer { args, home, config, environment, snapshots };
     let imported = runtime.block_on(importer.run())?;
     print_stdout(&report(&importer.snapshots, &imported, args.json))

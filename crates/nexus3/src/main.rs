@@ -128,11 +128,14 @@ fn console_options(
 }
 
 fn console_runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(runtime_failure)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|fault| runtime_failure(&fault))
 }
 
 /// Reports that the async runtime could not be built.
-fn runtime_failure(fault: std::io::Error) -> Failure {
+fn runtime_failure(fault: &std::io::Error) -> Failure {
     Failure::Run(format!("cannot start the async runtime: {fault}"))
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
         .worker_threads(1)
         .enable_all()
         .build()
-        .map_err(runtime_failure)?;
+        .map_err(|fault| runtime_failure(&fault))?;
     let served = runtime.block_on(serve(args, options));
     // A blocked read of standard input must not keep the process alive.
     runtime.shutdown_background();

@@ -87,7 +87,10 @@ fn weights_failure(fault: WeightsFault) -> Failure {
 }
 
 fn build_runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(runtime_failure)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|fault| runtime_failure(&fault))
 }
 
 /// Formats a size with three digits and a decimal unit.

@@ -44,8 +44,10 @@ pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> 
     }
     process::forbid_memory_dumps();
     tracing::debug!(?config, "starting");
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(runtime_failure)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|fault| runtime_failure(&fault))?;
     let served = runtime.block_on(serve(home, config, environment));
     // A turn that ignored its cancellation and the grace period must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -220,7 +222,7 @@ impl Shutdown<'_> {
             match config.idle_timeout_s {
                 0 => std::future::pending().await,
                 seconds => {
-                    self.door.wait_idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await
+                    self.door.wait_idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await;
                 }
             }
         };

@@ -219,7 +219,7 @@ fn an_id_that_is_no_directory_name_gets_no_file() {
 #[test]
 fn an_id_may_start_with_a_dot() {
     let output = LogFixture::run(all_streams(), || {
-        info_span!("turn", agent = ".temporary").in_scope(|| log_message("hello"))
+        info_span!("turn", agent = ".temporary").in_scope(|| log_message("hello"));
     });
     assert_eq!(output.texts(".temporary"), ["hello"]);
 }

@@ -281,13 +281,8 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         })));
     }
     for class in [ToolClass::Pure, ToolClass::Keyed, ToolClass::Once] {
-        records.push(Record::CallBegun {
-            turn: 5,
-            index: usize::MAX,
-            call_id: owned(),
-            tool: owned(),
-            class,
-        });
+        let (call_id, tool) = (owned(), owned());
+        records.push(Record::CallBegun { turn: 5, index: usize::MAX, call_id, tool, class });
     }
     for outcome in [ToolOutcome::Done(owned()), ToolOutcome::Failed(owned()), ToolOutcome::Denied(owned())] {
         records.push(Record::CallDone { turn: 6, index: 0, outcome });

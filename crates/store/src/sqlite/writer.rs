@@ -89,7 +89,7 @@ impl Writer {
         let stop_guard = StopGuard(Arc::clone(&self.context.queue));
         match TransactionWriter::new(self.head, &self.db) {
             Ok(transaction_writer) => {
-                WriterLoop { db: &self.db, transaction_writer, context: &mut self.context }.run()
+                WriterLoop { db: &self.db, transaction_writer, context: &mut self.context }.run();
             }
             Err(error) => stop_guard.0.fail(&format!("the database cannot be written: {error}")),
         }
