@@ -46,7 +46,7 @@ pub(crate) struct LineageNode {
     descendant_count: AtomicU64,
     /// Whether the agent was destroyed.
     is_destroyed: AtomicBool,
-    /// Whether the creation is enqueued at the store. Until then, the ancestors do not persist the budget reserved for it.
+    /// Whether the creation is enqueued at the store. Until then, ancestors do not persist the budget reserved for it.
     creation_enqueued: AtomicBool,
     /// Part of `reserved` that belongs to children whose creation is not enqueued, by resource.
     reserved_pending: [AtomicU64; 4],

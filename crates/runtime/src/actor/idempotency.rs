@@ -233,7 +233,7 @@ impl Actor {
         let invalid = |text: String| Err(Fault::new(FaultKind::Invalid, text));
         if messages > total {
             return invalid(format!(
-                "messages must be at most {total}, the number in the context, got: {messages}"
+                "messages must be at most {total}, the number there are, got: {messages}"
             ));
         }
         if !state.window.can_split_at(messages) {

@@ -184,7 +184,7 @@ fn first_messages(source: &AgentHandle, count: Option<usize>) -> Result<Vec<Arc<
     let invalid = |text: String| Err(Fault::new(FaultKind::Invalid, text));
     if count > all.len() {
         return invalid(format!(
-            "messages must be at most {}, the number in the context, got: {count}",
+            "messages must be at most {}, the number there are, got: {count}",
             all.len()
         ));
     }

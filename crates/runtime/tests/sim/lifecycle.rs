@@ -163,7 +163,7 @@ async fn fork_point_cannot_separate_a_call_from_its_result() {
     let fault = fork(Some(2)).await.err().expect("a call without its result");
     assert_eq!(fault.public, "messages 2 would cut a tool call from its result");
     let fault = fork(Some(7)).await.err().expect("not enough messages");
-    assert_eq!(fault.public, "messages must be at most 6, the number in the context, got: 7");
+    assert_eq!(fault.public, "messages must be at most 6, the number there are, got: 7");
     let fault = world
         .pool
         .fork(&source, Fork { id: Some(agent_id("a")), messages: None }, Initiator::Admin)
