@@ -24,7 +24,7 @@ const SUMMARY_PREFIX: &str = "[Summary of the earlier conversation";
 /// The prefix of the note that replaces dropped messages.
 const DROP_NOTE_PREFIX: &str = "[Earlier messages were dropped";
 
-/// The share of the message capacity that pinned messages may take.
+/// The share of the message capacity that retained older messages may take: pinned ones and the newest user message.
 const PINNED_PERCENT: TokenCount = 25;
 
 /// The record of a compaction.
@@ -118,11 +118,11 @@ impl CompactionRecord {
     /// The text that replaced older messages: the summary or the drop note.
     #[must_use]
     pub fn replacement_text(&self) -> Option<&str> {
-        let text = |part: &'_ CompactionPart| match part {
+        let note = |part: &'_ CompactionPart| match part {
             CompactionPart::Inserted(message) if is_compaction_note(message) => Some(()),
             CompactionPart::Inserted(_) | CompactionPart::Retained { .. } => None,
         };
-        self.parts.iter().find(|part| text(part).is_some()).and_then(|part| match part {
+        self.parts.iter().find(|part| note(part).is_some()).and_then(|part| match part {
             CompactionPart::Inserted(message) => Some(message.text.as_str()),
             CompactionPart::Retained { .. } => None,
         })

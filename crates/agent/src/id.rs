@@ -1,16 +1,16 @@
-//! Agent names, which become directory names and URL path segments and so have a restricted syntax, and request ids.
+//! Agent ids, which become directory names and URL path segments and so have a restricted syntax, and request ids.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// An agent's name, validated by [`AgentId::parse`].
+/// An agent's id, the name that its creator gave it; validated by [`AgentId::parse`].
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentId(Arc<str>);
 
-/// Maximum length of an agent's name.
+/// Maximum length of an agent's id.
 const ID_CHARS_MAX: usize = 63;
 
-/// Why a text is not a valid agent name.
+/// Why a text is not a valid agent id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentIdFault {
     /// The text is empty.
@@ -33,10 +33,10 @@ impl AgentId {
         Self(Arc::from("main"))
     }
 
-    /// Validates a name.
+    /// Validates an id.
     ///
     /// # Errors
-    /// When the text is not a valid name.
+    /// When the text is not a valid id.
     pub fn parse(text: &str) -> Result<Self, AgentIdFault> {
         if text.is_empty() {
             return Err(AgentIdFault::Empty);
@@ -55,13 +55,13 @@ impl AgentId {
         }
     }
 
-    /// The name's text.
+    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this agent is temporary: its name starts with a dot.
+    /// Whether this agent is temporary: its id starts with a dot.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         self.0.starts_with('.')

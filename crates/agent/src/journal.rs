@@ -33,11 +33,11 @@ pub enum Record {
         /// The new permissions.
         permissions: Box<StoredPermissions>,
     },
-    /// It was renamed; later records carry the new name.
+    /// It was renamed; later records carry the new id.
     Renamed {
         /// The initiator.
         by: String,
-        /// The new name.
+        /// The new id.
         id: AgentId,
     },
     /// It was marked as finished.
@@ -165,7 +165,7 @@ impl Record {
 /// The creation record of an agent, from which it is restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRecord {
-    /// Its name.
+    /// Its id.
     pub id: AgentId,
     /// Its parent.
     pub parent: Option<Serial>,
@@ -269,7 +269,7 @@ pub struct AgentState {
     pub last_rounds: u64,
     /// The time of its last activity.
     pub last_action_at: Option<Timestamp>,
-    /// Whether it was asked to shut down.
+    /// Whether it was marked as finished, by itself or by an admin.
     pub should_shutdown: bool,
     /// Whether an admin marked it as finished.
     pub is_finished: bool,

@@ -43,7 +43,7 @@ pub struct ToolCall {
 pub struct MessageSource {
     /// The kind of source, such as `rpc`.
     pub kind: Option<String>,
-    /// The agent that sent it.
+    /// The sending agent as the caller named it: like a request id, a text or a number.
     pub agent: Option<RequestId>,
 }
 

@@ -34,8 +34,8 @@ pub struct ModelRequest {
     pub system: Option<Arc<str>>,
     /// The conversation, oldest first.
     pub messages: Arc<Vec<Arc<Message>>>,
-    /// The version of the history behind `messages`: an equal version means that they extend an earlier request's
-    /// messages. None if unknown.
+    /// The version of the history that `messages` belong to: an equal version means that they extend the messages of
+    /// an earlier request. None if unknown.
     pub history_version: Option<HistoryVersion>,
     /// Facts that change between requests, such as the time. Encoders append them after the last message, so that the
     /// provider's prompt cache of everything before them stays valid. Not part of the conversation.
@@ -184,7 +184,7 @@ pub struct CallSite<'a> {
 
 /// The context in which a permitted tool call runs.
 pub struct ToolContext {
-    /// The permit of the judge, with opened roots of the allowed files.
+    /// The permit of the judge: for each file, the directory to open it beneath.
     pub permit: Permit,
     /// The other agents, as seen by the calling agent.
     pub peers: Arc<dyn Peers>,
@@ -206,8 +206,8 @@ pub trait Tool: Send + Sync {
 
 /// A tool call with valid arguments that has not run yet.
 pub trait PreparedCall: Send {
-    /// The effects of the call beyond the use of the tool. Files in the order in which the tool takes their
-    /// directories.
+    /// The effects of the call beyond the use of the tool. The order of the files is that of [`Permit::files`], from
+    /// which the tool opens them.
     fn effects(&self) -> Vec<Effect>;
 
     /// Runs the call. Dropping the future cancels it.
@@ -258,7 +258,7 @@ pub trait Workspace: Send + Sync {
     }
 }
 
-/// The cache of truncated tool results, for the agent that called the tool. Entries expire.
+/// The cache of truncated tool results, for the agent that called the tool. A full cache evicts the oldest.
 pub trait CachedResults: Send + Sync {
     /// Reads at most `bytes_max` bytes of a result, starting at byte `offset`.
     ///

@@ -1,5 +1,5 @@
 //! Permissions: what an agent may do, and what it may grant to children. Tools declare effects, grants say what is
-//! allowed, [`judge`] decides; this module knows no tool semantics. Default deny: without a policy nothing is allowed.
+//! allowed, [`judge`] decides without knowing any tool. Default deny: without a policy nothing is allowed.
 
 mod budget;
 mod directory_set;

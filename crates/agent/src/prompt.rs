@@ -80,21 +80,22 @@ pub fn layered_prompt(
     prompt + "\n# Environment\nSource: the daemon\n\n" + &lines
 }
 
-/// The token limit of each note, so that all notes fit their share of the window. An unknown window has no share.
+/// The token limit of each note, so that all notes fit their share of the window. If the window is unknown,
+/// only [`NOTE_TOKENS_MAX`] applies.
 fn note_tokens_max(mut notes: Vec<TokenCount>, window_tokens: TokenCount) -> TokenCount {
     if window_tokens == 0 {
         return NOTE_TOKENS_MAX;
     }
     notes.sort_unstable();
-    let (mut left, mut remaining) = (window_tokens * NOTES_PERCENT / 100, notes.len() as TokenCount);
+    let (mut tokens_left, mut notes_left) = (window_tokens * NOTES_PERCENT / 100, notes.len() as TokenCount);
     // Longer notes get the tokens that shorter ones do not need.
     for tokens in notes {
-        let share = (left / remaining).min(NOTE_TOKENS_MAX);
+        let share = (tokens_left / notes_left).min(NOTE_TOKENS_MAX);
         if tokens > share {
             return share;
         }
-        left -= tokens;
-        remaining -= 1;
+        tokens_left -= tokens;
+        notes_left -= 1;
     }
     NOTE_TOKENS_MAX
 }

@@ -126,7 +126,7 @@ impl TurnEnd {
     }
 }
 
-/// Limit of instructions that can be added to one turn and not yet delivered.
+/// Maximum number of added instructions that one turn buffers until it delivers them.
 pub const STEERS_MAX: usize = 16;
 
 /// Limit of consecutive responses without a usable tool call.
@@ -153,7 +153,7 @@ pub struct Turn {
     round_text: String,
     /// Reasoning of the current round.
     reasoning_block: Option<String>,
-    /// Calls of the current response, and while they run, of the last one.
+    /// Calls of the response being received; then, while they run, of the completed response.
     calls: CallScheduler,
     phase: TurnPhase,
     /// Whether the current response was cut off at its token limit.

@@ -176,8 +176,8 @@ impl Window {
         let is_result = |message: &Arc<Message>| message.role == Role::Tool;
         let calls = |message: &Arc<Message>| !message.tool_calls.is_empty();
         let last = index.checked_sub(1).and_then(|last| self.messages.get(last));
-        let is_cut = self.messages.get(index).is_some_and(is_result) || last.is_some_and(calls);
-        index <= self.messages.len() && !is_cut
+        let splits_call = self.messages.get(index).is_some_and(is_result) || last.is_some_and(calls);
+        index <= self.messages.len() && !splits_call
     }
 
     /// The token counts of the context with this overhead.

@@ -216,7 +216,7 @@ fn turn_ended(turn: u64, request_id: &RequestId, end: &TurnEnd) -> events::TurnE
 
 fn delta_event(delta: &Delta) -> LiveEvent {
     let journalled = NotJournalled;
-    let (agent_id, request_id) = (delta.name.to_string(), request_id_to_wire(delta.request_id.clone()));
+    let (agent_id, request_id) = (delta.agent_id.to_string(), request_id_to_wire(delta.request_id.clone()));
     let (turn, text) = (delta.turn, delta.text.clone());
     match delta.kind {
         DeltaKind::Text => {

@@ -77,8 +77,8 @@ type CancelReply = oneshot::Sender<bool>;
 /// Attempts at a turn, each cut off by a daemon stop, before it is marked as interrupted.
 const TURN_ATTEMPTS_MAX: u32 = 3;
 
-/// Effect of a command on the running turn.
-enum Interrupt {
+/// What a command means for the running turn.
+enum CommandEffect {
     Nothing,
     Cancel(CancelReply),
     Steer { text: String, source: MessageSource, reply: oneshot::Sender<Option<RequestId>> },
@@ -200,22 +200,22 @@ impl Actor {
     }
 
     /// Handles a command; `running` is the request whose turn is running.
-    fn handle_command(&mut self, command: Command, running: Option<&mut PendingTurn>) -> Interrupt {
+    fn handle_command(&mut self, command: Command, running: Option<&mut PendingTurn>) -> CommandEffect {
         match command {
             Command::Send { message, reply, permit, commit_waiter } => {
                 self.accept(message, reply, permit, commit_waiter, running);
-                Interrupt::Nothing
+                CommandEffect::Nothing
             }
             Command::Cancel { request_id, reply } => self.cancel(&request_id, reply, running.as_deref()),
-            Command::Steer { text, source, reply } => Interrupt::Steer { text, source, reply },
+            Command::Steer { text, source, reply } => CommandEffect::Steer { text, source, reply },
             Command::Compact(compaction) => {
                 self.queue.push_back(Job::Compact(compaction));
-                Interrupt::Nothing
+                CommandEffect::Nothing
             }
             Command::Rollback { reply, .. } => {
                 let text = "busy: a turn is open; cancel it or wait for its end";
                 let _ = reply.send(Err(Fault::new(busy(), text)));
-                Interrupt::Nothing
+                CommandEffect::Nothing
             }
         }
     }
@@ -308,12 +308,12 @@ impl Actor {
                     }
                 }
                 command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, Some(&mut pending))) {
-                    Some(Interrupt::Nothing) => None,
-                    Some(Interrupt::Cancel(reply)) => {
+                    Some(CommandEffect::Nothing) => None,
+                    Some(CommandEffect::Cancel(reply)) => {
                         cancels.push(reply);
                         driver.cancel()
                     }
-                    Some(Interrupt::Steer { text, source, reply }) => {
+                    Some(CommandEffect::Steer { text, source, reply }) => {
                         self.steer(&mut driver, &pending, (text, source), reply);
                         None
                     }
@@ -395,8 +395,8 @@ impl Actor {
                 slot = &mut slot => return slot.map_err(|_| None),
                 command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, pending.as_deref_mut())) {
                     // A turn that has not started accepts no instructions.
-                    Some(Interrupt::Nothing | Interrupt::Steer { .. }) => {}
-                    Some(Interrupt::Cancel(reply)) => return Err(Some(reply)),
+                    Some(CommandEffect::Nothing | CommandEffect::Steer { .. }) => {}
+                    Some(CommandEffect::Cancel(reply)) => return Err(Some(reply)),
                     None => return Err(None),
                 },
             }

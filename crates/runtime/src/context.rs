@@ -15,7 +15,7 @@ use crate::handle::Shared;
 pub struct ContextOptions {
     /// System prompt of an agent without one, if the pool has no default either.
     pub prompt: DefaultPrompt,
-    /// Whether the time, the workspace state and the remaining budgets are appended after the last message.
+    /// Whether the time, the workspace status and the remaining budgets are appended after the last message.
     pub volatile_suffix: VolatileSuffix,
     /// Operating system named in the prompt; empty if unknown.
     pub operating_system: &'static str,
@@ -27,7 +27,7 @@ pub enum DefaultPrompt {
     /// None.
     #[default]
     Nothing,
-    /// Built-in prompt, user and project notes, environment.
+    /// Built-in prompt, notes of the owner and of the project, environment.
     Layers,
 }
 
@@ -53,13 +53,13 @@ pub(crate) fn default_prompt(
     workspace: &dyn Workspace,
     provider: &dyn Provider,
     cwd: &FilePath,
-    writes: &[FilePath],
-    system: &str,
+    writable_paths: &[FilePath],
+    operating_system: &str,
 ) -> String {
-    let traits = provider.spec();
-    let notes = if traits.tier == ModelTier::Small { Vec::new() } else { workspace.notes(cwd) };
-    let environment = PromptEnvironment { cwd, writable_paths: writes, operating_system: system };
-    layered_prompt(traits, &notes, &environment, &|text| provider.count(text))
+    let spec = provider.spec();
+    let notes = if spec.tier == ModelTier::Small { Vec::new() } else { workspace.notes(cwd) };
+    let environment = PromptEnvironment { cwd, writable_paths, operating_system };
+    layered_prompt(spec, &notes, &environment, &|text| provider.count(text))
 }
 
 /// Selects the tools for a small model.
@@ -89,14 +89,14 @@ impl Shared {
     }
 
     /// Returns the workspace status line, if the volatile suffix is on.
-    pub(crate) fn workspace_state(&self) -> Option<String> {
+    pub(crate) fn workspace_status(&self) -> Option<String> {
         let pool =
             self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
         pool.outside.workspace.status_line(&self.node.cwd)
     }
 
     /// Builds the volatile suffix, if it is on.
-    pub(crate) fn volatile_suffix(&self, state: Option<&str>) -> Option<String> {
+    pub(crate) fn volatile_suffix(&self, workspace_status: Option<&str>) -> Option<String> {
         self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
         let at = self.clock.now();
         let remaining_of = |resource: Resource| Some((resource.name(), self.node.remaining(resource)?));
@@ -105,7 +105,7 @@ impl Shared {
         Some(volatile_suffix(&VolatileFacts {
             at,
             offset_minutes,
-            workspace_status: state,
+            workspace_status,
             budget_left: &budget_left,
         }))
     }

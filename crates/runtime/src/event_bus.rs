@@ -37,7 +37,7 @@ pub struct Delta {
     /// Serial of the agent.
     pub agent: Serial,
     /// Id of the agent.
-    pub name: AgentId,
+    pub agent_id: AgentId,
     /// Request id of the turn.
     pub request_id: RequestId,
     /// Number of the turn.

@@ -394,9 +394,9 @@ impl AgentHandle {
         let state = self.shared.published.read();
         AgentTokens {
             size: state.window.size(&overhead),
-            used: state.used,
+            usage_totals: state.usage_totals,
             tree_cost: (has_price || tree_cost > 0).then_some(tree_cost),
-            cost: (has_price || state.used.cost > 0).then_some(state.used.cost),
+            cost: (has_price || state.usage_totals.cost > 0).then_some(state.usage_totals.cost),
         }
     }
 
@@ -411,7 +411,7 @@ impl Shared {
     /// Builds the agent's status; the caller knows the number of children.
     pub(crate) fn status(&self, child_count: usize) -> AgentStatus {
         let node = &self.node;
-        let (granted, write_folders) = (node.granted(), node.write_folders().roots().to_vec());
+        let (granted, write_directories) = (node.granted(), node.write_directories().roots().to_vec());
         let state = self.published.read();
         AgentStatus {
             id: self.id.clone(),
@@ -429,7 +429,7 @@ impl Shared {
             preset: granted.preset,
             level: granted.level,
             cwd: node.cwd.clone(),
-            write_folders,
+            write_directories,
             state: AgentLiveness::Live,
             on_restart: self.on_restart,
             origin: self.origin.clone(),

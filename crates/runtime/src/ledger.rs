@@ -47,7 +47,8 @@ impl Ledger {
         resource_index(resource).map_or_else(Account::default, |index| self.accounts[index])
     }
 
-    /// Must not be called for [`Resource::Children`]: children are not consumable and have no account.
+    /// Must not be called for [`Resource::Children`], which has no account: a release build would return the account of
+    /// turns.
     pub(crate) fn account_mut(&mut self, resource: Resource) -> &mut Account {
         debug_assert!(resource != Resource::Children);
         &mut self.accounts[resource_index(resource).unwrap_or_default()]

@@ -46,9 +46,9 @@ pub(crate) struct LineageNode {
     descendant_count: AtomicU64,
     /// Whether the agent was destroyed.
     is_destroyed: AtomicBool,
-    /// Whether the creation is enqueued at the store. Budget reserved for uncommitted children is not persisted.
-    committed: AtomicBool,
-    /// Part of `reserved` that belongs to uncommitted children, by resource.
+    /// Whether the creation is enqueued at the store. Until then, ancestors do not persist the budget reserved for it.
+    creation_enqueued: AtomicBool,
+    /// Part of `reserved` that belongs to children whose creation is not enqueued, by resource.
     reserved_pending: [AtomicU64; 4],
     /// Ledger version; increases with every change of usage or reservations.
     version: AtomicU64,
@@ -119,7 +119,7 @@ impl LineageNode {
             cost: AtomicU64::new(0),
             descendant_count: AtomicU64::new(0),
             is_destroyed: AtomicBool::new(false),
-            committed: AtomicBool::new(false),
+            creation_enqueued: AtomicBool::new(false),
             reserved_pending: Default::default(),
             version: AtomicU64::new(0),
             version_enqueued: AtomicU64::new(0),
@@ -161,8 +161,8 @@ impl LineageNode {
         for (index, resource) in Resource::CONSUMED.into_iter().enumerate() {
             if let Err(shortfall) = self.set_limit(resource, after.limit(resource)) {
                 for resource in &Resource::CONSUMED[..index] {
-                    // The rollback cannot fail: it releases what was just reserved, or reserves what was just
-                    // released.
+                    // Rolls back: releases what was just reserved, or reserves what was just released. Fails only if
+                    // a concurrent reservation took the latter.
                     let _ = self.set_limit(*resource, before.limit(*resource));
                 }
                 return Err(shortfall);
@@ -341,7 +341,7 @@ impl LineageNode {
         }
     }
 
-    /// Children are not a consumable resource; their slot here is never read.
+    /// Subtree usage of a consumable resource. Not for [`Resource::Children`], which has no total.
     fn total(&self, resource: Resource) -> &AtomicU64 {
         &self.totals[resource_index(resource)]
     }
@@ -402,7 +402,7 @@ impl LineageNode {
         }
         account.reserved = account.reserved.saturating_sub(before).saturating_add(after);
         drop(ledger);
-        if !self.is_committed() {
+        if !self.is_creation_enqueued() {
             source.adjust_reserved_pending(resource, before, after);
         }
         source.bump_version();
@@ -422,7 +422,7 @@ impl LineageNode {
             source_account.reserved = source_account.reserved.saturating_sub(account.share);
             source_account.used = source_account.used.saturating_add(account.used_of_share());
         });
-        if !self.is_committed() {
+        if !self.is_creation_enqueued() {
             source.adjust_reserved_pending(resource, account.share, 0);
         }
         Some(source)
@@ -469,12 +469,13 @@ impl LineageNode {
 
     /// Returns how many more descendants the agent may have; `None` is unlimited.
     pub(crate) fn remaining_children(&self) -> Option<u64> {
-        let own = std::iter::once(self).chain(self.ancestors());
-        own.filter_map(|node| {
-            let limit = node.permissions().may.budget.limit(Resource::Children)?;
-            Some(limit.saturating_sub(node.descendant_count()))
-        })
-        .min()
+        let lineage = std::iter::once(self).chain(self.ancestors());
+        lineage
+            .filter_map(|node| {
+                let limit = node.permissions().may.budget.limit(Resource::Children)?;
+                Some(limit.saturating_sub(node.descendant_count()))
+            })
+            .min()
     }
 }
 

@@ -187,8 +187,8 @@ impl Peers for AgentPeers {
                 let text = format!("Agent '{}' is not authorized to destroy '{agent}'", self.id);
                 return Err(Fault::denied("targets", text));
             }
-            let by = self.own_handle(&pool).await?;
-            pool.destroy(&target, ChildPolicy::Cascade, Initiator::Agent(&by)).await
+            let own_handle = self.own_handle(&pool).await?;
+            pool.destroy(&target, ChildPolicy::Cascade, Initiator::Agent(&own_handle)).await
         })
     }
 

@@ -348,7 +348,8 @@ impl PoolHandle {
         self.pool.run_detached(finish).await
     }
 
-    /// An empty pool does not stop: its agents are still to be created, or the last one was destroyed.
+    /// Requests a stop if every agent is finished. An empty pool does not stop: its agents are still to be created, or
+    /// the last one was destroyed.
     fn stop_when_all_finished(&self) {
         if self.pool.directory.all_finished() {
             self.request_stop();

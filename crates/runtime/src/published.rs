@@ -23,7 +23,7 @@ pub(crate) struct PublishedState {
     pub(crate) is_working: bool,
     pub(crate) last_rounds: u64,
     pub(crate) last_action_at: Option<Timestamp>,
-    pub(crate) used: UsageTotals,
+    pub(crate) usage_totals: UsageTotals,
     /// Ratio of the model's token count to the local one.
     pub(crate) calibration: TokenCalibration,
     /// Token count of the last request's volatile suffix.
@@ -40,7 +40,7 @@ impl Published {
             is_working: false,
             last_rounds: stored.last_rounds,
             last_action_at: stored.last_action_at,
-            used: stored.usage_totals,
+            usage_totals: stored.usage_totals,
             calibration: stored.calibration,
             volatile_suffix_tokens: 0,
             should_shutdown: stored.should_shutdown,
@@ -92,7 +92,7 @@ pub struct AgentStatus {
     /// Working directory.
     pub cwd: FilePath,
     /// Directories it may write to.
-    pub write_folders: Vec<FilePath>,
+    pub write_directories: Vec<FilePath>,
     /// Live or asleep.
     pub state: AgentLiveness,
     /// What happens to an open turn after a restart.
@@ -142,7 +142,7 @@ pub struct AgentTokens {
     /// Size of the context.
     pub size: WindowSize,
     /// Usage reported by its models.
-    pub used: UsageTotals,
+    pub usage_totals: UsageTotals,
     /// Cost of the agent and its descendants; `None` when its model has no price and nothing was charged.
     pub tree_cost: Option<NanoDollars>,
     /// Cost of the agent alone; `None` as above.

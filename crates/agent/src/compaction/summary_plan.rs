@@ -42,7 +42,7 @@ const INSTRUCTIONS: &str = "Below is the older part of a conversation between a 
 pub enum CompactionTrigger {
     /// The context is full: the newest messages are retained up to their share of the message capacity.
     WindowFull,
-    /// A client requested it: they are retained up to the same share of the current messages.
+    /// A client requested it: the newest messages are retained up to the same share of the current messages.
     Requested,
 }
 

@@ -31,12 +31,12 @@ impl TranscriptLine {
     }
 
     fn render(&self, output_max: TokenCount, text_max: TokenCount, count: Counting<'_>) -> String {
-        let cut = |text: &str, max| truncate_middle(text, max, count, &|_, bytes| omission_note(bytes));
+        let truncated = |text: &str, max| truncate_middle(text, max, count, &|_, bytes| omission_note(bytes));
         let role = self.role.as_str().to_uppercase();
         let own_max = if self.role == Role::Tool { output_max } else { text_max };
-        let mut text = format!("{role}: {}\n", cut(&self.text, own_max));
+        let mut text = format!("{role}: {}\n", truncated(&self.text, own_max));
         for (name, arguments) in &self.calls {
-            text.push_str(&format!("-> {name}({})\n", cut(arguments, output_max)));
+            text.push_str(&format!("-> {name}({})\n", truncated(arguments, output_max)));
         }
         text
     }

@@ -9,7 +9,7 @@ use crate::{AgentId, Fault, RequestId};
 /// An agent to create, as requested by a model. Its parent is the calling agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewPeer {
-    /// Its name; generated if none.
+    /// Its id; generated if none.
     pub id: Option<AgentId>,
     /// Its preset.
     pub preset: Option<String>,
@@ -32,7 +32,7 @@ pub struct NewPeer {
 /// The result of creating an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatedPeer {
-    /// Its name.
+    /// Its id.
     pub id: AgentId,
     /// The request id of the first message, if there was one.
     pub initial_request_id: Option<RequestId>,
@@ -58,7 +58,7 @@ pub struct PeerResponse {
 /// The status of another agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// Its name.
+    /// Its id.
     pub id: AgentId,
     /// Its parent.
     pub parent: Option<AgentId>,

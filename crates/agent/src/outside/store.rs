@@ -12,7 +12,7 @@ use crate::{AgentId, Fault, FaultKind, RequestId, TurnEnd};
 pub struct Append {
     /// The serial of the agent.
     pub agent: Serial,
-    /// The agent's name; none for the daemon.
+    /// The agent's id; none for the daemon.
     pub agent_id: Option<AgentId>,
     /// When the records were created.
     pub at: Timestamp,
@@ -31,7 +31,7 @@ pub struct JournalEntry {
     pub sequence: u64,
     /// The serial of the agent.
     pub agent: Serial,
-    /// The agent's name at that time; none for the daemon.
+    /// The agent's id at that time; none for the daemon.
     pub agent_id: Option<AgentId>,
     /// Its sequence number among the agent's own records, from 1, without gaps.
     pub agent_sequence: u64,
@@ -46,7 +46,7 @@ pub struct JournalEntry {
 pub struct IndexRow {
     /// Its serial.
     pub serial: Serial,
-    /// Its name.
+    /// Its id.
     pub id: AgentId,
     /// Its parent.
     pub parent: Option<Serial>,
@@ -63,7 +63,7 @@ pub struct IndexRow {
 pub struct StoredAgent {
     /// Its serial.
     pub serial: Serial,
-    /// The record it is restored from, with its current name and permissions.
+    /// The record it is restored from, with its current id and permissions.
     pub record: AgentRecord,
     /// Its state.
     pub state: AgentState,
@@ -110,7 +110,7 @@ pub enum StoreFault {
     /// The agent already has a turn with that request id. Nothing of the call was committed.
     #[error("a turn with that request id exists")]
     DuplicateRequestId,
-    /// An agent of that name exists already. Nothing of the call was committed.
+    /// An agent with that id exists already. Nothing of the call was committed.
     #[error("an agent with that name exists")]
     DuplicateAgentId,
     /// There is no such agent. Nothing of the call was committed.

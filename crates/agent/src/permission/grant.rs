@@ -42,7 +42,7 @@ impl Grant {
         }
     }
 
-    /// The grant without limits, for agents without ancestors.
+    /// The grant that allows everything: the ceiling where no ancestor sets a limit.
     #[must_use]
     pub fn everything() -> Self {
         Self {

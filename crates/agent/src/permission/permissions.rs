@@ -1,5 +1,5 @@
-//! An agent's two grants: what it may do, and what it may grant. Effective is the intersection with what every ancestor
-//! may grant, computed on demand and never cached.
+//! An agent's two grants: what it may do, and what it may grant. Both are effective only within what every ancestor
+//! may grant; this intersection is computed on demand and never cached.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

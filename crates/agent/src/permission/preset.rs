@@ -284,10 +284,10 @@ impl Preset {
     /// The first setting that would widen this preset. Silently clipping it would hide a configuration mistake.
     fn find_widening(&self, narrowing: &Narrowing) -> Option<&'static str> {
         let old = &self.base_grant;
-        let names = |new: &Option<Vec<Arc<str>>>, old: &NameSet| {
+        let names_widen = |new: &Option<Vec<Arc<str>>>, old: &NameSet| {
             new.as_ref().is_some_and(|new| !NameSet::only(new.iter().cloned()).is_within(old))
         };
-        let directories = |new: &Option<Vec<FilePath>>, old: &DirectorySet| {
+        let directories_widen = |new: &Option<Vec<FilePath>>, old: &DirectorySet| {
             new.as_ref().is_some_and(|new| !DirectorySet::from_roots(new.iter().cloned()).is_within(old))
         };
         let has_write_paths = narrowing.write_paths.as_ref().is_some_and(|paths| !paths.is_empty());
@@ -297,11 +297,11 @@ impl Preset {
                 _ => false,
             };
         let checks = [
-            ("tools", names(&narrowing.tools, &old.tools)),
-            ("read_paths", directories(&narrowing.read_paths, &old.read)),
-            ("write_paths", directories(&narrowing.write_paths, &old.write)),
+            ("tools", names_widen(&narrowing.tools, &old.tools)),
+            ("read_paths", directories_widen(&narrowing.read_paths, &old.read)),
+            ("write_paths", directories_widen(&narrowing.write_paths, &old.write)),
             ("write_paths", has_write_paths && self.write == DirectoryScope::Nowhere),
-            ("may_create", names(&narrowing.may_create, &old.create)),
+            ("may_create", names_widen(&narrowing.may_create, &old.create)),
             ("targets", narrowing.targets.as_ref().is_some_and(|new| !is_no_wider_target(new, &old.targets))),
         ];
         let wider = checks.into_iter().find(|(_, wider)| *wider).map(|(what, _)| what);
@@ -311,8 +311,8 @@ impl Preset {
 
 /// Whether `new` allows no agent that `old` does not. A mere selection of names adds no agent.
 fn is_no_wider_target(new: &Targets, old: &Targets) -> bool {
-    let is_choice = Targets { restricted_to: NameSet::all(), ..new.clone() } == Targets::all();
-    is_choice || new.is_within(old)
+    let is_selection = Targets { restricted_to: NameSet::all(), ..new.clone() } == Targets::all();
+    is_selection || new.is_within(old)
 }
 
 /// Enables the agent tools for an agent that may create children, except tools that are disabled by name.

@@ -79,8 +79,8 @@ impl Targets {
         (!self.parent && !self.descendants && self.named.is_empty()) || self.restricted_to.is_empty()
     }
 
-    /// The intersection of both sets. Relations depend on the viewpoint, so an agent that one set allows by name and
-    /// the other only by relation is in neither.
+    /// The intersection of both sets. Relations are relative to the agent that owns the set, so an agent that one set
+    /// allows by name and the other only by relation is not in the intersection.
     #[must_use]
     pub fn intersection(&self, other: &Targets) -> Targets {
         Targets {

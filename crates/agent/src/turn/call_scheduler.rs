@@ -70,7 +70,7 @@ impl CallScheduler {
         self.entries.push(ScheduledCall { call, schedule, state });
     }
 
-    /// Restores a call of an earlier response; a call with an outcome is done.
+    /// Restores a call of a stored response; a call with an outcome is done.
     pub(super) fn restore(&mut self, call: ToolCall, mut schedule: Schedule, outcome: Option<ToolOutcome>) {
         if self.entries.len() >= CALLS_MAX {
             schedule = Schedule::Unusable(too_many_calls());

@@ -99,8 +99,9 @@ impl DaemonHandler<spec::Discover> for Dispatcher {
 impl Dispatcher {
     pub(super) fn summary(&self, agent: runtime::AgentStatus) -> AgentSummary {
         let zone = &self.options.zone;
-        let is_unrestricted = matches!(agent.write_folders.as_slice(), [root] if *root == FilePath::root());
-        let write_paths = agent.write_folders.iter().map(ToString::to_string).collect();
+        let is_unrestricted =
+            matches!(agent.write_directories.as_slice(), [root] if *root == FilePath::root());
+        let write_paths = agent.write_directories.iter().map(ToString::to_string).collect();
         AgentSummary {
             agent_id: agent.id.to_string(),
             is_temp: agent.id.is_temporary(),

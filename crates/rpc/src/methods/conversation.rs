@@ -112,7 +112,7 @@ impl AgentHandler<spec::Shutdown> for Dispatcher {
 impl AgentHandler<spec::GetTokens> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<TokensOutput, Fault> {
         let tokens = agent.tokens();
-        let (size, used) = (tokens.size, tokens.used);
+        let (size, used) = (tokens.size, tokens.usage_totals);
         Ok(TokensOutput {
             system: size.system,
             dynamic: size.volatile_suffix,

@@ -90,7 +90,7 @@ impl DaemonHandler<spec::ExportAgent> for Dispatcher {
         let agent = caller.find_authorized(&self.pool, &id, Method::ExportAgent).await?;
         let agent = self.pool.wake(&agent).await?;
         let (record, summary, messages) = (agent.record(), self.pool.status(&agent), all_messages(&agent)?);
-        let used = agent.tokens().used;
+        let used = agent.tokens().usage_totals;
         let snapshot = Snapshot { record: &record, summary: &summary, used, messages: &messages };
         Ok(ExportAgentOutput { snapshot: snapshot.to_document(&self.options.zone) })
     }

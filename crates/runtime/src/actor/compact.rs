@@ -98,26 +98,26 @@ impl Actor {
         if condition == CompactionCondition::Full && !size.is_full() {
             return Ok(None);
         }
-        let drop =
+        let drop_oldest =
             || Ok(shared.without_oldest(&overhead, &size, 1).map(|parts| (parts, CompactionMethod::Dropped)));
         let Some(summary) =
             SummaryPlan::plan(&window, &size, overhead.calibration, CompactionTrigger::Requested)
         else {
-            return if size.is_full() { drop() } else { Ok(None) };
+            return if size.is_full() { drop_oldest() } else { Ok(None) };
         };
         if !shared.has_summary_budget() {
-            return drop();
+            return drop_oldest();
         }
         // Frees the clone: the plan holds its own copy of the messages.
-        std::mem::drop(window);
+        drop(window);
         match self.await_summary(SummaryCall::start(&shared, summary)).await? {
             SummaryStep::Summarized(parts) => Ok(Some((parts, CompactionMethod::Summary))),
             SummaryStep::NotShorter if !size.is_full() => Ok(None),
-            SummaryStep::NotShorter | SummaryStep::Usage(_) => drop(),
+            SummaryStep::NotShorter | SummaryStep::Usage(_) => drop_oldest(),
             SummaryStep::Failed(fault) if !size.is_full() => Err(CompactionAborted::Failed(fault)),
             SummaryStep::Failed(fault) => {
                 tracing::warn!("compacting without a summary: {fault}");
-                drop()
+                drop_oldest()
             }
         }
     }
@@ -152,11 +152,12 @@ impl Actor {
         let shared = &self.shared;
         let compacted = shared.compact_window(parts, method, None, initiator);
         let (tokens_before, tokens_after) = (compacted.record.tokens_before, compacted.record.tokens_after);
-        let (used, messages) = (shared.published.read().used, compacted.window.messages().len() as u64);
+        let (usage_totals, messages) =
+            (shared.published.read().usage_totals, compacted.window.messages().len() as u64);
         let record = Record::Compacted(Box::new(compacted.record));
         let commit = shared.append(vec![record], |state| {
             state.messages = messages;
-            state.usage_totals = used;
+            state.usage_totals = usage_totals;
         });
         commit.await?;
         shared.published.write().window = compacted.window;

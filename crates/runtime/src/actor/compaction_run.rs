@@ -146,11 +146,15 @@ impl Shared {
     }
 
     /// Returns the fixed overhead of the next request, which the window size is computed with.
-    pub(crate) fn fixed_overhead(&self, tools: &[Arc<ToolSpec>], dynamic: TokenCount) -> FixedOverhead {
+    pub(crate) fn fixed_overhead(
+        &self,
+        tools: &[Arc<ToolSpec>],
+        volatile_suffix: TokenCount,
+    ) -> FixedOverhead {
         FixedOverhead {
             budget: self.provider.spec().window_tokens,
             tools: tools.iter().map(|tool| tool.tokens).sum(),
-            volatile_suffix: dynamic,
+            volatile_suffix,
             calibration: self.published.read().calibration,
         }
     }
@@ -161,13 +165,13 @@ impl Shared {
         &self,
         overhead: &FixedOverhead,
         size: &WindowSize,
-        refusals: u32,
+        overflows: u32,
     ) -> Option<Vec<CompactionPart>> {
         let window = self.published.read().window.clone();
         let half = window.message_tokens() / 2;
         let capacity =
             overhead.calibration.to_counted_tokens(size.message_capacity() * DROPPED_PERCENT / 100);
-        let tokens_max = match (size.budget, refusals) {
+        let tokens_max = match (size.budget, overflows) {
             (0, _) => half,
             (_, 0) => capacity,
             _ => capacity.min(half),
@@ -182,7 +186,7 @@ impl Shared {
 
     /// Records token usage and its cost.
     pub(super) fn record_model_usage(&self, usage: Usage, prices: Option<Prices>) {
-        self.published.write().used.add(usage, prices.as_ref());
+        self.published.write().usage_totals.add(usage, prices.as_ref());
         self.node.record_usage(Resource::Tokens, usage.input.saturating_add(usage.output));
         self.node.record_cost(prices.map_or(0, |prices| prices.cost(usage)));
     }

@@ -48,8 +48,8 @@ pub(super) async fn cancel_unstarted(
         return pending.respond(&Err(fault.into()));
     }
     // The request is not in the store, or its agent is being destroyed.
-    let is_unknown = accepted != Ok(true) || shared.end_requested.is_cancelled();
-    let committed = match is_unknown {
+    let needs_no_record = accepted != Ok(true) || shared.end_requested.is_cancelled();
+    let committed = match needs_no_record {
         true => Ok(()),
         false => {
             match shared.append(vec![pending.ended_record(TurnEnd::cancelled_before_start())], |_| {}).await {
@@ -187,7 +187,7 @@ impl Actor {
         };
         let replay = Replay::from_records(history);
         let Some((interrupted, messages)) = replay.reopenable_turn(turn) else {
-            // Its messages were rolled back since.
+            // Its messages were rolled back or compacted since, or later turns followed.
             pending.respond(&turn_result(end));
             return ControlFlow::Continue(());
         };

@@ -26,7 +26,7 @@ pub(crate) struct PendingTurn {
     pub(super) acceptance: Acceptance,
     /// Progress of a recovered turn.
     pub(super) stage: TurnStage,
-    /// Number of restarts of the turn.
+    /// How often the turn was reopened.
     pub(super) attempts: u32,
     /// Whether the turn was recovered from the store.
     pub(super) was_recovered: bool,
@@ -35,7 +35,7 @@ pub(crate) struct PendingTurn {
     pub(super) earlier_cancellations: Vec<CancellationToken>,
 }
 
-/// Persistence of a request.
+/// How far a request is persisted.
 pub(super) enum Acceptance {
     /// Not enqueued; appended with the start of the turn.
     NotEnqueued,

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::idempotency::cancel_unstarted;
 use super::pending_turn::{Acceptance, CommitWaiter, PendingTurn, Reply, content_mismatch};
-use super::{Actor, CancelReply, Interrupt, Job};
+use super::{Actor, CancelReply, CommandEffect, Job};
 use crate::admission::AdmissionPermit;
 use crate::handle::NewMessage;
 
@@ -89,14 +89,14 @@ impl Actor {
         request_id: &RequestId,
         reply: CancelReply,
         running: Option<&PendingTurn>,
-    ) -> Interrupt {
+    ) -> CommandEffect {
         if running.is_some_and(|pending| pending.message.request_id == *request_id) {
-            return Interrupt::Cancel(reply);
+            return CommandEffect::Cancel(reply);
         }
         let removed = self.remove_queued(|pending| pending.message.request_id == *request_id);
         if removed.is_empty() {
             let _ = reply.send(false);
-            return Interrupt::Nothing;
+            return CommandEffect::Nothing;
         }
         let finished = CancellationToken::new();
         self.cancelling.retain(|(_, finished)| !finished.is_cancelled());
@@ -113,7 +113,7 @@ impl Actor {
             let _ = reply.send(is_ended);
             drop(finished);
         });
-        Interrupt::Nothing
+        CommandEffect::Nothing
     }
 
     /// Removes matching requests from the queue.

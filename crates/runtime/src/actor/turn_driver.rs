@@ -1,6 +1,6 @@
 //! Turn driver: executes the actions of a turn. The only caller of [`Provider`](agent::outside::Provider) and of
 //! tools. [`model_call`] builds model requests, [`tool_calls`] runs tools, [`commit`] persists each step before
-//! anything depends on it. Debits usage; a provider panic fails only this turn.
+//! anything depends on it. The driver debits usage, and a provider panic fails only this turn.
 
 mod commit;
 mod model_call;
@@ -60,7 +60,7 @@ pub(super) struct TurnDriver {
 
 /// Why a turn driver stopped.
 pub(super) enum TurnExit {
-    /// The end of the turn is committed.
+    /// The turn ended, and its end is committed unless the agent was destroyed.
     Ended(TurnEnd),
     /// The daemon is stopping and no caller waits: the turn resumes after the restart.
     Suspended,

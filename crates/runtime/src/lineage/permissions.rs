@@ -25,15 +25,17 @@ impl LineageNode {
     /// Returns a predicate for tool names: equal to `may().tools.contains`, without computing the whole grant.
     pub(crate) fn tool_filter(&self) -> impl Fn(&str) -> bool + use<> {
         let own = self.permissions();
-        let above: Vec<_> = self.ancestors().map(LineageNode::permissions).collect();
+        let ancestors: Vec<_> = self.ancestors().map(LineageNode::permissions).collect();
         move |tool| {
-            own.may.tools.contains(tool) && above.iter().all(|node| node.may_grant.tools.contains(tool))
+            own.may.tools.contains(tool)
+                && ancestors.iter().all(|ancestor| ancestor.may_grant.tools.contains(tool))
         }
     }
 
     /// Returns the directories it may write to.
-    pub(crate) fn write_folders(&self) -> DirectorySet {
+    pub(crate) fn write_directories(&self) -> DirectorySet {
         let own = self.permissions().may.write.clone();
-        self.ancestors().fold(own, |folders, node| folders.intersection(&node.permissions().may_grant.write))
+        self.ancestors()
+            .fold(own, |directories, node| directories.intersection(&node.permissions().may_grant.write))
     }
 }

@@ -36,19 +36,19 @@ impl LineageNode {
         node.cost.store(ledger.cost, Ordering::Release);
         node.descendant_count.store(descendant_count, Ordering::Release);
         node.is_destroyed.store(is_destroyed, Ordering::Release);
-        node.committed.store(true, Ordering::Release);
+        node.creation_enqueued.store(true, Ordering::Release);
         node.version.store(ledger.version, Ordering::Release);
         node.version_enqueued.store(ledger.version, Ordering::Release);
         Arc::new(node)
     }
 
-    pub(super) fn is_committed(&self) -> bool {
-        self.committed.load(Ordering::Acquire)
+    pub(super) fn is_creation_enqueued(&self) -> bool {
+        self.creation_enqueued.load(Ordering::Acquire)
     }
 
     /// Marks the creation as enqueued; from now on the ancestors' persisted ledgers include its reservations.
-    pub(crate) fn mark_committed(&self) {
-        self.committed.store(true, Ordering::Release);
+    pub(crate) fn mark_creation_enqueued(&self) {
+        self.creation_enqueued.store(true, Ordering::Release);
         let sources: Vec<_> = self.budget_sources().clone();
         for (resource, source) in sources {
             source.adjust_reserved_pending(resource, self.account(resource).share, 0);

@@ -15,7 +15,7 @@ pub(crate) struct Release<'a> {
     pub(super) refunds: Vec<Refund<'a>>,
 }
 
-/// A closed account.
+/// A closed account, as it was before, and the budget source that got its reservation back.
 pub(super) struct Refund<'a> {
     pub(super) node: &'a LineageNode,
     pub(super) resource: Resource,

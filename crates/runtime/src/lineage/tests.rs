@@ -47,7 +47,7 @@ fn try_node(
         granted: granted(budget),
     })?;
     node.count_descendant()?;
-    node.mark_committed();
+    node.mark_creation_enqueued();
     Ok(node)
 }
 

@@ -156,11 +156,11 @@ impl Pool {
             }
             NameSpec::Generated => self.create_with_generated_id(plan, || self.generate_id()).await,
             NameSpec::NextTemporary => {
-                let name = || {
+                let next_id = || {
                     let none = || Fault::new(FaultKind::Internal, "no temporary agent ID is free");
                     self.directory.free_temporary_id().ok_or_else(none)
                 };
-                self.create_with_generated_id(plan, name).await
+                self.create_with_generated_id(plan, next_id).await
             }
         }
     }
@@ -168,10 +168,10 @@ impl Pool {
     async fn create_with_generated_id(
         self: &Arc<Self>,
         plan: &CreatePlan,
-        name: impl Fn() -> Result<AgentId, Fault>,
+        next_id: impl Fn() -> Result<AgentId, Fault>,
     ) -> Result<CreatedAgent, Fault> {
         for _ in 0..ID_ATTEMPTS_MAX {
-            if let Some(created) = self.create_with_id(plan, &name()?).await? {
+            if let Some(created) = self.create_with_id(plan, &next_id()?).await? {
                 return Ok(created);
             }
         }
@@ -209,14 +209,14 @@ impl Pool {
             None => self.outside.models.default_model(),
             Some(model) => self.outside.models.find(model)?,
         };
-        let initiator = initiator.name().to_owned();
+        let created_by = initiator.name().to_owned();
         Ok(CreatePlan {
             spec,
             parent,
             cwd,
             granted,
             provider,
-            created_by: initiator,
+            created_by,
             created_at: None,
             messages: Vec::new(),
         })
@@ -250,7 +250,7 @@ impl Pool {
     fn check_ceiling(
         &self,
         preset: &Preset,
-        permissions: &PermissionSpec,
+        spec: &PermissionSpec,
         parent: Option<&LineageNode>,
         initiator: Initiator<'_>,
     ) -> Result<(), Fault> {
@@ -259,7 +259,7 @@ impl Pool {
         match initiator {
             Initiator::Admin => authorize_effects(&[create], &parent.may()),
             Initiator::Agent(_) => {
-                reject_widening(permissions.may_create.is_some() || permissions.may_grant.is_some())?;
+                reject_widening(spec.may_create.is_some() || spec.may_grant.is_some())?;
                 authorize_effects(&[Effect::Use(CREATE_TOOL.into()), create], &parent.may())
             }
         }
@@ -308,7 +308,7 @@ impl Pool {
             Err(error) => {
                 node.release_pending();
                 return match error {
-                    ReserveError::NameTaken => Ok(None),
+                    ReserveError::IdTaken => Ok(None),
                     ReserveError::Refused(fault) => Err(fault),
                 };
             }
@@ -357,7 +357,7 @@ impl Pool {
         let added_record = |message: &Arc<Message>| Record::MessageAdded(Box::new(Message::clone(message)));
         records.extend(plan.messages.iter().map(added_record));
         records.extend(first_message.as_ref().map(|(_, pending)| pending.accepted_record()));
-        node.mark_committed();
+        node.mark_creation_enqueued();
         handle.shared.append(records, |_| {}).await.map_err(|fault| match fault {
             StoreFault::DuplicateAgentId => {
                 Fault::new(FaultKind::Invalid, format!("Agent already exists: {}", handle.id()))
@@ -385,12 +385,12 @@ impl Pool {
         let prompt = prompt.or_else(|| match self.options.context.prompt {
             DefaultPrompt::Nothing => None,
             DefaultPrompt::Layers => {
-                let writes = node.write_folders().roots().to_vec();
+                let writable_paths = node.write_directories().roots().to_vec();
                 Some(default_prompt(
                     &*self.outside.workspace,
                     provider,
                     &plan.cwd,
-                    &writes,
+                    &writable_paths,
                     self.options.context.operating_system,
                 ))
             }

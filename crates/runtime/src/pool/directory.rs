@@ -61,7 +61,7 @@ enum Presence {
 /// Why an id could not be reserved.
 pub(crate) enum ReserveError {
     /// The id is taken.
-    NameTaken,
+    IdTaken,
     /// Another fault.
     Refused(Fault),
 }
@@ -130,7 +130,7 @@ impl Directory {
             return Err(ReserveError::Refused(shutting_down()));
         }
         if state.by_id.contains_key(&id) {
-            return Err(ReserveError::NameTaken);
+            return Err(ReserveError::IdTaken);
         }
         if state.by_id.len() >= agents_max {
             return Err(ReserveError::Refused(Fault::new(
@@ -285,7 +285,7 @@ impl Directory {
     }
 
     /// Reserves a new id for a rename. Returns false when it is taken.
-    pub(crate) fn reserve_name(&self, serial: Serial, id: &AgentId) -> bool {
+    pub(crate) fn reserve_id(&self, serial: Serial, id: &AgentId) -> bool {
         let mut state = self.write();
         let is_free = !state.by_id.contains_key(id);
         if is_free {
@@ -294,7 +294,7 @@ impl Directory {
         is_free
     }
 
-    pub(crate) fn release_name(&self, id: &AgentId) {
+    pub(crate) fn release_id(&self, id: &AgentId) {
         self.write().by_id.remove(id);
     }
 

@@ -148,8 +148,8 @@ impl Pool {
         if self.directory.live_handle(agent.serial).is_some() {
             return Err(Fault::new(busy(), format!("busy: agent '{}' is working", agent.id)));
         }
-        if !self.directory.reserve_name(agent.serial, &id) {
-            return Err(name_taken(&id));
+        if !self.directory.reserve_id(agent.serial, &id) {
+            return Err(id_taken(&id));
         }
         let append = Append {
             agent: agent.serial,
@@ -166,14 +166,14 @@ impl Pool {
                 Ok(AgentRef { serial: agent.serial, id })
             }
             Err(fault) => {
-                self.directory.release_name(&id);
-                Err(if fault == StoreFault::DuplicateAgentId { name_taken(&id) } else { fault.into() })
+                self.directory.release_id(&id);
+                Err(if fault == StoreFault::DuplicateAgentId { id_taken(&id) } else { fault.into() })
             }
         }
     }
 }
 
-fn name_taken(id: &AgentId) -> Fault {
+fn id_taken(id: &AgentId) -> Fault {
     Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}"))
 }
 

@@ -113,7 +113,7 @@ impl Pool {
             preset: granted.preset,
             level: granted.level,
             cwd: record.cwd.clone(),
-            write_folders: node.write_folders().roots().to_vec(),
+            write_directories: node.write_directories().roots().to_vec(),
             state: AgentLiveness::Asleep,
             on_restart: record.on_restart,
             origin: record.origin.clone(),

@@ -89,27 +89,27 @@ pub struct PermissionChange {
 }
 
 impl PermissionChange {
-    fn apply_to(&self, permissions: &PermissionSpec) -> PermissionSpec {
-        let mut permissions = permissions.clone();
+    fn apply_to(&self, spec: &PermissionSpec) -> PermissionSpec {
+        let mut spec = spec.clone();
         if self.preset.is_some() {
-            permissions.preset.clone_from(&self.preset);
+            spec.preset.clone_from(&self.preset);
         }
         if let Some(tools) = &self.disable_tools {
-            permissions.disable_tools.clone_from(tools);
+            spec.disable_tools.clone_from(tools);
         }
         if self.write_paths.is_some() {
-            permissions.write_paths.clone_from(&self.write_paths);
+            spec.write_paths.clone_from(&self.write_paths);
         }
         if self.may_create.is_some() {
-            permissions.may_create.clone_from(&self.may_create);
+            spec.may_create.clone_from(&self.may_create);
         }
         if self.may_grant.is_some() {
-            permissions.may_grant.clone_from(&self.may_grant);
+            spec.may_grant.clone_from(&self.may_grant);
         }
         for (resource, limit) in &self.budget {
-            permissions.budget = permissions.budget.with_limit(*resource, *limit);
+            spec.budget = spec.budget.with_limit(*resource, *limit);
         }
-        permissions
+        spec
     }
 }
 
@@ -203,7 +203,7 @@ impl Pool {
     ) -> Result<(), Fault> {
         let node = agent.node();
         // Without the lock, of two concurrent changes the second would undo the first.
-        let _changing = node.lock_for_change().await;
+        let _change_guard = node.lock_for_change().await;
         let before = node.granted();
         let granted = self.resolve_change(node, &before, change, initiator)?;
         let budget = granted.spec.budget;
@@ -235,9 +235,9 @@ impl Pool {
         change: &PermissionChange,
         initiator: Initiator<'_>,
     ) -> Result<GrantedPermissions, Fault> {
-        let permissions = change.apply_to(&before.spec);
+        let spec = change.apply_to(&before.spec);
         let ceiling = node.parent.as_ref().map(|parent| parent.may_grant());
-        let preset = self.find_preset(&permissions, Some(Level::Trusted))?;
+        let preset = self.find_preset(&spec, Some(Level::Trusted))?;
         if change.preset.is_some() && preset.level > Level::Trusted {
             return Err(self.preset_not_found(preset.name(), Some(Level::Trusted)));
         }
@@ -250,15 +250,15 @@ impl Pool {
             authorize_effects(std::slice::from_ref(&create), &agent.node().may())?;
             reject_widening(change.may_create.is_some() || change.may_grant.is_some())?;
         }
-        self.resolve_permissions(&permissions, &node.cwd, ceiling.as_ref())
+        self.resolve_permissions(&spec, &node.cwd, ceiling.as_ref())
     }
 
     pub(super) fn find_preset(
         &self,
-        permissions: &PermissionSpec,
+        spec: &PermissionSpec,
         level_max: Option<Level>,
     ) -> Result<&Preset, Fault> {
-        let name = permissions.preset.as_deref().unwrap_or(&self.options.preset_default);
+        let name = spec.preset.as_deref().unwrap_or(&self.options.preset_default);
         self.options.presets.find(name).map_err(|_| self.preset_not_found(name, level_max))
     }
 
@@ -422,8 +422,8 @@ fn invalid_preset_request(fault: &PresetFault) -> Fault {
 }
 
 fn reserved_by_children(shortfall: InsufficientBudget) -> Fault {
-    let InsufficientBudget { resource, remaining } = shortfall;
-    let text = format!("limit on {resource} cannot be removed: {remaining} are reserved for children");
+    let InsufficientBudget { resource, remaining: reserved } = shortfall;
+    let text = format!("limit on {resource} cannot be removed: {reserved} are reserved for children");
     Fault::new(FaultKind::Invalid, text)
 }
 

@@ -24,7 +24,7 @@ use crate::published::Published;
 /// Inbox capacity beyond the open turns, for cancels and other commands.
 const INBOX_HEADROOM: usize = 16;
 
-/// Interval for pruning old turns and their request ids.
+/// Interval between two deletions of old request ids.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Retry delays while reserving a live slot: a reader keeps an agent from sleeping for a moment, which should not fail
@@ -61,8 +61,8 @@ impl Pool {
                 Lookup::NotFound => return Err(agent_not_found(&agent.id)),
                 Lookup::Asleep(wake_lock) => {
                     let _wake_guard = wake_lock.lock().await;
-                    // The previous holder of the lock has woken it, unless this is still the same lock: an agent that
-                    // went to sleep again has a new one.
+                    // Only if it still sleeps with this lock. Otherwise the previous holder has woken it, and it may
+                    // sleep again with a new lock.
                     if let Lookup::Asleep(now) = self.directory.lookup(agent.serial)
                         && Arc::ptr_eq(&now, &wake_lock)
                     {
@@ -325,7 +325,7 @@ impl Pool {
         });
     }
 
-    /// Prunes ended turns and their request ids after the retention time.
+    /// Deletes the request ids and responses of ended turns after the retention time, periodically.
     pub(super) fn prune_old_turns(self: &Arc<Self>) {
         let (store, clock) = (Arc::clone(&self.outside.store), Arc::clone(&self.outside.clock));
         let retention = i64::try_from(self.limits.request_retention.as_micros()).unwrap_or(i64::MAX);
@@ -398,7 +398,7 @@ impl Provider for MissingModel {
     }
 
     fn spec(&self) -> &ModelSpec {
-        const TRAITS: ModelSpec = ModelSpec::with_window(0);
-        &TRAITS
+        const SPEC: ModelSpec = ModelSpec::with_window(0);
+        &SPEC
     }
 }

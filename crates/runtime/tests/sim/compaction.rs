@@ -391,7 +391,10 @@ async fn summary_consumes_budget_or_is_skipped_without_it() {
     world.model.observations().summary_script = "say in short; report 1000; done".to_owned();
     child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("the commit succeeds");
     let tokens = child.tokens();
-    assert_eq!((tokens.used.requests, tokens.used.usage.input, tokens.used.usage.output), (1, 1000, 1));
+    assert_eq!(
+        (tokens.usage_totals.requests, tokens.usage_totals.usage.input, tokens.usage_totals.usage.output),
+        (1, 1000, 1)
+    );
     assert_eq!((tokens.cost, tokens.tree_cost), (Some(1_001_000), Some(1_001_000)));
     assert_eq!((parent.tokens().cost, parent.tokens().tree_cost), (Some(0), Some(1_001_000)));
     expect_end(start_send(&child, 11, &format!("#11 say {}; report 0; done", "w".repeat(4000)))).await;

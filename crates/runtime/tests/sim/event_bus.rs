@@ -208,7 +208,7 @@ async fn deltas_precede_their_message_and_are_complete() {
             (texts(DeltaKind::Reasoning), texts(DeltaKind::Text)),
             (vec!["hm"], vec!["hel", "lo", "more"])
         );
-        assert!(received.iter().all(|delta| delta.name.as_str() == "a" && delta.turn == 1));
+        assert!(received.iter().all(|delta| delta.agent_id.as_str() == "a" && delta.turn == 1));
         assert_eq!(text_deltas_per_response(&items), ["hello", "more"], "each message follows its deltas");
     }
     assert_eq!(drain(&mut other).len(), 0);

@@ -210,13 +210,13 @@ impl Driver {
                 .first()
                 .and_then(|first| observations.reported_usage.get(first))
                 .copied();
-            assert_eq!(agent.handle.tokens().used, reported.unwrap_or_default(), "total usage");
+            assert_eq!(agent.handle.tokens().usage_totals, reported.unwrap_or_default(), "total usage");
         }
     }
 }
 
 fn used_tokens(agent: &AgentModel) -> u64 {
-    let usage = agent.handle.tokens().used.usage;
+    let usage = agent.handle.tokens().usage_totals.usage;
     usage.input + usage.output
 }
 

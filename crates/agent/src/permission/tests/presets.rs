@@ -87,10 +87,10 @@ fn unfit_write_paths_are_rejected() {
         "preset 'worker' cannot write: leave allowed_write_paths out, or choose another preset"
     );
     for outside in ["/etc", "/", "/wide", "/w/../x"] {
-        let tools_allowed = path(outside);
+        let normalized = path(outside);
         assert_eq!(
             refusal("sandboxed", &write(outside)),
-            format!("allowed_write_path '{tools_allowed}' is outside sandbox root '/w'")
+            format!("allowed_write_path '{normalized}' is outside sandbox root '/w'")
         );
     }
     assert_eq!(resolve(&builtin(), "sandboxed", &write("/w")).write, directories(&["/w"]));

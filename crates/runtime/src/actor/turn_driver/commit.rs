@@ -26,7 +26,7 @@ pub(super) struct StagedBatch {
 
 struct EnqueuedBatch {
     commit: BoxFuture<'static, Result<(), StoreFault>>,
-    /// Time of enqueueing; published equal to what is stored.
+    /// Time of enqueueing: readers see the same time as the store has.
     at: Timestamp,
     messages: Vec<CountedMessage>,
     compacted: Option<Window>,
@@ -111,14 +111,18 @@ impl StagedBatch {
         let (truncate_to, end, compacted) = (self.truncate_to.take(), self.end.take(), self.compacted.take());
         let now = shared.clock.now();
         // Derived from the published (committed) state, so that a rejected batch leaves no trace.
-        let (used, calibration, message_count) = {
+        let (usage_totals, calibration, message_count) = {
             let state = shared.published.read();
-            (state.used, state.calibration, compacted.as_ref().unwrap_or(&state.window).messages().len())
+            (
+                state.usage_totals,
+                state.calibration,
+                compacted.as_ref().unwrap_or(&state.window).messages().len(),
+            )
         };
         let commit = shared.append(records, |state| {
             state.messages = (truncate_to.unwrap_or(message_count) + messages.len()) as u64;
             state.turns = state.turns.max(self.turns);
-            state.usage_totals = used;
+            state.usage_totals = usage_totals;
             state.calibration = calibration;
             state.last_action_at = Some(now);
             if let Some((halted, rounds)) = end {

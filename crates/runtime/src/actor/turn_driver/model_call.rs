@@ -29,7 +29,7 @@ const AUTO_INITIATOR: &str = "auto";
 #[derive(Default)]
 pub(super) struct ModelCall {
     /// Workspace status, read once per turn.
-    workspace_state: Option<Option<String>>,
+    workspace_status: Option<Option<String>>,
     /// Local token count of the current request, until the model reports its own.
     counted_tokens: Option<TokenCount>,
     /// Whether any event of the response has arrived.
@@ -47,9 +47,8 @@ pub(super) struct ModelCall {
 impl ModelCall {
     /// Resets the progress: the next request is a new one.
     fn on_response_started(&mut self) {
-        let (state, counted) = (self.workspace_state.take(), self.counted_tokens);
-        *self =
-            Self { workspace_state: state, counted_tokens: counted, has_response: true, ..Self::default() };
+        let (workspace_status, counted_tokens) = (self.workspace_status.take(), self.counted_tokens);
+        *self = Self { workspace_status, counted_tokens, has_response: true, ..Self::default() };
     }
 }
 
@@ -85,8 +84,8 @@ impl TurnDriver {
     fn request_extras(&mut self) -> RequestExtras {
         let shared = &self.shared;
         let tools = shared.visible_tools();
-        let state = self.model_call.workspace_state.get_or_insert_with(|| shared.workspace_state());
-        let volatile_suffix = shared.volatile_suffix(state.as_deref()).map(Arc::from);
+        let status = self.model_call.workspace_status.get_or_insert_with(|| shared.workspace_status());
+        let volatile_suffix = shared.volatile_suffix(status.as_deref()).map(Arc::from);
         let volatile_suffix_tokens = volatile_suffix.as_deref().map_or(0, |text| shared.provider.count(text));
         let fixed_overhead = shared.fixed_overhead(&tools, volatile_suffix_tokens);
         RequestExtras { tools, volatile_suffix, fixed_overhead }
@@ -112,8 +111,8 @@ impl TurnDriver {
             }
         }
         if !std::mem::replace(&mut self.model_call.has_dropped, true) {
-            let refusals = if self.model_call.has_overflowed { self.model_call.overflows } else { 0 };
-            if let Some(parts) = self.shared.without_oldest(&extras.fixed_overhead, &size, refusals) {
+            let overflows = if self.model_call.has_overflowed { self.model_call.overflows } else { 0 };
+            if let Some(parts) = self.shared.without_oldest(&extras.fixed_overhead, &size, overflows) {
                 self.stage_compaction(parts, CompactionMethod::Dropped);
                 self.pending_actions.push_front(agent::TurnAction::CallModel);
                 return true;
@@ -191,7 +190,7 @@ impl TurnDriver {
                 Some(event) => return Some(event),
                 None => TurnEvent::ModelDone,
             },
-            Ok(Ok(Some(Err(fault)))) if self.should_retry_shorter(&fault) => {
+            Ok(Ok(Some(Err(fault)))) if self.record_overflow(&fault) => {
                 self.drop_stream();
                 return None;
             }
@@ -258,8 +257,9 @@ impl TurnDriver {
         }
     }
 
-    /// Whether to retry with a shorter context: the request was too long and no part of a response has arrived.
-    fn should_retry_shorter(&mut self, fault: &Fault) -> bool {
+    /// Records that the request was too long; returns whether to retry with a shorter context. Not if a part of the
+    /// response has arrived, or after too many rejections.
+    fn record_overflow(&mut self, fault: &Fault) -> bool {
         let call = &mut self.model_call;
         if fault.kind != FaultKind::ContextFull || call.has_response || call.overflows >= OVERFLOWS_MAX {
             return false;
@@ -276,7 +276,7 @@ impl TurnDriver {
         if shared.event_bus.has_subscribers() && !text.is_empty() {
             shared.event_bus.publish_delta(Delta {
                 agent: shared.node.serial,
-                name: shared.id.clone(),
+                agent_id: shared.id.clone(),
                 request_id: self.request_id.clone(),
                 turn: self.turn_number,
                 kind,

@@ -106,7 +106,7 @@ impl ToolCalls {
             .ok_or_else(|| format!("Unknown tool: {}", call.name.chars().take(64).collect::<String>()))?;
         let node = &self.shared.node;
         let relation_to = |id: &AgentId| pool.directory.relation(node.serial, id);
-        let preset_lineage = |name: Option<&str>| {
+        let preset_inheritance = |name: Option<&str>| {
             let name = name.unwrap_or(&pool.options.preset_default);
             pool.options.presets.find(name).map(|preset| preset.inheritance.clone()).unwrap_or_default()
         };
@@ -114,7 +114,7 @@ impl ToolCalls {
             agent: &self.shared.id,
             cwd: &node.cwd,
             relation_to: &relation_to,
-            preset_inheritance: &preset_lineage,
+            preset_inheritance: &preset_inheritance,
         };
         let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.arguments, &site)));
         let call = prepared.unwrap_or_else(|_| Err("Internal error: the tool panicked".to_owned()))?;
@@ -226,13 +226,13 @@ fn run_call(
             Err(denied) => return denied,
         };
         let peers = Arc::new(AgentPeers::new(&shared));
-        // Called inside the guarded future, so that a panic counts as the tool's.
         let results: Arc<dyn CachedResults> = match shared.pool.upgrade() {
             Some(pool) => {
                 Arc::new(AgentOutputs { cache: Arc::clone(&pool.output_cache), agent: shared.node.serial })
             }
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
+        // Called inside the guarded future, so that a panic counts as the tool's.
         let outcome = call.run(ToolContext { permit, peers, results }).await;
         if let ToolOutcome::Denied(text) = &outcome {
             audit::record_denied_tool(&shared, &tool, "tool", text);
