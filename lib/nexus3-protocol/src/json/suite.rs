@@ -103,7 +103,7 @@ fn implementation_defined_cases_have_a_fixed_outcome() {
                 assert_eq!(document.duplicate.as_deref(), Some(key), "{name}");
             }
             (ExpectedOutcome::Rejected(message), Err(fault)) => {
-                assert_eq!(fault.to_string(), message, "{name}")
+                assert_eq!(fault.to_string(), message, "{name}");
             }
             (expected, outcome) => panic!("{name}: expected {expected:?}, got {:?}", outcome.map(|_| ())),
         }

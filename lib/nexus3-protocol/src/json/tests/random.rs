@@ -141,7 +141,7 @@ fn check_against_serde_json(bytes: &[u8]) -> TestCaseResult {
     let other = serde_json::from_slice::<Value>(bytes);
     match (parse(bytes), other) {
         (Ok(ours), Ok(other)) => {
-            prop_assert!(is_equivalent(&ours.value, &other), "{:?} is not {other}", ours.value)
+            prop_assert!(is_equivalent(&ours.value, &other), "{:?} is not {other}", ours.value);
         }
         (Err(_), Err(_)) => {}
         (Ok(_), Err(other)) => {
