@@ -25,7 +25,7 @@ Examples:
   nexus3 rpc list -p 9000")]
 pub struct RpcArgs {
     #[command(flatten)]
-    pub(crate) address: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
 
     /// Command
     #[command(subcommand)]
@@ -36,7 +36,7 @@ impl AskArgs {
     /// The port, if given.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
-        self.address.port
+        self.connection.port
     }
 }
 
@@ -70,7 +70,7 @@ Examples:
   nexus3 ask 'And why is it red in the evening?' --agent weather")]
 pub struct AskArgs {
     #[command(flatten)]
-    pub(crate) address: ConnectionArgs,
+    pub(crate) connection: ConnectionArgs,
     /// Question; "-" reads it from standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: String,
@@ -192,7 +192,7 @@ Examples:
     },
 
     /// Send extra instructions to the running turn
-    #[command(after_help = "Exit code: 0 accepted, 1 no turn is running, 2 wrong usage.
+    #[command(after_help = "Exit code: 0 accepted, 1 no running turn or too many pending, 2 wrong usage.
 
 Example:
   nexus3 rpc steer worker 'Only European rivers.'")]

@@ -154,9 +154,10 @@ impl AgentCreator<'_> {
         };
         match &self.model {
             Some(requested) if found.agent.model.as_ref() != Some(requested) => {
+                let model =
+                    found.agent.model.map_or("no model".to_owned(), |model| format!("the model {model}"));
                 Err(Failure::Message(format!(
-                    "agent {agent_id} uses the model {}; omit --model, or use another agent",
-                    found.agent.model.as_deref().unwrap_or("no model"),
+                    "agent {agent_id} uses {model}; omit --model, or use another agent"
                 )))
             }
             _ => Ok(agent_id),

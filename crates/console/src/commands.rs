@@ -143,9 +143,9 @@ async fn send_message(
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
     let content = read_message(args.text, streams.input)?;
-    let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
+    let (agent_id, request_id, time_limit) = (args.agent_id, args.request_id, args.timeout);
     let (images, retry_hint) = (load_images(args.images)?, RetryHint::SameRequestId);
-    let outgoing = OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint };
+    let outgoing = OutgoingMessage { agent_id, content, images, request_id, time_limit, retry_hint };
     let output_mode = if args.stream { OutputMode::Streamed(streams.output) } else { OutputMode::Buffered };
     let output =
         send(connection, connection.client(), outgoing, output_mode, streams.errors, interrupt).await?;
@@ -185,12 +185,12 @@ pub(crate) fn read_message(text: String, input: &mut dyn Read) -> Result<String,
 async fn cancel(
     connection: &ConnectionOptions,
     agent_id: &str,
-    name: String,
+    text: String,
 ) -> Result<CancelOutput, Failure> {
     let client = connection.client();
     let agent = client.agent(agent_id);
-    let number = name.parse().ok().map(RequestIdParam::Number);
-    let output = agent.cancel(&CancelParams { request_id: RequestIdParam::Text(name) }).await?;
+    let number = text.parse().ok().map(RequestIdParam::Number);
+    let output = agent.cancel(&CancelParams { request_id: RequestIdParam::Text(text) }).await?;
     let Some(request_id) = number.filter(|_| !output.cancelled) else { return Ok(output) };
     let as_number = agent.cancel(&CancelParams { request_id }).await?;
     Ok(if as_number.cancelled { as_number } else { output })

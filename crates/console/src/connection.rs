@@ -29,10 +29,10 @@ pub(crate) enum Failure {
 
 impl ConnectionOptions {
     pub(crate) fn with_discovered_token(
-        address: &ConnectionArgs,
+        args: &ConnectionArgs,
         options: &ConsoleOptions,
     ) -> Result<Self, TokenFault> {
-        let mut connection = Self::without_discovery(address, options);
+        let mut connection = Self::without_discovery(args, options);
         if connection.token.is_none() {
             connection.token =
                 discover_token(&connection.home, connection.api_key.as_deref(), &connection.endpoint)?;
@@ -42,14 +42,14 @@ impl ConnectionOptions {
 
     /// Creates options without reading a token file. A probe sends no token, so an unusable token file must not stop
     /// it.
-    pub(crate) fn without_discovery(address: &ConnectionArgs, options: &ConsoleOptions) -> Self {
+    pub(crate) fn without_discovery(args: &ConnectionArgs, options: &ConsoleOptions) -> Self {
         Self {
-            endpoint: Endpoint::new(&options.host, address.port.unwrap_or(options.port)),
+            endpoint: Endpoint::new(&options.host, args.port.unwrap_or(options.port)),
             new_request_id: options.new_request_id,
-            token: address.api_key.clone(),
+            token: args.api_key.clone(),
             home: options.home.clone(),
             api_key: options.api_key.clone(),
-            is_key_from_argument: address.api_key.is_some(),
+            is_key_from_argument: args.api_key.is_some(),
         }
     }
 

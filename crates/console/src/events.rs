@@ -68,12 +68,12 @@ async fn follow_with_reconnect(
         let cause =
             match follow_once(&mut subscription, output_format, connection, streams, &mut policy).await {
                 Ok(()) => "the daemon closed the stream".to_owned(),
-                Err(FollowEnd::Failed(Failure::Call(fault))) if policy.should_retry(&fault) => {
+                Err(FollowEnd::Failed(Failure::Call(fault))) if policy.admit_retry(&fault) => {
                     describe_fault(&fault)
                 }
                 Err(end) => return end,
             };
-        if policy.should_announce() {
+        if policy.take_announcement() {
             // If standard error is closed, the stream still continues.
             let _ = writeln!(streams.errors, "{cause}; reconnecting until Ctrl-C");
         }
@@ -132,8 +132,8 @@ impl ReconnectPolicy {
         *self = Self { was_connected: true, ..Self::default() };
     }
 
-    /// Whether to reconnect. Never before the first successful connection.
-    fn should_retry(&mut self, fault: &ClientFault) -> bool {
+    /// Counts a fault and returns whether to reconnect. Never before the first successful connection.
+    fn admit_retry(&mut self, fault: &ClientFault) -> bool {
         let is_auth_refusal =
             matches!(fault, ClientFault::Rpc { status: 401 | 403, .. } | ClientFault::Token(_));
         self.auth_refusals += u32::from(is_auth_refusal);
@@ -148,15 +148,15 @@ impl ReconnectPolicy {
         self.was_connected && is_transient
     }
 
-    /// Whether this is the first failure since the last connection.
-    fn should_announce(&mut self) -> bool {
+    /// Returns true once per outage, for its first failure.
+    fn take_announcement(&mut self) -> bool {
         !std::mem::replace(&mut self.is_announced, true)
     }
 
     fn next_delay(&mut self) -> Duration {
         let (shortest, longest) = RETRY_DELAY_BOUNDS;
-        let wait = shortest.saturating_mul(1 << self.failures.min(16));
+        let delay = shortest.saturating_mul(1 << self.failures.min(16));
         self.failures += 1;
-        wait.min(longest)
+        delay.min(longest)
     }
 }

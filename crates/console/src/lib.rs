@@ -69,8 +69,8 @@ pub async fn run(
 ) -> u8 {
     let interrupt = pin!(interrupt);
     let connection = match &args.command {
-        RpcCommand::Detect => Ok(ConnectionOptions::without_discovery(&args.address, options)),
-        _ => ConnectionOptions::with_discovered_token(&args.address, options),
+        RpcCommand::Detect => Ok(ConnectionOptions::without_discovery(&args.connection, options)),
+        _ => ConnectionOptions::with_discovered_token(&args.connection, options),
     };
     let connection = match connection {
         Ok(connection) => connection,
@@ -115,8 +115,8 @@ async fn prepare_ask(
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
 ) -> Result<(ConnectionOptions, ask::AskTarget), String> {
     let daemon =
-        ask::ensure_daemon(&ConnectionOptions::without_discovery(&args.address, options), start).await?;
-    let connection = ConnectionOptions::with_discovered_token(&args.address, options)
+        ask::ensure_daemon(&ConnectionOptions::without_discovery(&args.connection, options), start).await?;
+    let connection = ConnectionOptions::with_discovered_token(&args.connection, options)
         .map_err(|fault| fault.to_string())?;
     let target = ask::prepare_agent(args, &connection).await;
     let target = target.map_err(|failure| daemon.explain_unknown_model(failure.explain(&connection)))?;

@@ -57,9 +57,9 @@ pub(crate) async fn send(
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint } = outgoing;
+    let OutgoingMessage { agent_id, content, images, request_id, time_limit, retry_hint } = outgoing;
     // The client's own timeout must not close the connection before the turn is cancelled.
-    let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
+    let client = client.with_timeout(time_limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
     let request_id = RequestIdParam::Text(request_id.unwrap_or_else(connection.new_request_id));
     let params = SendParams {
@@ -68,7 +68,7 @@ pub(crate) async fn send(
         request_id: Some(request_id.clone()),
         ..SendParams::default()
     };
-    // Streamed text does not end with a line feed yet.
+    // The streamed text may not end with a newline yet.
     let gap = if matches!(output_mode, OutputMode::Streamed(_)) { "\n" } else { "" };
     let mut pending_send = pin!(async {
         let outcome = match output_mode {
@@ -81,7 +81,7 @@ pub(crate) async fn send(
         biased;
         outcome = &mut pending_send => return outcome,
         () = interrupt => "interrupted".to_owned(),
-        () = sleep(limit) => format!("no response within {limit:?}"),
+        () = sleep(time_limit) => format!("no response within {time_limit:?}"),
     };
     // If standard error is closed, the cancel must still be sent.
     let _ = writeln!(errors, "{gap}{reason}; cancelling {request_id}");

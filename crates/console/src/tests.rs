@@ -55,8 +55,8 @@ struct CommandRun<'a> {
 }
 
 impl<'a> CommandRun<'a> {
-    fn new(daemon: &ScriptedDaemon, line: &'a [&'a str]) -> Self {
-        Self { arguments: line, port: daemon.port, input: "", api_key: None, home: None }
+    fn new(daemon: &ScriptedDaemon, arguments: &'a [&'a str]) -> Self {
+        Self { arguments, port: daemon.port, input: "", api_key: None, home: None }
     }
 
     async fn finish(self) -> CommandOutcome {
@@ -106,8 +106,8 @@ impl<'a> CommandRun<'a> {
     }
 }
 
-async fn rpc(daemon: &ScriptedDaemon, line: &[&str]) -> CommandOutcome {
-    CommandRun::new(daemon, line).finish().await
+async fn rpc(daemon: &ScriptedDaemon, arguments: &[&str]) -> CommandOutcome {
+    CommandRun::new(daemon, arguments).finish().await
 }
 
 fn home_with_token_file(mode: u32) -> (TempDir, String) {

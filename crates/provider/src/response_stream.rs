@@ -24,7 +24,7 @@ const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Idle timeouts that may pass without a complete event. The idle timeout itself counts bytes, because busy servers
-/// send SSE comments as keep-alive.
+/// send SSE comments as keep-alive; without this limit comments alone would keep a response open forever.
 const IDLES_PER_EVENT: u32 = 5;
 
 /// One response whose head has arrived.

@@ -1,4 +1,4 @@
-//! Tools for other agents. They act through the `Peers` of the calling agent; the judge checked the access before.
+//! Tools for other agents. They act through the `Peers` of the calling agent; the judge has already checked the access.
 
 mod cancel;
 mod create;
@@ -25,8 +25,8 @@ use json_types::AgentIdArgument;
 const WAIT_MS_MAX: u64 = 60 * 60 * 1000;
 
 /// The effect of a call on another agent.
-fn reach_effect(name: &AgentIdArgument, site: &CallSite<'_>) -> Effect {
-    Effect::Reach(name.0.clone(), (site.relation_to)(&name.0))
+fn reach_effect(id: &AgentIdArgument, site: &CallSite<'_>) -> Effect {
+    Effect::Reach(id.0.clone(), (site.relation_to)(&id.0))
 }
 
 fn fault_outcome(fault: Fault) -> ToolOutcome {

@@ -10,12 +10,12 @@ use crate::definition::{ToolResult, execution_failed};
 pub(crate) struct CancelFlag(Arc<AtomicBool>);
 
 impl CancelFlag {
-    /// A flag that is not set.
-    pub(crate) fn never() -> Self {
+    /// Creates a flag that is not set.
+    pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicBool::new(false)))
     }
 
-    /// A flag that is set.
+    /// Creates a flag that is already set.
     #[cfg(test)]
     pub(crate) fn cancelled() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
@@ -32,7 +32,7 @@ impl CancelFlag {
 pub(crate) async fn run_blocking(
     work: impl FnOnce(&CancelFlag) -> ToolResult + Send + 'static,
 ) -> ToolResult {
-    let stop = CancelFlag::never();
+    let stop = CancelFlag::new();
     let cancel_on_drop = CancelOnDrop(stop.clone());
     let result = tokio::task::spawn_blocking(move || work(&stop)).await;
     drop(cancel_on_drop);

@@ -79,7 +79,7 @@ impl<T: PureTool> ToolDefinition for T {
         if T::IS_HEAVY || call.argument_bytes > INLINE_BYTES_MAX {
             run_blocking(move |stop| T::compute(input, stop)).await
         } else {
-            T::compute(input, &CancelFlag::never())
+            T::compute(input, &CancelFlag::new())
         }
     }
 }

@@ -1,5 +1,5 @@
 //! File system access for agents' working directories: resolves user paths to paths without links. [`notes`] loads
-//! instruction files, [`git`] the state of a repository.
+//! instruction files, [`git`] describes the state of a repository.
 
 mod git;
 mod notes;
@@ -21,7 +21,7 @@ pub struct LocalWorkspace {
 }
 
 impl LocalWorkspace {
-    /// A workspace where `~` stands for this directory.
+    /// Creates a workspace where `~` stands for `home`.
     #[must_use]
     pub fn new(home: Option<FilePath>) -> Self {
         Self { home, owner_notes_directory: None }
@@ -84,8 +84,9 @@ impl Workspace for LocalWorkspace {
         notes::load_notes(self.owner_notes_directory.as_ref(), cwd)
     }
 
-    fn read_file(&self, given: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, String> {
-        crate::fs::read_bytes(given, permit, bytes_max).map_err(|outcome| failure_reason(&outcome).to_owned())
+    fn read_file(&self, requested: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, String> {
+        crate::fs::read_bytes(requested, permit, bytes_max)
+            .map_err(|outcome| failure_reason(&outcome).to_owned())
     }
 
     fn status_line(&self, cwd: &FilePath) -> Option<String> {

@@ -422,7 +422,7 @@ impl ModelDirectory {
     /// Removes a model with all its files, including a partial download; returns the freed bytes.
     ///
     /// # Errors
-    /// When the model is not installed or locked.
+    /// When the model is not installed, or is locked.
     pub fn remove(&self, id: &ModelId) -> Result<u64, WeightsFault> {
         if self.entry(id).is_none() {
             return Err(WeightsFault::NotInstalled(id.clone()));

@@ -215,8 +215,8 @@ pub(crate) fn decode_response<M: MethodSpec>(
     let response =
         Response::parse(&response.body).map_err(|fault| format!("no JSON-RPC response ({fault})"))?;
     // The daemon uses a null id when it rejects a request before it has parsed it.
-    let refused_unread = response.outcome.is_err() && response.id.is_null();
-    if response.id != *id && !refused_unread {
+    let is_rejected_unparsed = response.outcome.is_err() && response.id.is_null();
+    if response.id != *id && !is_rejected_unparsed {
         return Err(format!("a response to request {} instead of {}", response.id.raw(), id.raw()));
     }
     match response.outcome {

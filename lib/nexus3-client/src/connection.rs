@@ -39,7 +39,7 @@ pub(crate) enum ConnectionFault {
     Oversized(HttpResponse),
 }
 
-/// An idle connection.
+/// A connection without a request in flight.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: Driver,
@@ -126,7 +126,7 @@ async fn drive<T>(driver: &mut Option<Driver>, work: impl Future<Output = T>) ->
     let mut work = pin!(work);
     poll_fn(|context| {
         let done = work.as_mut().poll(context);
-        // Polled even when the work is done, because only then a connection that the peer wants closed ends.
+        // Polled even when the work is done: only this poll ends a connection that the peer asked to close.
         if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(context).is_ready()) {
             // Dropping the driver makes hyper return an unsent request.
             *driver = None;

@@ -22,7 +22,7 @@ use crate::{AgentClient, ClientFault, Endpoint};
 /// Name of the subscription request in error texts.
 const EVENTS_METHOD: &str = "events";
 
-/// The events to subscribe to.
+/// What to subscribe to: one agent or all, cursor and filter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventSubscription {
     /// Only events of this agent; `None`: of all agents visible to the caller.
@@ -31,7 +31,7 @@ pub struct EventSubscription {
     pub query: EventQuery,
 }
 
-/// A subscription to events.
+/// A stream of events.
 pub struct EventStream {
     endpoint: Endpoint,
     method: &'static str,
@@ -59,9 +59,9 @@ impl Client {
     ///
     /// # Errors
     /// When the daemon cannot be reached or rejects the request.
-    pub async fn subscribe(&self, what: &EventSubscription) -> Result<EventStream, ClientFault> {
+    pub async fn subscribe(&self, subscription: &EventSubscription) -> Result<EventStream, ClientFault> {
         let request = self.with_authorization(
-            event_stream_get(self.endpoint(), &events_path(what)?).map_err(request_fault)?,
+            event_stream_get(self.endpoint(), &events_path(subscription)?).map_err(request_fault)?,
         );
         match self.open_stream(EVENTS_METHOD, request).await? {
             StreamStart::Events(stream) => Ok(*stream),
@@ -169,7 +169,7 @@ impl EventStream {
         }
     }
 
-    /// Sequence number of the last event received: the cursor for resuming without gaps.
+    /// The last sequence number received, with an event or alone: the cursor for resuming without gaps.
     #[must_use]
     pub fn cursor(&self) -> Option<u64> {
         self.decoder.last_event_id()?.parse().ok()
@@ -207,7 +207,8 @@ impl SendStream {
     }
 }
 
-fn events_path(what: &EventSubscription) -> Result<String, ClientFault> {
-    let door = what.agent_id.as_deref().map_or(Ok(String::new()), |id| target_path(CallTarget::Agent(id)))?;
-    Ok(format!("{door}/events{}", what.query.to_query_string()))
+fn events_path(subscription: &EventSubscription) -> Result<String, ClientFault> {
+    let agent_id = subscription.agent_id.as_deref();
+    let base = agent_id.map_or(Ok(String::new()), |id| target_path(CallTarget::Agent(id)))?;
+    Ok(format!("{base}/events{}", subscription.query.to_query_string()))
 }

@@ -58,7 +58,7 @@ impl ErrorCode {
 /// The `error` member of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpcError {
-    /// Number on the wire; [`ErrorCode`] lists those that nexus3 sends.
+    /// Number on the wire; [`ErrorCode`] lists those of the API.
     pub code: i64,
     /// Text for users. Never empty.
     pub message: String,

@@ -20,7 +20,7 @@ pub(super) fn format_text(event: &SseEvent) -> String {
     let line = match Event::decode(&event.event, &event.data) {
         Ok(Some(Event::Journalled(event))) => format_journal_event(&event),
         Ok(Some(Event::Live(live))) => format_live_event(&live),
-        // A kind that only a newer daemon knows.
+        // Unknown kind or data, as a newer daemon may send.
         Ok(None) | Err(_) => format!("{:>6} {} {}", "-", event.event, event.data),
     };
     truncate(&line)
@@ -79,7 +79,9 @@ fn describe_record(record: &JournalRecord) -> String {
             let (before, after) = (compacted.tokens_before, compacted.tokens_after);
             format!("{} by {}: {before} tokens reduced to {after}", compacted.method, compacted.by)
         }
-        JournalRecord::RolledBack(back) => format!("by {}, {} messages stay", back.by, back.messages),
+        JournalRecord::RolledBack(rolled_back) => {
+            format!("by {}, {} messages stay", rolled_back.by, rolled_back.messages)
+        }
         JournalRecord::Denied(denied) => format!("{}: {} ({})", denied.action, denied.text, denied.rule),
         JournalRecord::DaemonStarted(started) => format!("nexus3 {}", started.version),
         JournalRecord::DaemonStopped(_) => String::new(),

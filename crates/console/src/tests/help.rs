@@ -24,8 +24,11 @@ fn every_command_has_an_example() {
     for mut command in commands() {
         let help = command.render_long_help().to_string();
         let examples = help.split_once("\nExample").map(|(_, examples)| examples.to_owned());
-        let name = command.get_name();
-        assert!(examples.is_some_and(|examples| examples.contains(name)), "{help}");
+        let call = match command.get_name() {
+            top @ ("rpc" | "ask") => format!("nexus3 {top} "),
+            subcommand => format!("nexus3 rpc {subcommand}"),
+        };
+        assert!(examples.is_some_and(|examples| examples.contains(&call)), "{help}");
     }
 }
 

@@ -72,8 +72,8 @@ impl ToolDefinition for Create {
         let inheritance = (site.preset_inheritance)(input.preset.as_deref());
         if inheritance.is_empty() {
             let preset = input.preset.as_deref().unwrap_or_default();
-            let shown: String = preset.chars().take(64).collect();
-            return Err(format!("Invalid input: unknown preset '{shown}'"));
+            let excerpt: String = preset.chars().take(64).collect();
+            return Err(format!("Invalid input: unknown preset '{excerpt}'"));
         }
         Ok(vec![Effect::Create(inheritance)])
     }
@@ -81,7 +81,7 @@ impl ToolDefinition for Create {
     async fn run(input: Input, call: Invocation) -> ToolResult {
         let peers = Arc::clone(&call.context.peers);
         let new = NewPeer {
-            id: input.agent_id.map(|name| name.0),
+            id: input.agent_id.map(|id| id.0),
             preset: input.preset,
             system_prompt: input.system_prompt,
             disable_tools: input.disable_tools.unwrap_or_default(),

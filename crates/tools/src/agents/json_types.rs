@@ -8,7 +8,7 @@ use agent::{AgentId, AgentIdFault, RequestId};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// An agent name as argument.
+/// An agent id as argument.
 #[derive(Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
@@ -46,8 +46,8 @@ impl JsonSchema for RequestIdArgument {
 }
 
 impl From<RequestIdArgument> for RequestId {
-    fn from(name: RequestIdArgument) -> Self {
-        match name {
+    fn from(argument: RequestIdArgument) -> Self {
+        match argument {
             RequestIdArgument::Text(text) => RequestId::Text(text),
             RequestIdArgument::Number(number) => RequestId::Number(number),
         }

@@ -12,7 +12,7 @@ use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 use serde_json::Value;
 use tools::{ToolDependencies, ToolRegistry};
 
-/// An agent named `me` with a grant.
+/// The agent `me` with a grant.
 pub(crate) struct Fixture {
     registry: ToolRegistry,
     pub(crate) peers: Arc<RecordingPeers>,
@@ -53,7 +53,7 @@ impl Fixture {
 
     /// Calls a tool as the runtime does: prepare, judge, run.
     pub(crate) async fn call_text(&self, tool: &str, arguments: &str) -> ToolOutcome {
-        let me = AgentId::parse("me").expect("a name");
+        let me = AgentId::parse("me").expect("a valid id");
         let site = CallSite {
             agent: &me,
             cwd: &self.cwd,
@@ -148,7 +148,7 @@ impl RecordingPeers {
     fn status_of(id: &AgentId) -> PeerStatus {
         PeerStatus {
             id: id.clone(),
-            parent: (id.as_str() != "me").then(|| AgentId::parse("me").expect("a name")),
+            parent: (id.as_str() != "me").then(|| AgentId::parse("me").expect("a valid id")),
             preset: "sandboxed".into(),
             message_count: 3,
             is_working: true,
@@ -166,7 +166,7 @@ fn peer_response(wait: bool) -> PeerResponse {
 
 impl Peers for RecordingPeers {
     fn create(&self, new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>> {
-        let id = new.id.clone().unwrap_or_else(|| AgentId::parse("made-up").expect("a name"));
+        let id = new.id.clone().unwrap_or_else(|| AgentId::parse("made-up").expect("a valid id"));
         let recorded = self.record_call(&id, format!("create {id}"));
         self.created.lock().expect("no test panics with the lock").push(new.clone());
         Box::pin(async move {
@@ -207,7 +207,7 @@ impl Peers for RecordingPeers {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
-        let agents = ["me", "child"].map(|id| Self::status_of(&AgentId::parse(id).expect("a name")));
+        let agents = ["me", "child"].map(|id| Self::status_of(&AgentId::parse(id).expect("a valid id")));
         Box::pin(std::future::ready(Ok(agents.into())))
     }
 }

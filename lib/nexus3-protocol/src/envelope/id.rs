@@ -34,12 +34,12 @@ impl<'a> Id<'a> {
 
     /// Parses the id of a request. Returns `None` for fractions, booleans, objects and arrays.
     pub(super) fn from_member(member: &Member<'a>) -> Option<Self> {
-        let usable = match &member.value {
+        let is_valid = match &member.value {
             Json::Null | Json::String(_) => true,
             Json::Number(text) => is_integer(text),
             Json::Bool(_) | Json::Array(_) | Json::Object(_) => false,
         };
-        usable.then_some(Self { raw: Cow::Borrowed(member.raw) })
+        is_valid.then_some(Self { raw: Cow::Borrowed(member.raw) })
     }
 }
 

@@ -31,8 +31,8 @@ pub struct RejectedRequest<'a> {
 }
 
 impl RejectedRequest<'_> {
-    fn invalid_request(error: impl Into<String>) -> Self {
-        Self { id: Id::NULL, error: RpcError::new(ErrorCode::InvalidRequest, error) }
+    fn invalid_request(message: impl Into<String>) -> Self {
+        Self { id: Id::NULL, error: RpcError::new(ErrorCode::InvalidRequest, message) }
     }
 }
 
@@ -140,7 +140,7 @@ fn parse_request<'a>(
 
 impl<'a> RequestMembers<'a> {
     /// Validates the members. Reports only the first error, in the original server's order of checks.
-    fn check(self, rules: EnvelopeRules, id_usable: bool) -> Result<(Cow<'a, str>, Params<'a>), String> {
+    fn check(self, rules: EnvelopeRules, is_id_valid: bool) -> Result<(Cow<'a, str>, Params<'a>), String> {
         if matches!(self.params, Some(Json::Array(_))) && !rules.positional {
             return Err("Positional params (array) not supported, use named params (object)".to_owned());
         }
@@ -162,7 +162,7 @@ impl<'a> RequestMembers<'a> {
             other => return Err(format!("params must be object or array, got: {}", other.type_name())),
         };
         if let Some(member) = &self.id
-            && !id_usable
+            && !is_id_valid
         {
             return Err(format!("id must be string, number, or null, got: {}", member.value.type_name()));
         }

@@ -44,7 +44,7 @@ pub struct PermissionsChanged {
     pub permissions: PermissionsView,
 }
 
-/// Permissions as requested for an agent. In effect they are limited by the ceiling of all its ancestors.
+/// Permissions set for an agent. In effect they are limited by the ceiling of all its ancestors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PermissionsView {

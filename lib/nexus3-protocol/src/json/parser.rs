@@ -320,7 +320,7 @@ impl<'a> Parser<'a> {
         let mut keys = SeenKeys::default();
         self.each_member(depth, |parser, key| {
             let value = parser.value(depth)?;
-            if keys.is_duplicate(key.clone(), members.iter().map(|(known, _)| known)) {
+            if keys.detect_duplicate(key.clone(), members.iter().map(|(known, _)| known)) {
                 parser.duplicate.get_or_insert_with(|| key.clone());
             }
             members.push((key, value));
@@ -335,7 +335,7 @@ impl<'a> Parser<'a> {
         self.each_member(depth, |parser, key| {
             let start = parser.position;
             let value = parser.value(depth)?;
-            if keys.is_duplicate(key.clone(), members.iter().map(|member| &member.key)) {
+            if keys.detect_duplicate(key.clone(), members.iter().map(|member| &member.key)) {
                 parser.duplicate.get_or_insert_with(|| key.clone());
             }
             members.push(Member { key, value, raw: &parser.text[start..parser.position] });
@@ -410,7 +410,8 @@ struct SeenKeys<'a> {
 impl<'a> SeenKeys<'a> {
     const LINEAR_SCAN_KEYS_MAX: usize = 8;
 
-    fn is_duplicate<'k>(
+    /// Records a key and returns whether it is a duplicate; `known` are the keys before it.
+    fn detect_duplicate<'k>(
         &mut self,
         key: Cow<'a, str>,
         mut known: impl ExactSizeIterator<Item = &'k Cow<'a, str>>,

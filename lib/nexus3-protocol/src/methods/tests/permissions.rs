@@ -92,7 +92,7 @@ fn permissions_have_grants_and_limits_with_reasons() {
         commands: NameSetView { only: Some(Vec::new()), all_but: None },
         hosts: any(),
         create: any(),
-        targets: "none".to_owned(),
+        targets: "parent agent".to_owned(),
     };
     let limit = LimitView {
         limit: "write".to_owned(),
@@ -113,7 +113,7 @@ fn permissions_have_grants_and_limits_with_reasons() {
     };
     let grant = concat!(
         r#"{"tools":{"all_but":[]},"read":["/"],"write":[],"blocked":["/b"],"commands":{"only":[]},"#,
-        r#""hosts":{"all_but":[]},"create":{"all_but":[]},"targets":"none"}"#
+        r#""hosts":{"all_but":[]},"create":{"all_but":[]},"targets":"parent agent"}"#
     );
     let limit = r#"{"limit":"write","allows":"nowhere","set_by":"p","reason":"preset 'worker'"}"#;
     let text = format!(
