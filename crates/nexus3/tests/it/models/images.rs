@@ -130,11 +130,7 @@ fn what_is_no_picture_is_refused_and_changes_nothing() {
     let too_many: Vec<Value> = (0..21).map(|_| json!({ "data": PNG })).collect();
     for (agent, images, said) in [
         ("a", json!([{ "data": "no base64!" }]), "images[0].data is not base64"),
-        (
-            "a",
-            json!([{ "data": PNG }, { "data": "aGVsbG8=" }]),
-            "images[1].data is not a supported image",
-        ),
+        ("a", json!([{ "data": PNG }, { "data": "aGVsbG8=" }]), "images[1].data is not a supported image"),
         (
             "a",
             json!([{ "data": PNG, "media_type": "image/gif" }]),
@@ -152,7 +148,11 @@ fn what_is_no_picture_is_refused_and_changes_nothing() {
         ("a", json!([{ "path": elsewhere.path_of("a.png") }]), "images[0].path: "),
         ("a", json!([{ "path": "link.png" }]), "images[0].path: "),
         ("a", json!([{ "data": "iVBORw0KGgo=" }]), "images[0].data is image/png, but truncated or damaged"),
-        ("a", json!([{ "path": "cut.gif" }]), "images[0].path: cut.gif is image/gif, but truncated or damaged"),
+        (
+            "a",
+            json!([{ "path": "cut.gif" }]),
+            "images[0].path: cut.gif is image/gif, but truncated or damaged",
+        ),
         ("a", Value::from(too_many), "images: at most 20, got: 21"),
         ("a", Value::from(too_large), "images: at most 20971520 bytes together"),
         (
@@ -188,8 +188,5 @@ fn the_command_line_takes_pictures() {
     assert!(asked.contains(PNG) && asked.contains("data:image/gif;base64,"), "{}", asked.len());
     let args = ["rpc", "-p", &port, "send", "a", "look", "--image", "/nowhere.png"];
     let finished = Program::start(&args, &[], stage.daemon.home(), b"").finish();
-    assert!(
-        finished.code == 1 && finished.stderr.contains("cannot read image /nowhere.png"),
-        "{finished:?}"
-    );
+    assert!(finished.code == 1 && finished.stderr.contains("cannot read image /nowhere.png"), "{finished:?}");
 }

