@@ -105,10 +105,10 @@ impl Targets {
 impl fmt::Display for Targets {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
-            return out.write_str("nobody");
+            return out.write_str("none");
         }
         match (self.parent, self.descendants) {
-            (true, true) if self.named == NameSet::all() => out.write_str("anybody")?,
+            (true, true) if self.named == NameSet::all() => out.write_str("any agent")?,
             (true, true) => out.write_str("parent and child agents")?,
             (true, false) => out.write_str("parent agent")?,
             (false, true) => out.write_str("child agents")?,

@@ -121,7 +121,7 @@ impl ValueKind {
             Self::Presets => r#"a list of presets like "worker""#.to_owned(),
             Self::ToolNames => r#"a list of tools like "fs.read_file""#.to_owned(),
             Self::Paths => r#"a list of paths that are absolute or start with "~/""#.to_owned(),
-            Self::Targets => r#""nobody", "parent", "children", "family", or a list of agent ids"#.to_owned(),
+            Self::Targets => r#""none", "parent", "children", "family", or a list of agent ids"#.to_owned(),
             Self::SingleLine => format!("one line of at most {LINE_CHARS_MAX} characters"),
         }
     }
@@ -216,7 +216,7 @@ impl ValueKind {
             Self::Path => text.starts_with('/') || text.starts_with("~/"),
             Self::OneOf(names) => names.contains(&text),
             Self::Preset => is_table_name(text),
-            Self::Targets => matches!(text, "nobody" | "parent" | "children" | "family"),
+            Self::Targets => matches!(text, "none" | "parent" | "children" | "family"),
             Self::SingleLine => text.chars().count() <= LINE_CHARS_MAX && !text.chars().any(char::is_control),
             Self::Boolean | Self::Integer { .. } => false,
             Self::Origins | Self::Presets | Self::ToolNames | Self::Paths => false,

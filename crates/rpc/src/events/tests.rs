@@ -76,12 +76,12 @@ fn agent_records() -> Vec<(Record, Value)> {
             json!({
                 "by": "admin", "serial": 7, "parent_serial": 3, "created_at": "2024-01-15T10:30:00.000000Z",
                 "system_prompt": "Be brief.", "cwd": "/srv", "model": "echo/one", "on_restart": "mark",
-                "origin": "fork of a at 2", "rights": permissions,
+                "origin": "fork of a at 2", "permissions": permissions,
             }),
         ),
         (
             Record::PermissionsChanged { by: by(), permissions: Box::new(stored_permissions()) },
-            json!({ "by": "admin", "rights": permissions }),
+            json!({ "by": "admin", "permissions": permissions }),
         ),
         (Record::Renamed { by: by(), id: AgentId::main() }, json!({ "by": "admin", "new_agent_id": "main" })),
         (Record::Finished { by: by() }, json!({ "by": "admin" })),

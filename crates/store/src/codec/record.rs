@@ -1,4 +1,5 @@
 //! Codec of journal records: one JSON shape for each kind.
+// tidy: allow retired-word because the stored format names a field `rights`
 
 use std::borrow::Cow;
 

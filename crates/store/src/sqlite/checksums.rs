@@ -1,4 +1,5 @@
 //! Checksums of `agents` and `turns` rows: the columns they cover, shared by the writer, the queries and `check`.
+// tidy: allow retired-word because the stored format names a field `rights`
 
 use rusqlite::Row;
 

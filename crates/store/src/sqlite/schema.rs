@@ -1,4 +1,5 @@
 //! Database schema: the append-only journal, and the tables derived from it.
+// tidy: allow retired-word because the stored format names a field `rights`
 
 use rusqlite::{Connection, OptionalExtension as _};
 

@@ -29,7 +29,6 @@ pub struct AgentCreated {
     /// The agent or session document it was created from, as text.
     pub origin: Option<String>,
     /// Its permissions.
-    #[serde(rename = "rights")]
     pub permissions: PermissionsView,
 }
 
@@ -40,7 +39,6 @@ pub struct PermissionsChanged {
     /// Initiator: `admin` or an agent id.
     pub by: String,
     /// The new permissions.
-    #[serde(rename = "rights")]
     pub permissions: PermissionsView,
 }
 

@@ -116,8 +116,8 @@ fn targets_intersect_by_relation_and_by_name() {
 fn targets_display_as_text() {
     let common = Targets { named: only(&["bob"]), ..Targets::parent_and_descendants() };
     let cases = [
-        (Targets::none(), "nobody"),
-        (Targets::all(), "anybody"),
+        (Targets::none(), "none"),
+        (Targets::all(), "any agent"),
         (Targets::parent(), "parent agent"),
         (Targets::descendants(), "child agents"),
         (Targets::parent_and_descendants(), "parent and child agents"),
@@ -126,7 +126,7 @@ fn targets_display_as_text() {
     ];
     for (targets, text) in cases {
         assert_eq!(targets.to_string(), text);
-        assert_eq!(targets.is_empty(), text == "nobody");
+        assert_eq!(targets.is_empty(), text == "none");
     }
 }
 

@@ -112,7 +112,7 @@ fn omitted_keys_are_inherited_from_the_base() {
 #[test]
 fn targets_are_a_keyword_or_a_list_of_agents() {
     let cases = [
-        ("'nobody'", Targets::none()),
+        ("'none'", Targets::none()),
         ("'parent'", Targets::parent()),
         ("'children'", Targets::descendants()),
         ("'family'", Targets::parent_and_descendants()),
@@ -197,12 +197,12 @@ fn invalid_keys_and_values_are_reported_with_a_suggestion() {
         ),
         (
             "targets = 'everyone'",
-            "3:11: presets.x.targets must be \"nobody\", \"parent\", \"children\", \"family\", or a list of agent ids, \
+            "3:11: presets.x.targets must be \"none\", \"parent\", \"children\", \"family\", or a list of agent ids, \
              got \"everyone\"",
         ),
         (
             "targets = ['a..b']",
-            "3:12: presets.x.targets must be \"nobody\", \"parent\", \"children\", \"family\", or a list of agent ids, \
+            "3:12: presets.x.targets must be \"none\", \"parent\", \"children\", \"family\", or a list of agent ids, \
              got \"a..b\" (Invalid agent ID \"a..b\": contains forbidden pattern '..')",
         ),
         ("max_turns = 0", "3:13: presets.x.max_turns must be an integer from 1 to 1000000000, got 0"),

@@ -231,7 +231,7 @@ async fn set_permissions_can_replace_the_preset() {
     fixture.create_agent("b", "sandboxed", Some("a")).await;
     fixture.call_ok("a", "set_permissions", r#"{"preset":"worker"}"#).await;
     let b = fixture.call_ok("b", "get_permissions", "{}").await;
-    assert_eq!(b["may"]["targets"], "nobody", "a child never exceeds its parent");
+    assert_eq!(b["may"]["targets"], "none", "a child never exceeds its parent");
     let grandchild = fixture.request_create(r#"{"parent_agent_id":"a"}"#).await;
     assert_eq!(grandchild, denied("Requested preset 'sandboxed' exceeds parent ceiling"));
 }

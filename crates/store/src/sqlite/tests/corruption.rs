@@ -1,4 +1,5 @@
 //! Corrupted bytes are detected when the store is opened, read or checked, and never returned as valid.
+// tidy: allow retired-word because the stored format names a field `rights`
 
 use agent::outside::Store as _;
 

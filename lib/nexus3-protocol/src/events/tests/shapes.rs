@@ -87,7 +87,7 @@ fn agents() -> Vec<(Event, String)> {
         "{}{PERMISSIONS}",
         concat!(
             r#""by":"admin","serial":7,"parent_serial":3,"created_at":"2024-01-15T10:30:00.000000Z","#,
-            r#""system_prompt":"Be brief.","cwd":"/srv","model":null,"on_restart":"mark","origin":"fork of b","rights":"#,
+            r#""system_prompt":"Be brief.","cwd":"/srv","model":null,"on_restart":"mark","origin":"fork of b","permissions":"#,
         )
     );
     let changed = PermissionsChanged { by: by(), permissions: permissions() };
@@ -106,7 +106,7 @@ fn agents() -> Vec<(Event, String)> {
         journal_event(JournalRecord::AgentCreated(created), &created_rest),
         journal_event(
             JournalRecord::PermissionsChanged(changed),
-            &format!(r#""by":"admin","rights":{PERMISSIONS}"#),
+            &format!(r#""by":"admin","permissions":{PERMISSIONS}"#),
         ),
         journal_event(JournalRecord::AgentRenamed(renamed), r#""by":"admin","new_agent_id":"b""#),
         journal_event(JournalRecord::AgentFinished(AgentFinished { by: by() }), r#""by":"admin""#),
