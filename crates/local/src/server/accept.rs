@@ -51,7 +51,8 @@ pub(super) async fn accept_all(listener: &ModelListener, shared: &Arc<Shared>, t
     }
 }
 
-/// Whether the peer closed the connection before it was accepted, which is not a failure of the server.
+/// Whether `accept` failed because of the peer: it closed the connection early, or `ModelListener` rejected its user.
+/// That is not a failure of the server.
 fn is_peer_reset(fault: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidInput, NotConnected};
     matches!(fault.kind(), ConnectionAborted | ConnectionReset | InvalidInput | NotConnected)
