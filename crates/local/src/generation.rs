@@ -292,8 +292,8 @@ impl LoadedModel {
     }
 
     /// Generates the response to `chat`. `on_event` gets each event and can cancel by returning `Break`. It is called
-    /// at least once per token of text or of a call: for a token whose text is held back it gets an empty text. Only the
-    /// tags between calls are generated without an event.
+    /// at least once per token of text or of a call: for a token whose text is held back it gets an empty text. Only
+    /// the tags between calls are generated without an event.
     ///
     /// # Errors
     /// When the prompt exceeds the context window, the request cannot be fulfilled, or the engine fails.

@@ -88,8 +88,8 @@ impl<'a> CallDetector<'a> {
     }
 }
 
-/// Checks whether `text` begins a call: `Ok` if it certainly does. A known tool's name suffices; an unknown name must be
-/// followed by arguments.
+/// Checks whether `text` begins a call: `Ok` if it certainly does. A known tool's name suffices; an unknown name must
+/// be followed by arguments.
 fn match_call_start(text: &str, tools: &[ChatTool]) -> Result<(), CallMatch> {
     let text = text.trim_start();
     let text = match strip_literal(text, FENCE) {
