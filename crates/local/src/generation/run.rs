@@ -22,7 +22,7 @@ const CLOSING_TOKENS: usize = 40;
 const REPETITIONS_MIN: usize = 6;
 /// Loop detection under a grammar, where long repetitions are never intended.
 const CONSTRAINED_REPETITION: RepetitionRule = RepetitionRule { period_max: 16, tokens_min: 48 };
-/// Loop detection in free text, which may contain tables and rulers.
+/// Loop detection in free text, which may contain tables and horizontal rules.
 const FREE_REPETITION: RepetitionRule = RepetitionRule { period_max: 64, tokens_min: 256 };
 
 /// Why a generation stops early.

@@ -18,7 +18,7 @@ use super::listener::{Connection, ModelListener};
 
 const CONNECTIONS_MAX: usize = 512;
 
-/// How long an idle connection stays open; longer than clients' own keep-alive.
+/// Time limit for receiving a request head, which also closes idle connections; longer than clients' own keep-alive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Pause before the next `accept` after a failure, for example when the process is out of file descriptors.
