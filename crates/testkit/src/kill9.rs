@@ -53,7 +53,7 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 /// Number of `interrupted` replies after which a send counts as given up.
 const INTERRUPTIONS_MAX: usize = 3;
 
-/// Cycles of load, kill, start and check.
+/// A crash test: cycles of load, kill, start and check.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is killed before run"]
 pub struct Kill9 {
@@ -108,6 +108,7 @@ impl Kill9 {
     }
 }
 
+/// State of a running crash test.
 struct Soak {
     rng: TestRng,
     cycle: u64,

@@ -35,6 +35,7 @@ pub(crate) enum BodyPlan {
     Steps(VecDeque<Step>),
 }
 
+/// One step of a chunked body.
 #[derive(Debug)]
 pub(crate) enum Step {
     Send(Bytes),
@@ -42,6 +43,7 @@ pub(crate) enum Step {
     Disconnect,
 }
 
+/// A wait before or within a response.
 #[derive(Debug)]
 pub(crate) enum Wait {
     Pause(Duration),
