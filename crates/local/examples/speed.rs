@@ -1,5 +1,6 @@
 //! Benchmark of a chat model: `cargo run --release -p local --example speed -- FILE [THREADS [own|llama-cpp]]`. Prints
-//! load time, prompt and generation speed in wall-clock and CPU time, and resident memory.
+//! load time, prompt and generation speed in wall-clock and CPU time, and resident memory. `cargo xtask bench models`
+//! parses the output.
 
 use std::error::Error;
 use std::ops::ControlFlow;
@@ -112,21 +113,21 @@ fn message(role: ChatRole, text: &str) -> ChatMessage {
 
 struct Stopwatch {
     clock: Instant,
-    processor: Duration,
+    cpu: Duration,
 }
 
 impl Stopwatch {
     fn start() -> Result<Self, Box<dyn Error>> {
-        Ok(Self { clock: Instant::now(), processor: processor_time()? })
+        Ok(Self { clock: Instant::now(), cpu: cpu_time()? })
     }
 
     fn elapsed(&self) -> Result<(Duration, Duration), Box<dyn Error>> {
-        Ok((self.clock.elapsed(), processor_time()? - self.processor))
+        Ok((self.clock.elapsed(), cpu_time()? - self.cpu))
     }
 }
 
 /// CPU time of all live threads, from the kernel's scheduler statistics.
-fn processor_time() -> Result<Duration, Box<dyn Error>> {
+fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     let mut sum = 0;
     for task in std::fs::read_dir("/proc/self/task")? {
         let text = std::fs::read_to_string(task?.path().join("schedstat"))?;

@@ -20,13 +20,13 @@ use crate::engine::mmap::map_file;
 use crate::engine::native::NativeEngine;
 use grammar::GrammarFactory;
 use prompt_cache::PromptCache;
-use run::{EarlyExit, GenerationRun};
+use run::{EarlyExit, GenerationRun, RESPONSE_CALLS_MAX};
 use sampler::Sampler;
 
 /// Inference engine of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// The engine of this crate.
+    /// The engine of this crate; the settings call it `own`.
     #[default]
     Native,
     /// llama.cpp, if built with the feature `llama-cpp`.
@@ -292,7 +292,8 @@ impl LoadedModel {
     }
 
     /// Generates the response to `chat`. `on_event` gets each event and can cancel by returning `Break`. It is called
-    /// at least once per token: a token whose text is held back comes as an empty text.
+    /// at least once per token of text or of a call: for a token whose text is held back it gets an empty text. Only
+    /// the tags between calls are generated without an event.
     ///
     /// # Errors
     /// When the prompt exceeds the context window, the request cannot be fulfilled, or the engine fails.
@@ -329,7 +330,7 @@ impl LoadedModel {
             tokens_left: chat.answer_tokens_max.map_or(available, |max| max.min(available)),
             answer_tokens: 0,
             calls: Vec::new(),
-            prompt_hash: fingerprint(&prompt),
+            prompt_hash: hash_prompt(&prompt),
             logits: Vec::new(),
         };
         let outcome =
@@ -396,7 +397,7 @@ impl GenerationPlan {
                     "tool_choice requires a call, but the request has no tools".to_owned(),
                 ));
             }
-            (ToolChoice::Required, _) => Self::Calls { tools, calls_max: 8 },
+            (ToolChoice::Required, _) => Self::Calls { tools, calls_max: RESPONSE_CALLS_MAX },
             (ToolChoice::Named(name), _) => {
                 let tools: Vec<_> = tools.into_iter().filter(|tool| tool.name == *name).collect();
                 if tools.is_empty() {
@@ -443,7 +444,7 @@ impl GenerationPlan {
 }
 
 /// FNV-1a hash of the prompt, one step per token.
-fn fingerprint(prompt: &[u32]) -> u64 {
+fn hash_prompt(prompt: &[u32]) -> u64 {
     prompt
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, token| (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3))

@@ -63,7 +63,7 @@ pub struct ServeOptions {
     pub inspector: Option<Arc<dyn Inspector>>,
 }
 
-/// Check whether a weights file may be used, for example against its recorded checksum.
+/// Decides whether a weights file may be loaded, for example by its recorded checksum.
 pub trait Inspector: std::fmt::Debug + Send + Sync {
     /// Checks the file.
     ///

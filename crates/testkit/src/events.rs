@@ -44,7 +44,8 @@ pub enum NextEvent {
     Ended,
 }
 
-/// Size of a small receive buffer. Below one loopback segment, the window would never close completely.
+/// Size of a small receive buffer. A buffer below one loopback segment would let bytes trickle through for ever instead
+/// of closing the TCP window.
 const SMALL_RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
 
 /// An open event stream.
@@ -62,6 +63,7 @@ pub struct TestEventStream {
 
 impl TestEventStream {
     /// Requests the events at a path of 127.0.0.1; a response that is no event stream is an error with its text.
+    /// `after` is sent as `Last-Event-ID`.
     pub fn open(port: u16, path: &str, token: Option<&str>, after: Option<u64>) -> io::Result<Self> {
         let mut head =
             format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n");

@@ -53,7 +53,7 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 /// Number of `interrupted` replies after which a send counts as given up.
 const INTERRUPTIONS_MAX: usize = 3;
 
-/// Cycles of load, kill, start and check.
+/// A crash test: cycles of load, kill, start and check.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is killed before run"]
 pub struct Kill9 {
@@ -108,6 +108,7 @@ impl Kill9 {
     }
 }
 
+/// State of a running crash test.
 struct Soak {
     rng: TestRng,
     cycle: u64,
@@ -150,6 +151,7 @@ impl Soak {
         self.expectations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The working directory of the agents, with symbolic links resolved.
     fn directory(&self) -> String {
         let real = fs::canonicalize(self.directory.path()).expect("a directory has a real path");
         real.to_str().expect("a temporary path is UTF-8").to_owned()
@@ -196,7 +198,7 @@ impl Soak {
                 let (ended, stop) = (ended.clone(), &stop);
                 scope.spawn(move || {
                     client.run(stop);
-                    // The receiver may be gone if the load time is over.
+                    // After the load time nothing receives it.
                     let _ = ended.send(());
                 });
             }
@@ -209,11 +211,12 @@ impl Soak {
     }
 
     fn restart(&mut self, mut stopped: StoppedDaemon) -> TestDaemon {
-        // At most one killed start: the daemon gives a turn up after three interruptions, as designed.
+        // At most one killed start: the daemon abandons a turn after three interruptions, as designed.
         if self.rng.percent(KILLED_STARTS_PERCENT) {
             let starting = stopped.spawn_with(|builder| builder);
-            let (_keep, never) = channel::<()>();
-            let _ = never.recv_timeout(Duration::from_millis(self.rng.below(START_MS_MAX)));
+            // Waits the whole time, because nothing is sent.
+            let (_sender, receiver) = channel::<()>();
+            let _ = receiver.recv_timeout(Duration::from_millis(self.rng.below(START_MS_MAX)));
             stopped = starting.kill();
             self.killed_starts += 1;
         }
@@ -233,6 +236,7 @@ impl Soak {
         self.wait_recovered();
     }
 
+    /// Retries the creates, destroys and renames without a reply.
     fn retry_changes(&mut self) {
         let directory = self.directory();
         let rng = self.rng.split();
@@ -298,7 +302,7 @@ impl Soak {
                 Reply::Error(error) if error.is_interrupted() => {
                     interruptions += 1;
                     if interruptions == INTERRUPTIONS_MAX {
-                        return expectations.mark_interrupted(index);
+                        return expectations.record_interrupted(index);
                     }
                 }
                 Reply::Error(error) if error.is_retryable() && Instant::now() < deadline => {}
@@ -385,6 +389,7 @@ impl Soak {
         violations.extend(self.expectations().violations.iter().cloned());
         let (events, responses, stages, transcript) = self.listener.with_journal(|journal| {
             violations.append(&mut journal.violations);
+            // A violation about a send (`r1 to a2 …`) names its agent.
             let subject = violations.iter().find(|text| text.contains(" to ")).or(violations.first());
             let transcript = subject.map(|text| journal.transcript_for(text)).unwrap_or_default();
             (journal.last_sequence, journal.response_count(), journal.kills_by_stage.clone(), transcript)

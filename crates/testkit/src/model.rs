@@ -37,8 +37,8 @@ const WAIT_MAX: Duration = crate::process::PROCESS_TIMEOUT;
 pub struct ModelOptions {
     /// The port on 127.0.0.1; 0 selects a free one.
     pub port: u16,
-    /// The API key that clients must send, as `Authorization: Bearer` or as Anthropic's `x-api-key`; none disables
-    /// authentication.
+    /// The API key that clients must send, as `Authorization: Bearer`, Anthropic's `x-api-key` or Azure's `api-key`;
+    /// none disables authentication.
     pub key: Option<String>,
     /// Whether the model obeys prompt injections: it calls each tool that a line with `!tool NAME {JSON}` names, in the
     /// system prompt, in any message or in a tool result.
@@ -126,7 +126,7 @@ impl ScriptedModel {
         &self.base_url
     }
 
-    /// The base URL for Anthropic clients: `http://127.0.0.1:PORT`.
+    /// The base URL for Anthropic clients, without TLS: `http://127.0.0.1:PORT`.
     pub fn anthropic_base_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -142,8 +142,8 @@ impl ScriptedModel {
     }
 
     /// Sets the response to a last user message that equals `prompt`; takes precedence over script commands.
-    pub fn set_response(&self, prompt: &str, reply: &str) {
-        self.shared.set_response(prompt, reply);
+    pub fn set_response(&self, prompt: &str, response: &str) {
+        self.shared.set_response(prompt, response);
     }
 
     /// Every request so far, whatever its response; oldest first.

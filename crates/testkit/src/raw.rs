@@ -64,6 +64,7 @@ enum Framing {
     UntilClose,
 }
 
+/// Status and headers of a response.
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,

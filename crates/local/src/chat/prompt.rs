@@ -9,7 +9,7 @@ use crate::generation::{Chat, ChatMessage, ChatRole, ChatTool, ChatToolCall, Too
 
 /// Token budget of the tool list, per tool.
 const TOKENS_PER_TOOL: usize = 50;
-/// Fewest tools that the budget is computed for.
+/// Lower bound of the budget: it is at least that of this many tools.
 const TOOLS_MIN: usize = 6;
 
 /// Renders the prompt of `chat`, up to where the response begins.

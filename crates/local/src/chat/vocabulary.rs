@@ -17,7 +17,7 @@ pub(crate) struct Vocabulary {
     bytes: Vec<u8>,
     /// End of each token in `bytes`.
     token_ends: Vec<usize>,
-    /// Control tokens by name, longest first.
+    /// Control and user-defined tokens by name, longest first.
     control_tokens: Vec<(String, u32)>,
     /// Tokens that end a response.
     end_tokens: Vec<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct Vocabulary {
     adds_bos: bool,
 }
 
-/// Token type of control tokens in GGUF. Plain text never encodes to this type or the next.
+/// Token type of control tokens in GGUF. Plain text never encodes to tokens of this type or of `USER_DEFINED_TYPE`.
 pub(super) const CONTROL_TYPE: i64 = 3;
 /// Token type of user-defined tokens in GGUF.
 pub(super) const USER_DEFINED_TYPE: i64 = 4;
@@ -77,7 +77,7 @@ impl Vocabulary {
         self.token_ends.len()
     }
 
-    /// Returns the bytes of `token`; empty for control tokens other than the tool-call tags.
+    /// Returns the bytes of `token`; empty for tokens of the control type other than the tool-call tags.
     pub(crate) fn token_bytes(&self, token: u32) -> &[u8] {
         let at = token as usize;
         let from = if at == 0 { 0 } else { self.token_ends[at - 1] };
@@ -94,7 +94,7 @@ impl Vocabulary {
         &self.end_tokens
     }
 
-    /// Control tokens by name, longest first.
+    /// Control and user-defined tokens by name, longest first.
     pub(crate) fn control_tokens(&self) -> &[(String, u32)] {
         &self.control_tokens
     }

@@ -1,5 +1,6 @@
 //! Structural check of an ONNX file before `rten` parses it: every length must lie inside its enclosing message. On
-//! some malformed files `rten` loops forever or allocates whatever size they claim. The checksum covers the rest.
+//! some malformed files `rten` loops forever or allocates whatever size they claim. Other damage is left to the
+//! checksum that `Inspector` verifies.
 
 /// Longest protobuf varint.
 const VARINT_BYTES_MAX: u32 = 10;

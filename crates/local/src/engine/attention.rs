@@ -10,7 +10,7 @@ pub(crate) const HEAD_SIZE_MAX: usize = 256;
 
 /// Fewest tokens per chunk for which widening the layer's whole cache to f32 pays off.
 const WIDE_TOKENS_MIN: usize = 4;
-/// Longest sequence for which it pays off: a larger f32 copy does not stay in the processor's cache.
+/// Longest sequence for which widening pays off: a larger f32 copy does not stay in the processor's cache.
 const WIDE_POSITIONS_MAX: usize = 8_192;
 
 /// One layer's keys and values converted to f32, for chunks in which many tokens read them.
@@ -50,8 +50,8 @@ impl WidenedKeyValues {
     }
 
     /// Returns the f32 keys or values of `page`; `None` when `prepare` left the copy empty.
-    fn page(&self, shape: &Shape, head: usize, half: KeyOrValue, page: usize) -> Option<&[f32]> {
-        let at = (head * 2 + half as usize) * self.positions + page * PAGE_TOKENS;
+    fn page(&self, shape: &Shape, head: usize, kind: KeyOrValue, page: usize) -> Option<&[f32]> {
+        let at = (head * 2 + kind as usize) * self.positions + page * PAGE_TOKENS;
         (self.positions > 0)
             .then(|| &self.numbers[at * shape.head_size..(at + PAGE_TOKENS) * shape.head_size])
     }
@@ -98,11 +98,11 @@ impl Attention<'_> {
     }
 
     #[inline(always)]
-    fn page<'b>(&'b self, half: KeyOrValue, page: usize, scratch: &'b mut [f32]) -> &'b [f32] {
-        if let Some(numbers) = self.widened.page(self.shape, self.key_head, half, page) {
+    fn page<'b>(&'b self, kind: KeyOrValue, page: usize, scratch: &'b mut [f32]) -> &'b [f32] {
+        if let Some(numbers) = self.widened.page(self.shape, self.key_head, kind, page) {
             return numbers;
         }
-        let halves = match half {
+        let halves = match kind {
             KeyOrValue::Keys => self.cache.keys(self.layer, self.key_head, page),
             KeyOrValue::Values => self.cache.values(self.layer, self.key_head, page),
         };

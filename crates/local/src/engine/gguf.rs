@@ -39,7 +39,7 @@ pub(crate) struct Tensor<'a> {
 
 const TENSORS_MAX: u64 = 65_536;
 const METADATA_ENTRIES_MAX: u64 = 65_536;
-const ARRAY_MAX: u64 = 4_000_000;
+const ARRAY_ELEMENTS_MAX: u64 = 4_000_000;
 const DIMENSIONS_MAX: u32 = 4;
 
 impl<'a> Gguf<'a> {
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
 
     fn value_array(&mut self) -> Result<MetadataValue<'a>, ModelFileError> {
         let kind = self.u32()?;
-        let count = self.count(ARRAY_MAX, "array elements")?;
+        let count = self.count(ARRAY_ELEMENTS_MAX, "array elements")?;
         match kind {
             8 => Ok(MetadataValue::TextArray((0..count).map(|_| self.text()).collect::<Result<_, _>>()?)),
             9 => Err("nested arrays in its metadata are not supported".to_owned()),

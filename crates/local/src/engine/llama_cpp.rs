@@ -204,7 +204,7 @@ impl Drop for LlamaCpp {
 fn run_thread(
     path: &Path,
     options: &LlamaCppOptions,
-    loaded: &Sender<Result<usize, ModelFileError>>,
+    loaded_sender: &Sender<Result<usize, ModelFileError>>,
     tasks: Receiver<Task>,
 ) -> Result<(), ModelFileError> {
     let backend = backend()?;
@@ -231,7 +231,7 @@ fn run_thread(
     let mut context = model.new_context(backend, params).map_err(|fault| {
         format!("llama.cpp cannot allocate a context window of {window_tokens} tokens: {fault}")
     })?;
-    if loaded.send(Ok(window_tokens)).is_ok() {
+    if loaded_sender.send(Ok(window_tokens)).is_ok() {
         tasks.into_iter().for_each(|task| task(&mut context));
     }
     Ok(())

@@ -50,18 +50,18 @@ impl<'a> CallDetector<'a> {
         self.pending.push_str(text);
         let mut text = String::new();
         if self.tools.is_empty() {
-            return DetectorOutput::Text(self.drain_pending());
+            return DetectorOutput::Text(self.flush());
         }
         loop {
             if self.is_inside_line {
                 let Some(at) = self.pending.find('\n') else {
-                    return DetectorOutput::Text(text + &self.drain_pending());
+                    return DetectorOutput::Text(text + &self.flush());
                 };
                 text.extend(self.pending.drain(..=at));
                 self.is_inside_line = false;
             }
             match self.match_pending() {
-                CallMatch::Certain => return DetectorOutput::Call(text, self.drain_pending().len()),
+                CallMatch::Certain => return DetectorOutput::Call(text, self.flush().len()),
                 CallMatch::Possible => return DetectorOutput::Text(text),
                 CallMatch::Impossible => self.is_inside_line = true,
             }
@@ -72,7 +72,7 @@ impl<'a> CallDetector<'a> {
     }
 
     /// Returns and clears the held-back text.
-    pub(crate) fn drain_pending(&mut self) -> String {
+    pub(crate) fn flush(&mut self) -> String {
         std::mem::take(&mut self.pending)
     }
 
@@ -88,11 +88,12 @@ impl<'a> CallDetector<'a> {
     }
 }
 
-/// Checks whether `text` begins a call. A known tool's name suffices; an unknown name must be followed by arguments.
+/// Checks whether `text` begins a call: `Ok` if it certainly does. A known tool's name suffices; an unknown name must
+/// be followed by arguments.
 fn match_call_start(text: &str, tools: &[ChatTool]) -> Result<(), CallMatch> {
     let text = text.trim_start();
     let text = match strip_literal(text, FENCE) {
-        Ok(info) => skip_info_string(info)?,
+        Ok(info) => strip_info_string(info)?,
         Err(CallMatch::Possible) => return Err(CallMatch::Possible),
         Err(_) => text,
     };
@@ -112,15 +113,15 @@ fn match_call_start(text: &str, tools: &[ChatTool]) -> Result<(), CallMatch> {
         return Ok(());
     }
     let text = strip_literal(text.trim_start(), ",")?.trim_start();
-    let guesses = ARGUMENT_KEYS.map(|key| strip_literal(text, key).err().unwrap_or(CallMatch::Certain));
-    match guesses.into_iter().min() {
+    let matches = ARGUMENT_KEYS.map(|key| strip_literal(text, key).err().unwrap_or(CallMatch::Certain));
+    match matches.into_iter().min() {
         Some(CallMatch::Certain) => Ok(()),
-        guess => Err(guess.unwrap_or(CallMatch::Impossible)),
+        best => Err(best.unwrap_or(CallMatch::Impossible)),
     }
 }
 
-/// Strips the info string of a code fence.
-fn skip_info_string(text: &str) -> Result<&str, CallMatch> {
+/// Strips the info string after a code fence; `Possible` if the text ends within it.
+fn strip_info_string(text: &str) -> Result<&str, CallMatch> {
     let is_info = |character: char| character.is_ascii_alphanumeric() || "_-+".contains(character);
     let rest = text.trim_start_matches(is_info);
     match rest.chars().next() {

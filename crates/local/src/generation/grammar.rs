@@ -93,9 +93,12 @@ impl GrammarFactory {
     }
 }
 
+/// How a schema with keywords that llguidance does not support is compiled.
 #[derive(Clone, Copy)]
 enum Strictness {
+    /// It is rejected.
     AllKeywords,
+    /// Its unsupported keywords are ignored.
     KnownKeywords,
 }
 

@@ -15,14 +15,14 @@ use crate::chat::template::{CALL_END_TAG, CALL_START_TAG, python_json};
 use crate::chat::vocabulary::Vocabulary;
 
 /// Most calls of one response; a small model may not stop by itself.
-const RESPONSE_CALLS_MAX: usize = 8;
+pub(crate) const RESPONSE_CALLS_MAX: usize = 8;
 /// Number of remaining tokens at which constrained decoding starts to close open JSON.
 const CLOSING_TOKENS: usize = 40;
 /// Repetitions after which a response counts as a loop.
 const REPETITIONS_MIN: usize = 6;
 /// Loop detection under a grammar, where long repetitions are never intended.
 const CONSTRAINED_REPETITION: RepetitionRule = RepetitionRule { period_max: 16, tokens_min: 48 };
-/// Loop detection in free text, which may contain tables and rulers.
+/// Loop detection in free text, which may contain tables and horizontal rules.
 const FREE_REPETITION: RepetitionRule = RepetitionRule { period_max: 64, tokens_min: 256 };
 
 /// Why a generation stops early.
@@ -90,7 +90,7 @@ impl GenerationRun<'_> {
                 self.sample_token(None)
             };
             let Ok(Some(token)) = sampled else {
-                self.emit_text(&(detector.drain_pending() + &decoder.flush()))?;
+                self.emit_text(&(detector.flush() + &decoder.flush()))?;
                 return sampled.map(|_| FinishReason::Stop);
             };
             tokens.push(token);
@@ -109,12 +109,11 @@ impl GenerationRun<'_> {
                 (DetectorOutput::Text(text), Some(0)) if !tools.is_empty() => {
                     self.emit_text(&text)?;
                     // A code fence before the tag is held back by the detector and removed with it.
-                    let discarded =
-                        decoder.flush().len() + CALL_START_TAG.len() + detector.drain_pending().len();
+                    let discarded = decoder.flush().len() + CALL_START_TAG.len() + detector.flush().len();
                     return self.switch_to_calls(&generated, discarded, grammar);
                 }
                 (DetectorOutput::Text(text), Some(_)) => {
-                    self.emit_text(&(text + &detector.drain_pending()))?;
+                    self.emit_text(&(text + &detector.flush()))?;
                     return Ok(FinishReason::Stop);
                 }
                 (DetectorOutput::Text(text), None) => self.emit_text(&text)?,
@@ -134,7 +133,7 @@ impl GenerationRun<'_> {
         let whole_tokens = generated.token_ends.iter().take_while(|token_end| **token_end <= end).count();
         let whole_bytes = if whole_tokens == 0 { 0 } else { generated.token_ends[whole_tokens - 1] };
         self.conversation.truncate(generated.start_position + whole_tokens).map_err(engine_failure)?;
-        // The last remaining token may reach into the discarded bytes; its remaining part is encoded anew.
+        // A token may cross `end`; its bytes before `end` are encoded anew.
         let remainder = String::from_utf8_lossy(&generated.bytes[whole_bytes..end]).into_owned();
         self.eval_tokens(&self.vocabulary.encode_plain(&remainder))?;
         self.eval_tokens(&self.vocabulary.encode_rendered(&format!("{CALL_START_TAG}\n")))?;
@@ -168,7 +167,7 @@ impl GenerationRun<'_> {
         }
     }
 
-    /// Ends the current call and checks whether the model starts another one.
+    /// Evaluates the end tag of the current call; returns whether the model then generates another start tag.
     fn wants_another_call(&mut self) -> Result<bool, EarlyExit> {
         self.eval_tokens(&self.vocabulary.encode_rendered(&format!("\n{CALL_END_TAG}")))?;
         let mut text = Vec::new();

@@ -18,7 +18,7 @@ use super::listener::{Connection, ModelListener};
 
 const CONNECTIONS_MAX: usize = 512;
 
-/// How long an idle connection stays open; longer than clients' own keep-alive.
+/// Time limit for receiving a request head, which also closes idle connections; longer than clients' own keep-alive.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Pause before the next `accept` after a failure, for example when the process is out of file descriptors.
@@ -51,7 +51,8 @@ pub(super) async fn accept_all(listener: &ModelListener, shared: &Arc<Shared>, t
     }
 }
 
-/// Whether the peer closed the connection before it was accepted, which is not a failure of the server.
+/// Whether `accept` failed because of the peer: it closed the connection early, or `ModelListener` rejected its user.
+/// That is not a failure of the server.
 fn is_peer_reset(fault: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidInput, NotConnected};
     matches!(fault.kind(), ConnectionAborted | ConnectionReset | InvalidInput | NotConnected)

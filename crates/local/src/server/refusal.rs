@@ -8,7 +8,7 @@ use super::queue::QueueRejection;
 use crate::embed::EmbedFault;
 use crate::generation::GenerationFault;
 
-/// Value of `Retry-After` when the queue is full.
+/// Value of `Retry-After` when the queue is full or too many large requests are in flight.
 const RETRY_AFTER_S: u64 = 2;
 
 /// An error response.

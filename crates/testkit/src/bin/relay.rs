@@ -1,6 +1,6 @@
-//! Baseline for the turn benchmark: an HTTP server that posts BYTES bytes to a model with the daemon's HTTP client,
-//! reads the response, and responds with fixed JSON. It has no agents and stores nothing: time above this baseline is
-//! the daemon's own. `cargo xtask bench models` starts it: relay URL BYTES.
+//! Baseline for the turn benchmark: an HTTP server that posts BYTES bytes to a model with the daemon's HTTP client
+//! library, reads the response, and responds with fixed JSON. It has no agents and stores nothing: time above this
+//! baseline is the daemon's own. `cargo xtask bench models` starts it: relay URL BYTES.
 
 use std::convert::Infallible;
 use std::io;

@@ -42,7 +42,7 @@ impl TestDaemon {
     /// Waits for its exit, by an injected fault or any other cause; panics after 60 s.
     pub fn wait_stopped(self) -> StoppedDaemon {
         let Self { process, port, home, builder, directory, .. } = self;
-        collect_stopped(&process, port, home, builder, directory)
+        wait_process_stopped(&process, port, home, builder, directory)
     }
 }
 
@@ -56,11 +56,12 @@ impl StartingDaemon {
     /// Waits for its exit; panics after 60 s.
     pub fn wait_stopped(self) -> StoppedDaemon {
         let Self { process, home, builder, directory } = self;
-        collect_stopped(&process, 0, home, builder, directory)
+        wait_process_stopped(&process, 0, home, builder, directory)
     }
 }
 
-fn collect_stopped(
+/// Waits for the exit of `process` and collects its output; panics after 60 s.
+fn wait_process_stopped(
     process: &Process,
     port: u16,
     home: PathBuf,

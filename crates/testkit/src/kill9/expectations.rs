@@ -192,7 +192,7 @@ impl Expectations {
     }
 
     /// Records that a send stays interrupted after several retries.
-    pub(super) fn mark_interrupted(&mut self, index: usize) {
+    pub(super) fn record_interrupted(&mut self, index: usize) {
         let sent = &mut self.sends[index];
         sent.state = SendState::Interrupted;
         self.counts.interrupted += 1;
@@ -265,7 +265,7 @@ impl Expectations {
     }
 }
 
-/// Whether an agent's turns are marked as interrupted after a crash, instead of being resumed.
+/// Whether an agent has `on_restart: mark`: after a crash its turns are marked as interrupted instead of resumed.
 pub(super) fn marks_interrupted(agent: usize) -> bool {
     agent.is_multiple_of(3)
 }

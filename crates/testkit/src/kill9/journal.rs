@@ -228,6 +228,7 @@ impl Journal {
         self.calls_allowed.insert(round, self.daemon_starts - since + 1);
     }
 
+    /// Records that the daemon may call the model for the agent's next round from now on.
     fn record_callable(&mut self, name: &str) {
         let Some(round) = self.track_mut(name).next_round() else { return };
         self.callable_since.entry(round).or_insert(self.daemon_starts);

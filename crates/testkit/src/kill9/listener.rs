@@ -11,6 +11,7 @@ use crate::events::{NextEvent, TestEventStream};
 /// Interval between checks of the stop flag.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Reader of the daemon's event stream, on a thread of its own.
 pub(super) struct Listener {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

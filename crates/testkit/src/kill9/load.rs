@@ -1,4 +1,4 @@
-//! The load: clients that create, send, steer, rename and destroy until the daemon is gone.
+//! The load: clients that create, send, steer, rename and destroy until the daemon is killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ pub(super) enum DaemonState {
 }
 
 impl Client<'_> {
-    /// Runs operations until the daemon is gone or `stop` is set.
+    /// Runs operations until the daemon is unreachable or `stop` is set.
     pub(super) fn run(&mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) && self.run_random_operation() == DaemonState::Reachable {}
     }
@@ -234,7 +234,8 @@ impl Client<'_> {
         (format!("!slow {} {text}", 1 + self.rng.below(8)), ModelAction::Reply(text))
     }
 
-    /// One line, or two lines with two calls in one response. Each line is unique, and so is the user message.
+    /// One line, or two lines with two calls in one response. Each line is unique, so that the user message, which
+    /// contains it, identifies the turn in the model's ledger.
     fn append_script(&mut self) -> (String, ModelAction) {
         let (mut lines, mut calls) = (Vec::new(), Vec::new());
         for _ in 0..=self.rng.below(2) {

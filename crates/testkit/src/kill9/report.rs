@@ -20,11 +20,11 @@ pub struct Kill9Report {
     pub lost: u64,
     /// Data or effects that exist twice.
     pub duplicated: u64,
-    /// Starts after which turns stayed open too long.
+    /// Waits for recovery after a start that timed out with turns still open.
     pub stuck_turns: u64,
     /// Descriptions of all violations.
     pub violations: Vec<String>,
-    /// The events of the agents that the first violation names.
+    /// The events of the agents that the first violation names; violations about sends come first.
     pub transcript: Vec<String>,
 }
 

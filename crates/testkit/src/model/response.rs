@@ -35,6 +35,7 @@ pub(crate) enum BodyPlan {
     Steps(VecDeque<Step>),
 }
 
+/// One step of a chunked body.
 #[derive(Debug)]
 pub(crate) enum Step {
     Send(Bytes),
@@ -42,9 +43,11 @@ pub(crate) enum Step {
     Disconnect,
 }
 
+/// A wait before or within a response.
 #[derive(Debug)]
 pub(crate) enum Wait {
     Pause(Duration),
+    /// Until the test releases this name.
     Release(String),
     Forever,
     /// Until the bytes sent so far have left the process.
@@ -61,16 +64,16 @@ enum ScriptAction {
 }
 
 impl PlannedResponse {
-    /// Plans the response; `number` makes its ids unique, `registered` returns the response set for an exact prompt,
-    /// `is_first` tells whether a prompt is new.
+    /// Plans the response; `number` makes its ids unique, `response_for` returns the response that a test set for a
+    /// prompt, `mark_deferred` marks a prompt and returns whether it was not marked before.
     pub(crate) fn for_request(
         request: &ParsedRequest,
         number: usize,
         follow_injections: bool,
-        registered: impl FnOnce(&str) -> Option<String>,
-        is_first: impl FnOnce(&str) -> bool,
+        response_for: impl FnOnce(&str) -> Option<String>,
+        mark_deferred: impl FnOnce(&str) -> bool,
     ) -> Self {
-        let script = match select_script(request, follow_injections, registered) {
+        let script = match select_script(request, follow_injections, response_for) {
             Ok(script) => script,
             Err(fault) => {
                 let fault = BadRequest { message: fault.to_string(), param: None };
@@ -79,7 +82,7 @@ impl PlannedResponse {
         };
         match fit_to_schema(request, script) {
             Script::Status { code, body } => Self::status(request.api, code, body),
-            Script::Later { wait_s, .. } if is_first(&request.last_user_message()) => {
+            Script::Later { wait_s, .. } if mark_deferred(&request.last_user_message()) => {
                 Self { retry_after_s: Some(wait_s), ..Self::status(request.api, 429, None) }
             }
             Script::Html => Self::complete(
@@ -211,7 +214,7 @@ impl PlannedResponse {
     }
 }
 
-/// The actions of a script; none for scripts that are not streamed.
+/// The actions of a script; none for scripts that stream no content.
 fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> {
     match script {
         Script::Status { .. } | Script::Html | Script::Garbage | Script::Silent | Script::Empty => Vec::new(),
@@ -243,7 +246,7 @@ fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> 
 fn select_script(
     request: &ParsedRequest,
     follow_injections: bool,
-    registered: impl FnOnce(&str) -> Option<String>,
+    response_for: impl FnOnce(&str) -> Option<String>,
 ) -> Result<Script, ScriptFault> {
     let prompt = request.last_user_message();
     if let Some(conversation) = summary_input(&prompt) {
@@ -251,7 +254,7 @@ fn select_script(
     }
     let tool_results = request.trailing_tool_results();
     if tool_results.is_none()
-        && let Some(text) = registered(&prompt)
+        && let Some(text) = response_for(&prompt)
     {
         return Ok(Script::Reply { text });
     }
@@ -266,7 +269,7 @@ fn select_script(
     match (tool_results, script) {
         (Some(_), Ok(insisting @ Script::Insist { .. })) => Ok(insisting),
         (Some(results), _) => Ok(Script::Reply { text: format!("tool said: {results}") }),
-        // A model that follows injections also reads texts that only look like commands.
+        // Tests of injections send arbitrary text, so an invalid command is echoed and not rejected.
         (None, Err(_)) if follow_injections => Ok(Script::Echo { text: prompt.into_owned() }),
         (None, script) => script,
     }

@@ -108,7 +108,7 @@ impl Server {
         Ok(response)
     }
 
-    /// The API that a request is for, or the error response.
+    /// The API that a request is for; an error response if its path, key or version is missing or wrong.
     fn authorize(&self, head: &request::Parts) -> Result<Api, PlannedResponse> {
         let is_complete =
             !is_azure(head) || head.uri.query().is_some_and(|query| query.contains("api-version="));
@@ -135,10 +135,9 @@ impl Server {
     }
 
     fn plan_response(&self, request: &ParsedRequest, number: usize) -> PlannedResponse {
-        let registered = |prompt: &str| self.shared.response_for(prompt);
-        PlannedResponse::for_request(request, number, self.follow_injections, registered, |prompt| {
-            self.shared.mark_deferred(prompt)
-        })
+        let response_for = |prompt: &str| self.shared.response_for(prompt);
+        let mark_deferred = |prompt: &str| self.shared.mark_deferred(prompt);
+        PlannedResponse::for_request(request, number, self.follow_injections, response_for, mark_deferred)
     }
 }
 

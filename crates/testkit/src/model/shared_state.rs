@@ -73,8 +73,8 @@ impl SharedState {
         }
     }
 
-    pub(crate) fn set_response(&self, prompt: &str, reply: &str) {
-        self.lock().responses.insert(prompt.to_owned(), reply.to_owned());
+    pub(crate) fn set_response(&self, prompt: &str, response: &str) {
+        self.lock().responses.insert(prompt.to_owned(), response.to_owned());
     }
 
     pub(crate) fn response_for(&self, prompt: &str) -> Option<String> {
@@ -135,7 +135,7 @@ impl SharedState {
         self.update(|state| state.counts.connections += 1);
     }
 
-    /// Records a complete request and returns its number, counted from 1.
+    /// Records a complete request; returns its number, counted from 1, and the tracker of its response.
     pub(crate) fn record_request(
         self: &Arc<Self>,
         head: request::Parts,

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Fake daemon for the testkit's own tests: starts and stops as `nexus3 serve` does.
-# Called as: fake-daemon.sh serve --port N --home DIR [...]. FAKE_DAEMON_PORT: port of the server that answers requests.
+# Called as: fake-daemon.sh serve --port N --home DIR [...]. FAKE_DAEMON_PORT: port of the server that gets its requests.
 home=$5
 printf 'sk-fake-daemon\n' >"$home/rpc-$FAKE_DAEMON_PORT.token"
 printf 'args: %s\nenv: %s\n' "$*" "$(env | cut -d= -f1 | sort | tr '\n' ' ')" >&2

@@ -16,7 +16,7 @@ use crate::support::{chat_request, stream_events, without_stream};
 
 const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fake-daemon.sh");
 
-/// A fake daemon that prints the model's port as its own, so that the model answers requests to it.
+/// A fake daemon that prints the model's port as its own, so that the model gets the requests to it.
 fn fake_daemon(model: &ScriptedModel) -> TestDaemonBuilder {
     TestDaemon::builder(FAKE_DAEMON).env("FAKE_DAEMON_PORT", model.port().to_string())
 }
@@ -74,7 +74,7 @@ fn post_sends_the_token_unless_overridden() {
     assert_eq!(connection.read_response().status, 200);
 }
 
-/// Serves one request per response and returns the requests.
+/// Sends each response to one request; the thread returns the requests.
 fn serve_responses(responses: [&'static str; 3]) -> (u16, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();

@@ -152,8 +152,8 @@ fn multiply_rows<P: Packed, const ROWS: usize>(
     {
         let input: __m256i = cast(*input);
         for row in 0..ROWS {
-            let whole = P::multiply_add(simd, quants[row][at].unpack(simd), input);
-            sums[row] = add_scaled(simd, sums[row], whole, scales[row][at] * input_scale);
+            let products = P::multiply_add(simd, quants[row][at].unpack(simd), input);
+            sums[row] = add_scaled(simd, sums[row], products, scales[row][at] * input_scale);
         }
     }
     sums.map(sum_vector)
@@ -214,8 +214,8 @@ fn multiply_tile<P: Packed, const TOKENS: usize>(
     }
     for (at, (weights, scale)) in bytes.iter().zip(&widened.scales).enumerate() {
         for token in 0..TOKENS {
-            let whole = P::multiply_add(simd, *weights, cast(quants[token][at]));
-            sums[token] = add_scaled(simd, sums[token], whole, scale * scales[token][at]);
+            let products = P::multiply_add(simd, *weights, cast(quants[token][at]));
+            sums[token] = add_scaled(simd, sums[token], products, scale * scales[token][at]);
         }
     }
     sums.map(sum_vector)
@@ -231,8 +231,8 @@ fn lane_products(simd: V3, left: &[[f32; 8]], right: &[[f32; 8]]) -> __m256 {
 }
 
 #[inline(always)]
-fn add_scaled(simd: V3, sums: __m256, whole: __m256i, scale: f32) -> __m256 {
-    let numbers = simd.avx._mm256_cvtepi32_ps(whole);
+fn add_scaled(simd: V3, sums: __m256, products: __m256i, scale: f32) -> __m256 {
+    let numbers = simd.avx._mm256_cvtepi32_ps(products);
     simd.fma._mm256_fmadd_ps(numbers, simd.avx._mm256_set1_ps(scale), sums)
 }
 

@@ -22,7 +22,7 @@ fn detect<'a>(parts: impl IntoIterator<Item = &'a str>) -> (String, Option<usize
             DetectorOutput::Call(text, bytes) => return (emitted + &text, Some(bytes)),
         }
     }
-    (emitted + &detector.drain_pending(), None)
+    (emitted + &detector.flush(), None)
 }
 
 /// Returns the text before the call, if one is detected. Asserts that the result is the same for single characters and

@@ -57,9 +57,9 @@ fn eval_prompt(cache: &mut PromptCache, engine: &mut LengthEngine, prompt: &[u32
 #[test]
 fn conversation_continues_from_its_cached_prefix() {
     let (mut cache, mut engine) = prompt_cache();
-    let (slot, cached) = eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4]);
+    let (sequence, cached) = eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4]);
     assert_eq!(cached, 0);
-    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5, 6]), (slot, 4));
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5, 6]), (sequence, 4));
 }
 
 #[test]
@@ -95,10 +95,10 @@ fn least_recently_used_sequence_is_evicted() {
 #[test]
 fn tokens_evicted_by_the_engine_are_evaluated_again() {
     let (mut cache, mut engine) = prompt_cache();
-    let (slot, _) = eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4]);
-    engine.0[slot] = 2;
-    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5]), (slot, 2));
-    engine.0[slot] = 0;
+    let (sequence, _) = eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4]);
+    engine.0[sequence] = 2;
+    assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5]), (sequence, 2));
+    engine.0[sequence] = 0;
     assert_eq!(eval_prompt(&mut cache, &mut engine, &[1, 2, 3, 4, 5]).1, 0);
 }
 

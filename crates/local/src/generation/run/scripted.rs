@@ -179,10 +179,10 @@ fn prompt_stays_cached_after_a_detected_call() {
 
 #[test]
 fn free_response_in_a_loop_is_ended() {
-    let ruler: &'static str = Box::leak("-".repeat(1_000).into_boxed_str());
+    let horizontal_rule: &'static str = Box::leak("-".repeat(1_000).into_boxed_str());
     let line: &'static str = Box::leak("I am sorry. ".repeat(100).into_boxed_str());
     let table: &'static str = Box::leak("| - ".repeat(40).into_boxed_str());
-    for (script, bytes_max) in [(ruler, Some(260)), (line, Some(260)), (table, None)] {
+    for (script, bytes_max) in [(horizontal_rule, Some(260)), (line, Some(260)), (table, None)] {
         let mut model = scripted_model(&[script]);
         let (summary, text, _) = generate(&mut model, &free_chat());
         let expected = if bytes_max.is_some() { FinishReason::Length } else { FinishReason::Stop };

@@ -14,7 +14,8 @@ pub(super) struct ChatEncoder {
     number: usize,
     /// The start of an event up to its delta; equal for all events of a response.
     event_prefix: Vec<u8>,
-    /// The end of an event after the finish reason; OpenAI sends a null usage in every event but the last of a stream.
+    /// The end of an event after the finish reason; with `include_usage`, OpenAI sends a null usage in every event
+    /// but the last.
     event_suffix: &'static str,
     unsent: Vec<u8>,
     usage: Option<UsageBytes>,
