@@ -174,7 +174,8 @@ impl CheckReport {
         }
     }
 
-    /// Runs the startup check; returns false if the file is not a store of this version, to which no other check applies.
+    /// Runs the startup check; returns false if the file is not a store of this version, so that no other check
+    /// applies.
     fn run_startup_check(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> bool {
         let state = match inspect_database(db, mark) {
             Ok(state) => state,
