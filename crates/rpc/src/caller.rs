@@ -126,8 +126,8 @@ impl Caller {
         }
     }
 
-    /// Returns the caller's name for the audit log. An unknown `X-Nexus-Agent` is omitted: it may be anything, even a
-    /// secret.
+    /// Returns the caller's name for the audit log. An unknown `X-Nexus-Agent` is never logged, since it may be
+    /// anything, even a secret: such a caller is named `admin`.
     pub(crate) fn audit_name(&self, pool: &PoolHandle) -> String {
         match (&self.credential, &self.acting_as) {
             (Credential::Capability(agent), _) => agent.id().to_string(),
@@ -147,7 +147,8 @@ impl Caller {
         }
     }
 
-    /// Authorizes an operation on an agent: for admins, the agent itself, and ancestors whose grant allows it.
+    /// Authorizes an operation on an agent: for admins, for ancestors whose grant allows it, and for the agent itself
+    /// unless the operation is not allowed on oneself.
     pub(crate) async fn authorize(
         &self,
         pool: &PoolHandle,

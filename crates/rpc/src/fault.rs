@@ -1,4 +1,4 @@
-//! Mapping of faults to JSON-RPC errors; the only code that knows error codes.
+//! Mapping of faults to JSON-RPC errors: the only code that decides which error code a fault gets.
 
 use agent::{Fault, FaultKind};
 use nexus3_protocol::json::ParamFault;

@@ -24,7 +24,7 @@ use crate::methods::agents::{
 /// The only supported version.
 const SCHEMA_VERSION: u64 = 1;
 
-/// Preset for documents whose preset is unknown.
+/// Preset for documents whose preset is unknown or exceeds their level.
 const PRESET_FALLBACK: &str = Presets::DEFAULT;
 
 const PRESET_YOLO: &str = "yolo";
@@ -36,7 +36,7 @@ const PROVENANCE_USER: &str = "user";
 /// The state of an agent to export.
 pub(crate) struct Snapshot<'a> {
     pub(crate) record: &'a AgentRecord,
-    pub(crate) summary: &'a AgentStatus,
+    pub(crate) status: &'a AgentStatus,
     pub(crate) used: UsageTotals,
     pub(crate) messages: &'a [Arc<Message>],
 }
@@ -53,7 +53,7 @@ impl Snapshot<'_> {
             on_restart: Some(restart_policy_to_wire(record.on_restart)),
             origin: record.origin.clone(),
         };
-        let modified_at = self.summary.last_action_at.unwrap_or(record.created_at);
+        let modified_at = self.status.last_action_at.unwrap_or(record.created_at);
         SnapshotDocument {
             schema_version: SCHEMA_VERSION,
             agent_id: record.id.to_string(),
@@ -71,7 +71,7 @@ impl Snapshot<'_> {
             clipboard_agent_entries: Vec::new(),
             token_usage: token_usage(self.used),
             provenance: self
-                .summary
+                .status
                 .parent
                 .as_ref()
                 .map_or_else(|| PROVENANCE_USER.to_owned(), ToString::to_string),
@@ -107,18 +107,18 @@ pub(crate) struct ParsedSnapshot {
 impl ImportContext<'_> {
     /// Parses and validates a document.
     pub(crate) fn parse(&self, params: ImportAgentParams) -> Result<ParsedSnapshot, Fault> {
-        let ImportAgentParams { snapshot: session, agent_id } = params;
-        if session.schema_version != SCHEMA_VERSION {
-            let got = session.schema_version;
+        let ImportAgentParams { snapshot: document, agent_id } = params;
+        if document.schema_version != SCHEMA_VERSION {
+            let got = document.schema_version;
             return Err(invalid(&format!("session.schema_version must be {SCHEMA_VERSION}, got: {got}")));
         }
-        let id = parse_agent_id(agent_id.as_deref(), &session.agent_id)?;
-        let created_at = self.parse_time_member("created_at", &session.created_at)?;
-        self.parse_time_member("modified_at", &session.modified_at)?;
+        let id = parse_agent_id(agent_id.as_deref(), &document.agent_id)?;
+        let created_at = self.parse_time_member("created_at", &document.created_at)?;
+        self.parse_time_member("modified_at", &document.modified_at)?;
         let mut notes = Vec::new();
-        let permissions = self.permission_spec(&session, &mut notes)?;
-        let messages = history::decode_messages(&session.messages, &mut notes)?;
-        let model = session.model_alias.filter(|model| {
+        let permissions = self.permission_spec(&document, &mut notes)?;
+        let messages = history::decode_messages(&document.messages, &mut notes)?;
+        let model = document.model_alias.filter(|model| {
             let is_known = (self.knows_model)(model);
             if !is_known {
                 let model = excerpt(model);
@@ -126,24 +126,25 @@ impl ImportContext<'_> {
             }
             is_known
         });
-        if !session.session_allowances.is_empty() {
+        if !document.session_allowances.is_empty() {
             notes.push("session_allowances were not imported".to_owned());
         }
-        if !session.clipboard_agent_entries.is_empty() {
+        if !document.clipboard_agent_entries.is_empty() {
             notes.push("clipboard entries were not imported".to_owned());
         }
-        let extras = session.extras.unwrap_or_default();
+        let extras = document.extras.unwrap_or_default();
         let spec = AgentSpec {
             name: NameSpec::Given(id),
-            system_prompt: Some(session.system_prompt),
-            cwd: Some(session.working_directory),
+            system_prompt: Some(document.system_prompt),
+            cwd: Some(document.working_directory),
             model,
             permissions,
             level_max: Some(Level::Trusted),
             on_restart: extras.on_restart.map(restart_policy_from_wire),
             ..AgentSpec::default()
         };
-        let origin = format!("session '{}' of {}", excerpt(&session.agent_id), excerpt(&session.modified_at));
+        let origin =
+            format!("session '{}' of {}", excerpt(&document.agent_id), excerpt(&document.modified_at));
         Ok(ParsedSnapshot { import: Import { spec, messages, created_at: Some(created_at), origin }, notes })
     }
 
@@ -157,14 +158,14 @@ impl ImportContext<'_> {
     }
 
     /// Permissions can only shrink: the preset is the document's if it is known and does not exceed the document's
-    /// level; otherwise a narrower one that satisfies both.
+    /// level; otherwise a narrower one.
     fn permission_spec(
         &self,
-        session: &SnapshotDocument,
+        document: &SnapshotDocument,
         notes: &mut Vec<String>,
     ) -> Result<PermissionSpec, Fault> {
-        let level = parse_level(&session.permission_level)?;
-        let requested = match &session.permission_preset {
+        let level = parse_level(&document.permission_level)?;
+        let requested = match &document.permission_preset {
             Some(name) => name.to_ascii_lowercase(),
             None => level.name().to_ascii_lowercase(),
         };
@@ -176,10 +177,11 @@ impl ImportContext<'_> {
                 excerpt(&requested)
             ));
         }
-        let disable_tools = parse_tool_names("session.disabled_tools", Some(session.disabled_tools.clone()))?;
+        let disable_tools =
+            parse_tool_names("session.disabled_tools", Some(document.disabled_tools.clone()))?;
         // Extras that belong to another preset may not fit this one.
-        let extras = session.extras.clone().filter(|_| is_same).unwrap_or_default();
-        let limits = session.extras.as_ref().and_then(|extras| extras.budget.as_ref());
+        let extras = document.extras.clone().filter(|_| is_same).unwrap_or_default();
+        let limits = document.extras.as_ref().and_then(|extras| extras.budget.as_ref());
         Ok(PermissionSpec {
             preset: Some(preset),
             disable_tools,
@@ -190,6 +192,8 @@ impl ImportContext<'_> {
         })
     }
 
+    /// Returns the requested preset if it is known and within the level. Otherwise `yolo` becomes `trusted` if the
+    /// level allows that; everything else becomes the fallback.
     fn narrowed_preset(&self, requested: &str, level: Level) -> String {
         match self.presets.find(requested) {
             Ok(preset) if preset.level <= level.min(Level::Trusted) => requested.to_owned(),

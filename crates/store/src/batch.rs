@@ -58,7 +58,8 @@ impl PreparedBatch {
     }
 
     /// Whether the batch can be refused after some of its rows were written, so that it needs a savepoint to roll back
-    /// to. Row updates run before inserts of entries, so the first update of a single append leaves nothing behind.
+    /// to. Row updates run before the entries are inserted, so a refusal by the first row update of the first append
+    /// comes before any row is written.
     pub(crate) fn needs_savepoint(&self) -> bool {
         let [append] = self.appends.as_slice() else { return !self.appends.is_empty() };
         let records = append.encoded_records.iter();

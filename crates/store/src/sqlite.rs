@@ -51,7 +51,8 @@ pub(crate) use self::startup_check::{
 /// Options to open a SQLite store.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
-    /// The database file. Its folder must exist; companion files (`-wal`, `.lock`, `.mark`) are created next to it.
+    /// The database file. Its folder must exist; companion files (`-wal`, `-shm`, `.lock`, `.mark`)
+    /// are created next to it.
     pub path: PathBuf,
     /// When a commit counts as durable.
     pub durability: Durability,

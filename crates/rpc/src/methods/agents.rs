@@ -74,7 +74,7 @@ impl DaemonHandler<spec::ListAgents> for Dispatcher {
         let offset = params.offset.map_or(0, |offset| to_usize(offset.0));
         let limit = params.limit.map_or(usize::MAX, |limit| to_usize(limit.0));
         let (total, agents) = self.pool.list_page(listing_scope(&principal), offset, limit).await?;
-        let agents = agents.into_iter().map(|agent| self.summary(agent)).collect();
+        let agents = agents.into_iter().map(|agent| self.agent_summary(agent)).collect();
         Ok(ListAgentsOutput { agents, total: total as u64 })
     }
 }
@@ -97,7 +97,7 @@ impl DaemonHandler<spec::Discover> for Dispatcher {
 }
 
 impl Dispatcher {
-    pub(super) fn summary(&self, agent: runtime::AgentStatus) -> AgentSummary {
+    pub(super) fn agent_summary(&self, agent: runtime::AgentStatus) -> AgentSummary {
         let zone = &self.options.zone;
         let is_unrestricted =
             matches!(agent.write_directories.as_slice(), [root] if *root == FilePath::root());

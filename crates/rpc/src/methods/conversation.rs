@@ -1,4 +1,4 @@
-//! Agent methods: send, steer, cancel, compact, and reading messages, context and tokens.
+//! Agent methods: send, steer, cancel, shutdown, compact, and reading messages, context and tokens.
 
 use agent::{
     Ending, Fault, Halt, Message, MessageSource, NanoDollars, RequestId, ToolCall, TurnEnd, TurnOutcome,
@@ -135,7 +135,7 @@ impl AgentHandler<spec::GetTokens> for Dispatcher {
     }
 }
 
-/// Converts to dollars for display; the precision lost beyond 15 digits is irrelevant.
+/// Converts to dollars for display. An `f64` has 15 digits: below a million dollars, it loses less than a nano-dollar.
 #[expect(clippy::cast_precision_loss, reason = "an amount for display")]
 fn dollars(cost: NanoDollars) -> f64 {
     cost as f64 / 1e9

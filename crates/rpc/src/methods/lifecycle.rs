@@ -89,9 +89,9 @@ impl DaemonHandler<spec::ExportAgent> for Dispatcher {
         let id = parse_id("agent_id", &params.agent_id)?;
         let agent = caller.find_authorized(&self.pool, &id, Method::ExportAgent).await?;
         let agent = self.pool.wake(&agent).await?;
-        let (record, summary, messages) = (agent.record(), self.pool.status(&agent), all_messages(&agent)?);
+        let (record, status, messages) = (agent.record(), self.pool.status(&agent), all_messages(&agent)?);
         let used = agent.tokens().usage_totals;
-        let snapshot = Snapshot { record: &record, summary: &summary, used, messages: &messages };
+        let snapshot = Snapshot { record: &record, status: &status, used, messages: &messages };
         Ok(ExportAgentOutput { snapshot: snapshot.to_document(&self.options.zone) })
     }
 }

@@ -1,4 +1,4 @@
-//! Agent methods for its position in the tree and its permissions: get, explain, set.
+//! Agent methods that show an agent and its children, and show, explain and change its permissions.
 
 use agent::permission::{FilePath, Grant, Limit, NameSet, Resource};
 use agent::{AgentId, Fault};
@@ -15,19 +15,19 @@ use crate::routing::AgentHandler;
 
 impl AgentHandler<spec::GetAgent> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<AgentOutput, Fault> {
-        let summary = self.pool.status(agent);
+        let status = self.pool.status(agent);
         let permissions = self.pool.permissions(agent);
         let children = self.pool.children(agent).await?;
         Ok(AgentOutput {
-            depth: summary.depth.into(),
+            depth: status.depth.into(),
             ancestors: id_strings(&permissions.ancestors),
             children: children.iter().map(|child| child.id.to_string()).collect(),
             tools: agent.tool_names().iter().map(ToString::to_string).collect(),
-            working: summary.is_working,
-            queued: summary.open_turns.saturating_sub(usize::from(summary.is_working)) as u64,
-            halted: summary.halted.map(|halt| halt.name().to_owned()),
+            working: status.is_working,
+            queued: status.open_turns.saturating_sub(usize::from(status.is_working)) as u64,
+            halted: status.halted.map(|halt| halt.name().to_owned()),
             budget: permissions.resource_usage.iter().map(resource_usage_view).collect(),
-            agent: self.summary(summary),
+            agent: self.agent_summary(status),
         })
     }
 }
@@ -35,7 +35,7 @@ impl AgentHandler<spec::GetAgent> for Dispatcher {
 impl AgentHandler<spec::ListChildren> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ChildrenOutput, Fault> {
         let children = self.pool.children(agent).await?;
-        let children = children.into_iter().map(|child| self.summary(child)).collect();
+        let children = children.into_iter().map(|child| self.agent_summary(child)).collect();
         Ok(ChildrenOutput { agent_id: agent.id().to_string(), children })
     }
 }

@@ -22,9 +22,9 @@ fn parse_import(params: ImportAgentParams) -> Result<ParsedSnapshot, String> {
 }
 
 fn parse_document(change: impl FnOnce(&mut SnapshotDocument)) -> Result<ParsedSnapshot, String> {
-    let mut session = minimal_document();
-    change(&mut session);
-    parse_import(ImportAgentParams { snapshot: session, agent_id: None })
+    let mut document = minimal_document();
+    change(&mut document);
+    parse_import(ImportAgentParams { snapshot: document, agent_id: None })
 }
 
 fn minimal_document() -> SnapshotDocument {
@@ -56,10 +56,10 @@ fn minimal_document_becomes_a_sandboxed_agent() {
 
 #[test]
 fn agent_id_parameter_overrides_the_documents_id() {
-    let session = SnapshotDocument { agent_id: "no name".to_owned(), ..minimal_document() };
-    let params = ImportAgentParams { snapshot: session.clone(), agent_id: Some("b".to_owned()) };
+    let document = SnapshotDocument { agent_id: "no name".to_owned(), ..minimal_document() };
+    let params = ImportAgentParams { snapshot: document.clone(), agent_id: Some("b".to_owned()) };
     assert_eq!(parse_import(params).unwrap().import.spec.name, NameSpec::Given(AgentId::parse("b").unwrap()));
-    let fault = parse_import(ImportAgentParams { snapshot: session, agent_id: None }).unwrap_err();
+    let fault = parse_import(ImportAgentParams { snapshot: document, agent_id: None }).unwrap_err();
     assert!(fault.starts_with("session.agent_id invalid: Invalid agent ID"), "{fault}");
     let params = ImportAgentParams { snapshot: minimal_document(), agent_id: Some("..".to_owned()) };
     assert!(parse_import(params).unwrap_err().starts_with("agent_id invalid: "));
@@ -88,9 +88,9 @@ fn import_never_widens_the_preset() {
         ("trusted", Some("unknown"), "sandboxed"),
         ("yolo", Some(""), "sandboxed"),
     ] {
-        let parsed = parse_document(|session| {
-            session.permission_level = level.to_owned();
-            session.permission_preset = requested.map(str::to_owned);
+        let parsed = parse_document(|document| {
+            document.permission_level = level.to_owned();
+            document.permission_preset = requested.map(str::to_owned);
         })
         .unwrap();
         let case = format!("{level} {requested:?}");
@@ -114,11 +114,11 @@ fn extras_are_dropped_with_a_replaced_preset() {
         origin: Some("fork of b at 2".to_owned()),
     };
     let with_level = |level: &str| {
-        parse_document(|session| {
-            session.permission_level = level.to_owned();
-            session.permission_preset = Some("trusted".to_owned());
-            session.disabled_tools = vec!["write_file".to_owned()];
-            session.extras = Some(extras.clone());
+        parse_document(|document| {
+            document.permission_level = level.to_owned();
+            document.permission_preset = Some("trusted".to_owned());
+            document.disabled_tools = vec!["write_file".to_owned()];
+            document.extras = Some(extras.clone());
         })
         .unwrap()
         .import
@@ -138,11 +138,11 @@ fn extras_are_dropped_with_a_replaced_preset() {
 
 #[test]
 fn skipped_parts_are_reported_in_notes() {
-    let parsed = parse_document(|session| {
-        session.model_alias = Some("haiku".to_owned());
-        session.session_allowances = json!({ "exec": true }).as_object().unwrap().clone();
-        session.clipboard_agent_entries = vec![json!({})];
-        session.messages = messages(json!([
+    let parsed = parse_document(|document| {
+        document.model_alias = Some("haiku".to_owned());
+        document.session_allowances = json!({ "exec": true }).as_object().unwrap().clone();
+        document.clipboard_agent_entries = vec![json!({})];
+        document.messages = messages(json!([
             { "role": "system", "content": "You are…" },
             { "role": "user", "content": "hi" },
             { "role": "assistant", "content": "" },
@@ -162,14 +162,14 @@ fn skipped_parts_are_reported_in_notes() {
         ]
     );
     assert_eq!(parsed.import.spec.model, None);
-    let known = parse_document(|session| session.model_alias = Some("echo/one".to_owned())).unwrap();
+    let known = parse_document(|document| document.model_alias = Some("echo/one".to_owned())).unwrap();
     assert_eq!((known.import.spec.model.as_deref(), known.notes.len()), (Some("echo/one"), 0));
 }
 
 #[test]
 fn every_tool_call_is_followed_by_its_result() {
-    let parsed = parse_document(|session| {
-        session.messages = messages(json!([
+    let parsed = parse_document(|document| {
+        document.messages = messages(json!([
             { "role": "user", "content": "go", "meta": { "source": "repl", "source_agent_id": 7 } },
             { "role": "assistant", "content": "on it", "tool_calls": [
                 { "id": "c1", "name": "read_file", "arguments": { "path": "x" } },
@@ -199,7 +199,7 @@ fn every_tool_call_is_followed_by_its_result() {
 
 #[test]
 fn invalid_document_is_rejected_with_the_field_path() {
-    let fault_of = |value: Value| parse_document(|session| session.messages = messages(value)).unwrap_err();
+    let fault_of = |value: Value| parse_document(|document| document.messages = messages(value)).unwrap_err();
     let call = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1", "name": "x" }] });
     let result = json!({ "role": "tool", "content": "", "tool_call_id": "c1" });
     for (value, text) in [
@@ -246,26 +246,26 @@ fn invalid_document_is_rejected_with_the_field_path() {
     }
     for (change, text) in [
         (
-            (|session| session.schema_version = 2) as fn(&mut SnapshotDocument),
+            (|document| document.schema_version = 2) as fn(&mut SnapshotDocument),
             "session.schema_version must be 1, got: 2",
         ),
         (
-            |session| session.permission_level = "root".into(),
+            |document| document.permission_level = "root".into(),
             "session.permission_level must be one of yolo, trusted, sandboxed, got: 'root'",
         ),
         (
-            |session| session.created_at = "soon".into(),
+            |document| document.created_at = "soon".into(),
             "session.created_at must be a time such as 2026-01-31T09:00:00, got: 'soon'",
         ),
         (
-            |session| session.modified_at = String::new(),
+            |document| document.modified_at = String::new(),
             "session.modified_at must be a time such as 2026-01-31T09:00:00, got: ''",
         ),
     ] {
         assert_eq!(parse_document(change).unwrap_err(), text);
     }
     let fault =
-        parse_document(|session| session.disabled_tools = vec!["a".into(), "a b".into()]).unwrap_err();
+        parse_document(|document| document.disabled_tools = vec!["a".into(), "a b".into()]).unwrap_err();
     assert!(fault.starts_with("session.disabled_tools[1] must be a tool's name"), "{fault}");
 }
 

@@ -144,7 +144,7 @@ impl SendStream {
         match &self.end {
             Some(_) if self.turn.has_ended => None,
             // The turn's end is in the journal, so its event will be delivered.
-            Some(end) if self.turn.has_turn() && is_end_journaled(end) => {
+            Some(end) if self.turn.has_turn() && is_end_journalled(end) => {
                 Some(to_step(self.subscription.next().await))
             }
             // Events published before the response are already queued.
@@ -177,8 +177,9 @@ impl SendStream {
     }
 }
 
-/// Whether a turn with this end has a `turn_ended` record in the journal.
-fn is_end_journaled(end: &Result<TurnEnd, Fault>) -> bool {
+/// Whether a turn with this end always has a `turn_ended` record in the journal. A cancelled turn has none if its agent
+/// was destroyed; with any other end, the turn may have been refused or its end not committed.
+fn is_end_journalled(end: &Result<TurnEnd, Fault>) -> bool {
     match end {
         Ok(end) => end.outcome == TurnOutcome::Completed,
         Err(fault) => {

@@ -297,7 +297,7 @@ pub(super) struct UsageBody {
     reasoning: u64,
 }
 
-/// Omits counts that most providers never report.
+/// Whether serde omits a count: most providers never report some of them.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{ClassTag, MessageBody, RequestIdBody, ToolOutcomeBody, TurnEndBody};
 use super::state::{AgentBody, PermissionsBody, decode_agent_id};
-use super::{CodecFault, decode as parse, encode as text};
+use super::{CodecFault, decode as from_json, encode as to_json};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,10 +120,12 @@ struct CompactionBody<'a> {
 
 /// A range of retained messages, or an inserted message.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 enum CompactionPartBody<'a> {
-    Stays(usize, usize),
-    New(MessageBody<'a>),
+    #[serde(rename = "stays")]
+    Retained(usize, usize),
+    #[serde(rename = "new")]
+    Inserted(MessageBody<'a>),
 }
 
 impl<'a> CompactionBody<'a> {
@@ -131,8 +133,8 @@ impl<'a> CompactionBody<'a> {
         let CompactionRecord { turn, by, method, messages_before, tokens_before, tokens_after, parts } =
             compaction;
         let part = |part: &'a CompactionPart| match part {
-            CompactionPart::Retained { from, to } => CompactionPartBody::Stays(*from, *to),
-            CompactionPart::Inserted(message) => CompactionPartBody::New(MessageBody::encode(message)),
+            CompactionPart::Retained { from, to } => CompactionPartBody::Retained(*from, *to),
+            CompactionPart::Inserted(message) => CompactionPartBody::Inserted(MessageBody::encode(message)),
         };
         Self {
             turn: *turn,
@@ -151,8 +153,10 @@ impl<'a> CompactionBody<'a> {
             method.ok_or_else(|| CodecFault::new(format!("unknown compaction method {:?}", self.method)))?;
         let part = |part: CompactionPartBody<'_>| {
             Ok(match part {
-                CompactionPartBody::Stays(from, to) => CompactionPart::Retained { from, to },
-                CompactionPartBody::New(message) => CompactionPart::Inserted(Box::new(message.decode()?)),
+                CompactionPartBody::Retained(from, to) => CompactionPart::Retained { from, to },
+                CompactionPartBody::Inserted(message) => {
+                    CompactionPart::Inserted(Box::new(message.decode()?))
+                }
             })
         };
         Ok(CompactionRecord {
@@ -188,26 +192,27 @@ struct EmptyBody {}
 
 pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
     match record {
-        Record::Created(record) => text(&CreatedBody {
+        Record::Created(record) => to_json(&CreatedBody {
             agent: AgentBody::encode(record),
             permissions: PermissionsBody::encode(&record.permissions),
         }),
-        Record::PermissionsChanged { by, permissions } => {
-            text(&PermissionsChangedBody { by: by.into(), permissions: PermissionsBody::encode(permissions) })
-        }
-        Record::Renamed { by, id } => text(&RenamedBody { by: by.into(), id: AgentId::as_str(id).into() }),
-        Record::Finished { by } | Record::Destroyed { by } => text(&InitiatorBody { by: by.into() }),
+        Record::PermissionsChanged { by, permissions } => to_json(&PermissionsChangedBody {
+            by: by.into(),
+            permissions: PermissionsBody::encode(permissions),
+        }),
+        Record::Renamed { by, id } => to_json(&RenamedBody { by: by.into(), id: AgentId::as_str(id).into() }),
+        Record::Finished { by } | Record::Destroyed { by } => to_json(&InitiatorBody { by: by.into() }),
         Record::TurnAccepted(accepted) => {
             let AcceptedTurn { turn, request_id, message } = &**accepted;
             let (request_id, message) = (RequestIdBody::encode(request_id), MessageBody::encode(message));
-            text(&TurnAcceptedBody { turn: *turn, request_id, message })
+            to_json(&TurnAcceptedBody { turn: *turn, request_id, message })
         }
-        Record::TurnBegun { turn } => text(&TurnBody { turn: *turn }),
-        Record::MessageAdded(message) => text(&MessageBody::encode(message)),
+        Record::TurnBegun { turn } => to_json(&TurnBody { turn: *turn }),
+        Record::MessageAdded(message) => to_json(&MessageBody::encode(message)),
         Record::Steered { turn, message } => {
-            text(&SteeredBody { turn: *turn, message: MessageBody::encode(message) })
+            to_json(&SteeredBody { turn: *turn, message: MessageBody::encode(message) })
         }
-        Record::CallBegun { turn, index, call_id, tool, class } => text(&CallBegunBody {
+        Record::CallBegun { turn, index, call_id, tool, class } => to_json(&CallBegunBody {
             turn: *turn,
             index: *index,
             call_id: call_id.into(),
@@ -215,26 +220,28 @@ pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
             class: ClassTag::from(*class),
         }),
         Record::CallDone { turn, index, outcome } => {
-            text(&CallDoneBody { turn: *turn, index: *index, outcome: ToolOutcomeBody::encode(outcome) })
+            to_json(&CallDoneBody { turn: *turn, index: *index, outcome: ToolOutcomeBody::encode(outcome) })
         }
         Record::TurnEnded { turn, request_id, end } => {
             let (request_id, end) = (RequestIdBody::encode(request_id), TurnEndBody::encode(end));
-            text(&TurnEndedBody { turn: *turn, request_id, end })
+            to_json(&TurnEndedBody { turn: *turn, request_id, end })
         }
         Record::TurnReopened { turn, request_id, messages } => {
             let request_id = RequestIdBody::encode(request_id);
-            text(&TurnReopenedBody { turn: *turn, request_id, messages: *messages })
+            to_json(&TurnReopenedBody { turn: *turn, request_id, messages: *messages })
         }
-        Record::RolledBack { by, messages } => text(&RolledBackBody { by: by.into(), messages: *messages }),
-        Record::Compacted(compaction) => text(&CompactionBody::encode(compaction)),
-        Record::Denied { principal, action, rule, text: message } => text(&DeniedBody {
+        Record::RolledBack { by, messages } => {
+            to_json(&RolledBackBody { by: by.into(), messages: *messages })
+        }
+        Record::Compacted(compaction) => to_json(&CompactionBody::encode(compaction)),
+        Record::Denied { principal, action, rule, text: message } => to_json(&DeniedBody {
             principal: principal.into(),
             action: action.into(),
             rule: rule.into(),
             text: message.into(),
         }),
-        Record::DaemonStarted { version } => text(&DaemonStartedBody { version: version.into() }),
-        Record::DaemonStopped => text(&EmptyBody {}),
+        Record::DaemonStarted { version } => to_json(&DaemonStartedBody { version: version.into() }),
+        Record::DaemonStopped => to_json(&EmptyBody {}),
     }
 }
 
@@ -251,26 +258,26 @@ pub(super) fn decode(kind: &str, text: &str) -> Result<Record, CodecFault> {
 
 fn decode_lifecycle(kind: &str, text: &str) -> Result<Record, CodecFault> {
     if kind == "agent_created" {
-        let body: CreatedBody<'_> = parse(text)?;
+        let body: CreatedBody<'_> = from_json(text)?;
         return Ok(Record::Created(Box::new(body.agent.decode(body.permissions.decode()?)?)));
     }
     if kind == "permissions_changed" {
-        let body: PermissionsChangedBody<'_> = parse(text)?;
+        let body: PermissionsChangedBody<'_> = from_json(text)?;
         let permissions = Box::new(body.permissions.decode()?);
         return Ok(Record::PermissionsChanged { by: body.by.into_owned(), permissions });
     }
     if kind == "agent_renamed" {
-        let body: RenamedBody<'_> = parse(text)?;
+        let body: RenamedBody<'_> = from_json(text)?;
         return Ok(Record::Renamed { by: body.by.into_owned(), id: decode_agent_id(&body.id)? });
     }
-    let by = parse::<InitiatorBody<'_>>(text)?.by.into_owned();
+    let by = from_json::<InitiatorBody<'_>>(text)?.by.into_owned();
     Ok(if kind == "agent_finished" { Record::Finished { by } } else { Record::Destroyed { by } })
 }
 
 fn decode_turn(kind: &str, text: &str) -> Result<Record, CodecFault> {
     Ok(match kind {
         "turn_accepted" => {
-            let body: TurnAcceptedBody<'_> = parse(text)?;
+            let body: TurnAcceptedBody<'_> = from_json(text)?;
             Record::TurnAccepted(Box::new(AcceptedTurn {
                 turn: body.turn,
                 request_id: body.request_id.decode(),
@@ -278,28 +285,28 @@ fn decode_turn(kind: &str, text: &str) -> Result<Record, CodecFault> {
             }))
         }
         "turn_ended" => {
-            let body: TurnEndedBody<'_> = parse(text)?;
+            let body: TurnEndedBody<'_> = from_json(text)?;
             let end = Box::new(body.end.decode()?);
             Record::TurnEnded { turn: body.turn, request_id: body.request_id.decode(), end }
         }
         "turn_reopened" => {
-            let body: TurnReopenedBody<'_> = parse(text)?;
+            let body: TurnReopenedBody<'_> = from_json(text)?;
             let request_id = body.request_id.decode();
             Record::TurnReopened { turn: body.turn, request_id, messages: body.messages }
         }
-        _ => Record::TurnBegun { turn: parse::<TurnBody>(text)?.turn },
+        _ => Record::TurnBegun { turn: from_json::<TurnBody>(text)?.turn },
     })
 }
 
 fn decode_other(kind: &str, text: &str) -> Result<Record, CodecFault> {
     Ok(match kind {
-        "message" => Record::MessageAdded(Box::new(parse::<MessageBody<'_>>(text)?.decode()?)),
+        "message" => Record::MessageAdded(Box::new(from_json::<MessageBody<'_>>(text)?.decode()?)),
         "steered" => {
-            let body: SteeredBody<'_> = parse(text)?;
+            let body: SteeredBody<'_> = from_json(text)?;
             Record::Steered { turn: body.turn, message: Box::new(body.message.decode()?) }
         }
         "tool_begun" => {
-            let body: CallBegunBody<'_> = parse(text)?;
+            let body: CallBegunBody<'_> = from_json(text)?;
             Record::CallBegun {
                 turn: body.turn,
                 index: body.index,
@@ -309,16 +316,16 @@ fn decode_other(kind: &str, text: &str) -> Result<Record, CodecFault> {
             }
         }
         "tool_done" => {
-            let body: CallDoneBody<'_> = parse(text)?;
+            let body: CallDoneBody<'_> = from_json(text)?;
             Record::CallDone { turn: body.turn, index: body.index, outcome: body.outcome.decode() }
         }
         "rolled_back" => {
-            let body: RolledBackBody<'_> = parse(text)?;
+            let body: RolledBackBody<'_> = from_json(text)?;
             Record::RolledBack { by: body.by.into_owned(), messages: body.messages }
         }
-        "context_compacted" => Record::Compacted(Box::new(parse::<CompactionBody<'_>>(text)?.decode()?)),
+        "context_compacted" => Record::Compacted(Box::new(from_json::<CompactionBody<'_>>(text)?.decode()?)),
         "denied" => {
-            let body: DeniedBody<'_> = parse(text)?;
+            let body: DeniedBody<'_> = from_json(text)?;
             Record::Denied {
                 principal: body.principal.into_owned(),
                 action: body.action.into_owned(),
@@ -327,10 +334,10 @@ fn decode_other(kind: &str, text: &str) -> Result<Record, CodecFault> {
             }
         }
         "daemon_started" => {
-            Record::DaemonStarted { version: parse::<DaemonStartedBody<'_>>(text)?.version.into_owned() }
+            Record::DaemonStarted { version: from_json::<DaemonStartedBody<'_>>(text)?.version.into_owned() }
         }
         "daemon_stopped" => {
-            parse::<EmptyBody>(text)?;
+            from_json::<EmptyBody>(text)?;
             Record::DaemonStopped
         }
         _ => return Err(CodecFault::new(format!("unknown kind {kind:?}"))),

@@ -100,7 +100,7 @@ pub(crate) fn created(name: &str, parent: Option<Serial>) -> Record {
 }
 
 pub(crate) fn permissions(text: &str) -> StoredPermissions {
-    let ask = StoredGrantRequest {
+    let grant_request = StoredGrantRequest {
         disable_tools: vec![text.to_owned(), "fs.write_file".to_owned()],
         write_paths: Some(vec![path("/srv/a b"), path("/srv/\u{1f980}")]),
         may_create: Some(vec!["sandboxed".to_owned()]),
@@ -111,8 +111,8 @@ pub(crate) fn permissions(text: &str) -> StoredPermissions {
         budget: Budget::unlimited()
             .with_limit(Resource::Tokens, Some(u64::MAX))
             .with_limit(Resource::Children, Some(0)),
-        may: ask.clone(),
-        may_grant: Some((Some(text.to_owned()), ask)),
+        may: grant_request.clone(),
+        may_grant: Some((Some(text.to_owned()), grant_request)),
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn agent_record(text: &str) -> AgentRecord {
         system_prompt: Some(text.to_owned()),
         cwd: path("/srv/work"),
         model: Some(text.to_owned()),
-        capability_digest: std::array::from_fn(|place| u8::try_from(place).unwrap() * 7),
+        capability_digest: std::array::from_fn(|index| u8::try_from(index).unwrap() * 7),
         on_restart: RestartPolicy::Mark,
         permissions: permissions(text),
         origin: Some(text.to_owned()),

@@ -151,7 +151,7 @@ impl CheckReport {
 
     fn run_checks(&mut self, db: &Connection, mark: Option<&HighWaterMark>) {
         self.version = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap_or_default();
-        if self.is_unsupported(db, mark) {
+        if !self.run_startup_check(db, mark) {
             return;
         }
         self.run_check("pages", |report| report.check_pages(db));
@@ -174,32 +174,33 @@ impl CheckReport {
         }
     }
 
-    /// Whether the file cannot be checked further, because it is not a store of this version.
-    fn is_unsupported(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> bool {
+    /// Runs the startup check; returns false if the file is not a store of this version, so that no other check
+    /// applies.
+    fn run_startup_check(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> bool {
         let state = match inspect_database(db, mark) {
             Ok(state) => state,
             Err(error) => {
                 self.add_problem(&format!("cannot be read: {error}"), RESTORE_ADVICE);
-                return error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase);
+                return error.sqlite_error_code() != Some(rusqlite::ErrorCode::NotADatabase);
             }
         };
         match state {
-            DatabaseState::Current { .. } | DatabaseState::Damaged(_) => false,
+            DatabaseState::Current { .. } | DatabaseState::Damaged(_) => true,
             DatabaseState::JournalTruncated { last, marked } => {
                 let what = format!(
                     "the journal ends at entry {last}, but {marked} were committed: its -wal was cut, changed or removed"
                 );
                 self.add_problem(&what, "put the -wal back or restore a newer backup; if this file is older on purpose, remove its .mark");
-                false
+                true
             }
             DatabaseState::Empty => {
                 self.add_problem("empty: no schema was created", "start the daemon, or restore a backup");
-                true
+                false
             }
             DatabaseState::Foreign(application) => {
                 let what = format!("a database of another program (application id {application:#x})");
                 self.add_problem(&what, "move it away");
-                true
+                false
             }
             DatabaseState::Newer(version) => {
                 let what = format!(
@@ -207,12 +208,12 @@ impl CheckReport {
                     current_version()
                 );
                 self.add_problem(&what, "use the nexus3 that wrote it");
-                true
+                false
             }
             DatabaseState::Older(version) => {
                 let what = format!("schema version {version} is older than {}", current_version());
                 self.add_problem(&what, "start the daemon once: it makes a backup and migrates the store");
-                true
+                false
             }
         }
     }

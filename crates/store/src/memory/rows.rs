@@ -16,7 +16,7 @@ use crate::digest::{self, Digest};
 #[derive(Default)]
 pub(super) struct Rows {
     entries: Vec<Arc<JournalEntry>>,
-    /// Indexes of each agent's entries, by rising sequence.
+    /// For each agent, the indexes of its entries in `entries`, in ascending order.
     entry_indexes: BTreeMap<Serial, Vec<usize>>,
     agents: BTreeMap<Serial, AgentRow>,
     /// Live agents only.

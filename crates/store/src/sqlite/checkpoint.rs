@@ -43,7 +43,8 @@ pub(super) enum CheckpointAction {
 
 impl Checkpointer {
     /// Starts the thread, which checkpoints on its own connection, and observes the WAL size on the writer's. The
-    /// thread syncs the database file itself: SQLite syncs only after the whole WAL was copied, in the writer.
+    /// thread syncs the database file itself: SQLite syncs it only when the whole WAL was copied, so the writer, which
+    /// copies the rest, would wait for the sync of all pages.
     pub(super) fn start(
         writer: &mut Connection,
         checkpoint_db: Connection,

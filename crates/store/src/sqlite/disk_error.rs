@@ -1,4 +1,4 @@
-//! Classification of SQLite errors: temporarily full, permanently broken, or a constraint violation.
+//! Classification of SQLite errors: temporary (disk full, database locked), permanent, or a constraint violation.
 
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
@@ -6,7 +6,7 @@ use rusqlite::ffi;
 /// Effect of a SQLite error on the group being committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DiskError {
-    /// Nothing was committed; a retry may succeed.
+    /// No space is left, or another program holds the database. Nothing was committed; a retry may succeed.
     Full(String),
     /// The outcome of the commit is unknown, or no further commit is possible.
     Broken(String),

@@ -1,6 +1,6 @@
 //! Failpoints: fault injection for tests in debug builds, `edge[:kind][@n]=action[,…]`. A release build has none.
 
-/// Site at which a fault can be injected.
+/// Site at which a fault can be injected; the syntax of failpoints calls it an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailpointSite {
     CommitBefore,

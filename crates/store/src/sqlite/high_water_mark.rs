@@ -1,5 +1,6 @@
-//! High-water mark of the journal: a file next to the database, rewritten after every durable commit. SQLite cannot
-//! tell a truncated, changed or removed write-ahead log from a shorter one; the mark can.
+//! High-water mark of the journal: a file next to the database, rewritten when entries became durable, that is after
+//! each commit (`Durability::Full`) or each complete checkpoint (`Normal`). SQLite cannot tell a truncated, changed or
+//! removed write-ahead log from a shorter one; the mark can.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -13,7 +13,7 @@ use crate::digest::DatabaseId;
 use crate::maintenance::copy_database;
 
 /// Maximum number of backups of one schema version.
-const COPIES_MAX: u32 = 100;
+const BACKUPS_MAX: u32 = 100;
 
 /// Migrates a database from `version` to the end of the list. Version 0 is a new file and needs no backup.
 pub(super) fn migrate(
@@ -56,7 +56,7 @@ fn apply_migration(
 }
 
 fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf, OpenFault> {
-    for number in 0..COPIES_MAX {
+    for number in 0..BACKUPS_MAX {
         let path = files.migration_backup(version, number);
         if path.exists() {
             continue;
@@ -68,7 +68,7 @@ fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf,
     let path = files.migration_backup(version, 0);
     Err(OpenFault::BackupFailed {
         path,
-        why: format!("{COPIES_MAX} backups of schema version {version} exist already"),
+        why: format!("{BACKUPS_MAX} backups of schema version {version} exist already"),
     })
 }
 

@@ -216,7 +216,8 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     }
     let files = StoreFiles::new(&options.path);
     lock_file::check_folder(&files)?;
-    // Lock before opening the database: closing a file releases all POSIX locks of the process on it, SQLite's too.
+    // Acquire the lock before the database file is opened, even for a check: closing a file releases all POSIX locks of
+    // the process on it, and so those of a store that this process has open already.
     let lock = LockFile::acquire(&files)?;
     lock_file::check_database_file(&files)?;
     let version = check_before_open(&files)?;
@@ -270,7 +271,8 @@ fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
             Err(OpenFault::WalWithoutDatabase { path })
         };
     }
-    // The lock is held: without a WAL there is no writer, so an immutable read needs no companion files.
+    // The lock is held, so without a WAL there is no writer: the file can be read as immutable, which creates no
+    // companion files.
     let db = if files.wal().exists() { open_reader(&path) } else { open_immutable(&path) };
     let db = db.map_err(|error| OpenFault::sql(&path, error))?;
     match inspect(&db, files)? {

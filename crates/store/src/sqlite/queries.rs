@@ -63,7 +63,7 @@ fn read_index(db: &Connection) -> Result<Vec<IndexRow>, QueryFault> {
         let id = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         index.push(IndexRow {
             serial,
-            id: codec::decode_agent_id(id).map_err(|fault| damaged(&format!("agent {serial}"), fault))?,
+            id: codec::decode_agent_id(id).map_err(|fault| corrupt(&format!("agent {serial}"), fault))?,
             parent: row.get::<_, Option<i64>>(2)?.map(|parent| to_u64(parent, "parent")).transpose()?,
             capability_digest: row.get(4)?,
             is_destroyed: row.get(3)?,
@@ -78,7 +78,7 @@ fn check_agent_checksum(row: &Row<'_>) -> Result<(), QueryFault> {
     if agent_checksum(row, 0)? == row.get::<_, i64>(7)? {
         return Ok(());
     }
-    Err(damaged(&format!("agent {}", row.get::<_, i64>(0)?), "row checksum mismatch").into())
+    Err(corrupt(&format!("agent {}", row.get::<_, i64>(0)?), "row checksum mismatch").into())
 }
 
 /// Returns the highest serial ever used. Every agent has a `states` row, and those are never removed.
@@ -102,7 +102,7 @@ fn read_agent(db: &Connection, serial: Serial) -> Result<Option<StoredAgent>, Qu
     let mut rows = statement.query([to_i64(serial)?])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     check_agent_checksum(row)?;
-    let agent_fault = |fault: CodecFault| damaged(&format!("agent {serial}"), fault);
+    let agent_fault = |fault: CodecFault| corrupt(&format!("agent {serial}"), fault);
     let text = |column| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
     Ok(Some(StoredAgent {
         serial,
@@ -126,7 +126,7 @@ fn read_history(db: &Connection, agent: Serial) -> Result<Vec<Record>, QueryFaul
         })?;
         // A tail pointer corrupted into an earlier entry would yield fewer records.
         if records.len() as u64 != tail.agent_sequence.unwrap_or_default() {
-            return Err(damaged(&format!("agent {agent}"), "last entry is not at its position").into());
+            return Err(corrupt(&format!("agent {agent}"), "last entry is not at its position").into());
         }
     }
     records.reverse();
@@ -161,7 +161,7 @@ fn visit_backwards(
     let mut expected = tail.agent_sequence;
     while let Some(sequence) = next.filter(|sequence| *sequence > after) {
         let mut rows = statement.query([sequence])?;
-        let entry_fault = |why: &str| damaged(&format!("entry {sequence}"), why);
+        let entry_fault = |why: &str| corrupt(&format!("entry {sequence}"), why);
         let row = rows.next()?.ok_or_else(|| entry_fault("missing"))?;
         let entry = read_entry_row(row)?;
         if entry.content.agent != agent || expected.is_some_and(|number| number != entry.agent_sequence) {
@@ -215,7 +215,7 @@ fn read_turn(
     let mut rows = statement.query(params![to_i64(agent)?, key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (accepted, turn, content): (i64, i64, Digest) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    let turn_fault = |why: &str| damaged(&format!("turn {turn} of agent {agent}"), why);
+    let turn_fault = |why: &str| corrupt(&format!("turn {turn} of agent {agent}"), why);
     let (ended, ended_at): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
     if turn_checksum(accepted, to_i64(agent)?, &key, turn, &content) != row.get::<_, i64>(3)?
         || ended.is_some() != ended_at.is_some()
@@ -260,7 +260,7 @@ fn read_range(db: &Connection, range: EntryRange) -> Result<Vec<Arc<JournalEntry
         // A reader that continues after the last entry must never be sent backwards.
         if entry.sequence <= last {
             let why = format!("out of order: follows entry {last}");
-            return Err(damaged(&format!("entry {}", entry.sequence), why).into());
+            return Err(corrupt(&format!("entry {}", entry.sequence), why).into());
         }
         last = entry.sequence;
         entries.push(Arc::new(entry));
@@ -307,7 +307,7 @@ fn decode_entry(row: &Row<'_>) -> Result<JournalEntry, QueryFault> {
     Ok(JournalEntry {
         sequence: entry.sequence,
         agent: entry.content.agent,
-        agent_id: agent_id.map_err(|fault| damaged(&format!("entry {}", entry.sequence), fault))?,
+        agent_id: agent_id.map_err(|fault| corrupt(&format!("entry {}", entry.sequence), fault))?,
         agent_sequence: entry.agent_sequence,
         at: Timestamp(entry.content.at),
         record: decode_record(row)?,
@@ -317,7 +317,7 @@ fn decode_entry(row: &Row<'_>) -> Result<JournalEntry, QueryFault> {
 /// Verifies the checksum of a row of [`SELECT_ENTRIES`] and decodes its record.
 fn decode_record(row: &Row<'_>) -> Result<Record, QueryFault> {
     let entry = read_entry_row(row)?;
-    let entry_fault = |why: String| damaged(&format!("entry {}", entry.sequence), why);
+    let entry_fault = |why: String| corrupt(&format!("entry {}", entry.sequence), why);
     if !entry.checksum_matches() {
         return Err(entry_fault("checksum mismatch".to_owned()).into());
     }
@@ -339,10 +339,10 @@ fn query_optional(db: &Connection, sql: &str) -> Result<Option<i64>, StoreFault>
     Ok(found.flatten())
 }
 
-fn damaged(what: &str, why: impl std::fmt::Display) -> StoreFault {
+fn corrupt(what: &str, why: impl std::fmt::Display) -> StoreFault {
     StoreFault::Corrupt(format!("{what}: {why}"))
 }
 
 fn to_u64(number: i64, what: &str) -> Result<u64, StoreFault> {
-    u64::try_from(number).map_err(|_| damaged(what, format!("negative value {number}")))
+    u64::try_from(number).map_err(|_| corrupt(what, format!("negative value {number}")))
 }

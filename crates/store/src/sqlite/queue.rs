@@ -1,4 +1,4 @@
-//! Bounded FIFO queue of tasks for the writer thread. Tasks commit in the order of `enqueue`; a full queue refuses.
+//! Bounded FIFO queue of tasks for the writer thread. Batches commit in the order of `enqueue`; a full queue refuses.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -20,6 +20,9 @@ pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA];
 ///   each commit; `journal_milestones` indexes every 64th entry, as a start for reads in the middle.
 /// - `turns`: `accepted` is the sequence of the accepting entry, `ended` that of the entry with the turn's end.
 /// - `sum`: checksum of the row, because SQLite has none of its own.
+///
+/// Column names are part of the file format. The code calls `number` the agent sequence, `name` the agent id, `gone`
+/// destroyed, `rights` permissions, `request` the request key and `content` the content digest.
 const INITIAL_SCHEMA: Migration = "
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,

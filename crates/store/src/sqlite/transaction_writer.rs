@@ -129,7 +129,7 @@ impl<'db> TransactionWriter<'db> {
                 self.apply_row_update(prepared, record, encoded, sequence)?;
             }
             self.insert_entries(prepared, &mut positions)?;
-            self.update_state(prepared)?;
+            self.write_state(prepared)?;
         }
         Ok(positions)
     }
@@ -225,7 +225,7 @@ impl<'db> TransactionWriter<'db> {
     }
 
     /// Writes the agent's last position, state and ledger, and the ledgers of other agents.
-    fn update_state(&mut self, prepared: &PreparedAppend) -> Result<(), WriteError> {
+    fn write_state(&mut self, prepared: &PreparedAppend) -> Result<(), WriteError> {
         let agent = prepared.append.agent;
         let position = self.position(agent)?;
         let exists = position.liveness != AgentLiveness::Absent;

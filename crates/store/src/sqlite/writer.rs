@@ -159,7 +159,7 @@ impl WriterLoop<'_> {
             Ok(outcomes) => outcomes,
             Err(error) => {
                 self.roll_back(before);
-                return self.reject_group(group, error);
+                return self.refuse_group(group, error);
             }
         };
         if self.transaction_writer.head() != before && self.context.durability == Durability::Full {
@@ -248,10 +248,10 @@ impl WriterLoop<'_> {
         batch: &PreparedBatch,
     ) -> Result<Result<Vec<EntryPosition>, StoreFault>, CommitFailure> {
         let before = self.transaction_writer.head();
-        execute(self.db, "SAVEPOINT one_call")?;
+        execute(self.db, "SAVEPOINT one_batch")?;
         let fault = match self.transaction_writer.write_batch(batch) {
             Ok(positions) => {
-                execute(self.db, "RELEASE one_call")?;
+                execute(self.db, "RELEASE one_batch")?;
                 return Ok(Ok(positions));
             }
             Err(WriteError::Refused(fault)) => fault,
@@ -260,8 +260,8 @@ impl WriterLoop<'_> {
                 error => return Err(CommitFailure::Disk(error)),
             },
         };
-        execute(self.db, "ROLLBACK TO one_call")?;
-        execute(self.db, "RELEASE one_call")?;
+        execute(self.db, "ROLLBACK TO one_batch")?;
+        execute(self.db, "RELEASE one_batch")?;
         self.transaction_writer.reset_to(before);
         Ok(Err(fault))
     }
@@ -277,7 +277,7 @@ impl WriterLoop<'_> {
         self.transaction_writer.reset_to(head);
     }
 
-    fn reject_group(&self, group: Vec<QueuedBatch>, error: DiskError) {
+    fn refuse_group(&self, group: Vec<QueuedBatch>, error: DiskError) {
         let fault = match error {
             DiskError::Full(why) => {
                 tracing::warn!(why, batches = group.len(), "commit refused; nothing was saved");
@@ -293,7 +293,7 @@ impl WriterLoop<'_> {
         group.into_iter().for_each(|queued| drop(queued.reply.send(Err(fault.clone()))));
     }
 
-    /// Prunes a limited number of turns, and enqueues itself again when there are more.
+    /// Prunes a limited number of turns, and enqueues the task again until none is left to prune.
     fn prune_turns(
         &mut self,
         before: Timestamp,
@@ -357,7 +357,7 @@ impl WriterLoop<'_> {
         }
     }
 
-    /// Retries later when the disk is full; any other error fails the store.
+    /// Retries later after a temporary error; a permanent one fails the store.
     fn handle_checkpoint_error(&mut self, error: DiskError) {
         match error {
             DiskError::Full(why) | DiskError::ConstraintViolation(why) => {

@@ -90,8 +90,12 @@ async fn panicking_handler_fails_only_its_own_call() {
     assert_eq!(fixture.request_create(r#"{"agent_id":"b"}"#).await, panicked);
     assert_eq!(fixture.call_agent("a", &request("send", r#"{"content":"hi"}"#)).await, panicked);
     assert_eq!(fixture.agent_names().await, ["a"]);
-    let (_, named) = fixture.call_agent("a", &request("send", r#"{"content":"hi","request_id":1}"#)).await;
-    assert!(named.contains(r#""content":"you said hi""#), "other calls still work: {named}");
+    let (_, with_request_id) =
+        fixture.call_agent("a", &request("send", r#"{"content":"hi","request_id":1}"#)).await;
+    assert!(
+        with_request_id.contains(r#""content":"you said hi""#),
+        "other calls still work: {with_request_id}"
+    );
     fixture.entropy.panics.store(false, Ordering::Relaxed);
     let after = fixture.request_create("{}").await;
     let (agent, token) = ("00000001", capability_token(2));

@@ -12,7 +12,7 @@ const TARGETS: [&str; 7] = ["me", "child", "grandchild", "parent", "sibling", "s
 enum CredentialCase {
     Admin,
     /// The daemon's token, with `me` in the header.
-    Narrowed,
+    ActingAs,
     /// The capability token of `me`.
     Capability,
     /// The capability token of `me`, with `me` in the header.
@@ -25,7 +25,7 @@ enum CredentialCase {
 
 const CREDENTIAL_CASES: [CredentialCase; 6] = [
     CredentialCase::Admin,
-    CredentialCase::Narrowed,
+    CredentialCase::ActingAs,
     CredentialCase::Capability,
     CredentialCase::CapabilityAndOwnName,
     CredentialCase::CapabilityAndOtherName,
@@ -71,7 +71,7 @@ async fn tree(credential: CredentialCase) -> (Fixture, Caller) {
     let own = fixture.dispatcher.capability_caller(token.as_bytes()).unwrap();
     let caller = match credential {
         CredentialCase::Admin => Caller::admin(),
-        CredentialCase::Narrowed => Caller::admin().acting_as("me"),
+        CredentialCase::ActingAs => Caller::admin().acting_as("me"),
         CredentialCase::Capability => own,
         CredentialCase::CapabilityAndOwnName => own.acting_as("me"),
         CredentialCase::CapabilityAndOtherName => own.acting_as("sibling"),
@@ -126,7 +126,7 @@ fn expected(credential: CredentialCase, method: Method, target: &'static str) ->
             return Outcome::Invalid("Agent not found: missing");
         }
         CredentialCase::Admin => return Outcome::Allowed,
-        CredentialCase::Narrowed | CredentialCase::Capability | CredentialCase::CapabilityAndOwnName => {}
+        CredentialCase::ActingAs | CredentialCase::Capability | CredentialCase::CapabilityAndOwnName => {}
     }
     let (name, is_descendant) = (method.name(), ["child", "grandchild"].contains(&target));
     match method {
@@ -257,7 +257,7 @@ async fn agent_reaches_only_targets_in_its_grant() {
 #[tokio::test(start_paused = true)]
 async fn agent_lists_only_itself_and_its_descendants() {
     for credential in
-        [CredentialCase::Narrowed, CredentialCase::Capability, CredentialCase::CapabilityAndOwnName]
+        [CredentialCase::ActingAs, CredentialCase::Capability, CredentialCase::CapabilityAndOwnName]
     {
         let (fixture, caller) = tree(credential).await;
         let cases: [(&str, &[&str]); 3] = [

@@ -240,16 +240,16 @@ async fn agent_sees_denials_of_its_subtree_only() {
     let (fixture, helper) = tree().await;
     let mut own = fixture.watch(&helper, "/", "kind=denied").await.unwrap();
     let mut all = fixture.watch_as_admin("/", "kind=denied").await;
-    for who in ["helper", "scout", "other"] {
-        let caller = Caller::admin().acting_as(who);
+    for agent in ["helper", "scout", "other"] {
+        let caller = Caller::admin().acting_as(agent);
         fixture.call_as(&caller, "/", &request("shutdown_server", "{}")).await;
     }
     fixture.call_as(&Caller::admin().acting_as("missing"), "/", &request("list_agents", "{}")).await;
     fixture.send("scout", "read /etc/passwd").await;
     assert_eq!(own.kinds().await, ["denied helper", "denied scout", "denied scout"]);
     let (events, _) = all.drain().await;
-    let who: Vec<_> = events.iter().map(kind).collect();
-    assert_eq!(who, ["denied helper", "denied scout", "denied other", "denied", "denied scout"]);
+    let kinds: Vec<_> = events.iter().map(kind).collect();
+    assert_eq!(kinds, ["denied helper", "denied scout", "denied other", "denied", "denied scout"]);
     let first: Value = serde_json::from_str(&events[0].data).unwrap();
     assert_eq!(first["action"], "shutdown_server");
     assert_eq!(first["text"], "Agent 'helper' is not authorized to call shutdown_server");

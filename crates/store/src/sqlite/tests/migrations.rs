@@ -27,9 +27,9 @@ async fn backup_is_made_before_migration() {
     let home = Home::with_messages(5).await;
     run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
     assert_eq!(schema_version(&home.path()), 2);
-    let copy = home.folder.path().join("nexus3.db.v1.bak");
-    assert_eq!(schema_version(&copy), 1);
-    assert!(crate::check(&copy).unwrap().is_sound(), "{}", crate::check(&copy).unwrap());
+    let backup = home.folder.path().join("nexus3.db.v1.bak");
+    assert_eq!(schema_version(&backup), 1);
+    assert!(crate::check(&backup).unwrap().is_sound(), "{}", crate::check(&backup).unwrap());
     let text = home.open_fault().to_string();
     assert!(text.contains("schema version 2"), "this program supports version 1 only: {text}");
 }

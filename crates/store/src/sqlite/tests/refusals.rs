@@ -104,9 +104,9 @@ async fn wal_without_its_database_is_refused() {
     append_records(&store, [created("main", None)]).await.unwrap();
     let crashed = home.crash_copy();
     std::fs::remove_file(crashed.path()).unwrap();
-    let log = std::fs::read(crashed.files().wal()).unwrap();
+    let wal = std::fs::read(crashed.files().wal()).unwrap();
     assert!(refusal_text(&crashed).contains("put the database back, or move the -wal file away"));
-    assert_eq!(std::fs::read(crashed.files().wal()).unwrap(), log);
+    assert_eq!(std::fs::read(crashed.files().wal()).unwrap(), wal);
     std::fs::copy(home.path(), crashed.path()).unwrap();
     assert_eq!(last_sequence(&crashed.open()).await, 1, "nothing was lost");
 }
@@ -119,7 +119,7 @@ async fn truncated_or_removed_wal_is_refused() {
     for turn in 0..20 {
         append_records(&store, [begun(turn)]).await.unwrap();
     }
-    let log = std::fs::read(home.files().wal()).unwrap();
+    let wal = std::fs::read(home.files().wal()).unwrap();
     let changed = |change: fn(&mut Vec<u8>)| {
         let crashed = home.crash_copy();
         edit_bytes(&crashed.files().wal(), change);
@@ -140,7 +140,7 @@ async fn truncated_or_removed_wal_is_refused() {
         }
         assert!(!crashed.is_sound().await, "{what}");
         // With the original WAL the store opens again.
-        std::fs::write(crashed.files().wal(), &log).unwrap();
+        std::fs::write(crashed.files().wal(), &wal).unwrap();
         assert_eq!(last_sequence(&crashed.open()).await, 21, "{what}");
     }
     // Without its WAL the database is as of the last checkpoint: empty.
