@@ -43,7 +43,7 @@ pub struct HttpDoor {
 /// Delay before accepting again after an error, such as no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Limit of hyper's read buffer, unless the limits on heads require more: the buffer must hold the largest accepted head.
+/// Limit of hyper's read buffer. Larger limits on heads raise it: the buffer must hold the largest accepted head.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
 
 impl HttpDoor {

@@ -50,8 +50,12 @@ impl Reader<'_> {
             return self.report(value_start(key, value), format!("{path} must be a table, got {got}"));
         };
         if !is_table_name(name) || (self.kind == TableKind::Providers && name == LOCAL) {
+            let reserved = match self.kind {
+                TableKind::Providers => format!(", and not {LOCAL}"),
+                TableKind::Models => String::new(),
+            };
             let table = self.kind.table_name();
-            let text = format!("a name in {table} must be {NAME_RULE}, and not {LOCAL}; got {}", quote(name));
+            let text = format!("a name in {table} must be {NAME_RULE}{reserved}; got {}", quote(name));
             return self.report(at, text);
         }
         let mut entries: Vec<NamedEntry> =
