@@ -66,7 +66,10 @@ impl Reader<'_> {
         let has = |key: &str| inner.iter().any(|(other, _)| other.get_ref() == key);
         match self.kind {
             TableKind::Models if !has("model") => {
-                self.report(at, format!("{path}.model is missing, as in \"openai/gpt-4o-mini\""));
+                self.report(
+                    at,
+                    format!("{path}.model is missing; set it to a model such as \"openai/gpt-4o-mini\""),
+                );
             }
             TableKind::Providers if !has("kind") && known_provider(name).is_none() => {
                 let expected = ValueKind::Provider.expected();
