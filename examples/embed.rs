@@ -24,7 +24,7 @@ use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{Host, bind};
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
-/// Creates an agent and a child, sends it a message and reads its permissions; generic over the transport.
+/// Creates an agent and its child, sends the child a message and reads its permissions; generic over the transport.
 async fn delegate<A: AgentApi>(api: &A, lead: &str, helper: &str) -> Result<String, A::Fault> {
     let named =
         |id: &str| CreateAgentParams { agent_id: Some(id.to_owned()), ..CreateAgentParams::default() };

@@ -61,7 +61,7 @@ pub(crate) fn run(
 /// Whether a default model can be used.
 enum ModelAvailability {
     Available,
-    /// The user declined the download; holds the exit code.
+    /// The user declined or interrupted the download; holds the exit code.
     Declined(u8),
 }
 
@@ -82,7 +82,7 @@ fn ensure_model(
         io::stderr(),
         "No model found: no API key in the environment, no model server on this machine, no downloaded model."
     );
-    match models::offer_pull(&models::first_model()?, consent, home, environment)? {
+    match models::offer_pull(&models::starter_model()?, consent, home, environment)? {
         PullOutcome::AlreadyInstalled(_) | PullOutcome::Installed(_) => Ok(ModelAvailability::Available),
         PullOutcome::Declined => {
             let text = "To use another model, set an API key (such as ANTHROPIC_API_KEY or OPENAI_API_KEY), start a \

@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Backup(BackupArgs),
     /// Check the store for damage, also while a daemon runs
     Check(CheckArgs),
-    /// Verify the audit trail
+    /// Verify the journal, which is the audit trail
     #[command(subcommand)]
     Audit(AuditCommand),
     /// Create agents from exported snapshots or NEXUS3 session files
@@ -65,8 +65,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code: 0 done, 1 failed, 2 wrong usage.
 
-The copy is a consistent snapshot. To restore it, stop the daemon and copy the
-file to nexus3.db in the home directory.
+The copy is a consistent snapshot. To restore it, stop the daemon, move all
+files nexus3.db* in the home directory away, and copy the snapshot to nexus3.db.
 
 Examples:
   nexus3 backup /mnt/backup/nexus3-monday.db

@@ -47,11 +47,11 @@ pub(crate) fn locate(flag: Option<&Path>, environment: &Environment) -> Result<P
     })
 }
 
-/// Result of `prepare`, for the log.
+/// Result of `prepare`, for the log; `mode` is the previous mode.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Prepared {
     Unchanged,
-    Tightened { mode: u32 },
+    Restricted { mode: u32 },
 }
 
 /// Makes the home private: creates it with mode 0700, restricts an existing one, rejects one of another user. A
@@ -88,17 +88,18 @@ pub(crate) fn prepare(home: &Path) -> Result<Prepared, Failure> {
     std::fs::set_permissions(home, Permissions::from_mode(0o700)).map_err(|fault| {
         failure(format!("other users can access it (mode {mode:o}), and chmod 700 failed: {fault}"))
     })?;
-    Ok(Prepared::Tightened { mode })
+    Ok(Prepared::Restricted { mode })
 }
 
 /// Whether a directory is a nexus3 home or may become one: a daemon has used it, or it holds no foreign files.
 fn is_nexus_home(home: &Path) -> bool {
-    const WRITTEN_BY_USERS: [&str; 4] = ["config.toml", "NEXUS.md", "logs", "models"];
+    // Users, `models pull` and a failed start create these before there is a store.
+    const KNOWN_NAMES: [&str; 4] = ["config.toml", "NEXUS.md", "logs", "models"];
     if home.file_name().is_some_and(|name| name == HOME_NAME) || home.join("nexus3.db").exists() {
         return true;
     }
     let Ok(entries) = std::fs::read_dir(home) else { return false };
-    let is_known = |name: &OsStr| WRITTEN_BY_USERS.iter().any(|known| name == *known);
+    let is_known = |name: &OsStr| KNOWN_NAMES.iter().any(|known| name == *known);
     entries.flatten().all(|entry| is_known(&entry.file_name()))
 }
 
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(prepare(&home).unwrap(), Prepared::Unchanged);
         assert_eq!(std::fs::metadata(&home).unwrap().mode() & 0o777, 0o700);
         std::fs::set_permissions(&home, Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(prepare(&home).unwrap(), Prepared::Tightened { mode: 0o755 });
+        assert_eq!(prepare(&home).unwrap(), Prepared::Restricted { mode: 0o755 });
         assert_eq!(std::fs::metadata(&home).unwrap().mode() & 0o777, 0o700);
     }
 
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(prepare(home).unwrap(), Prepared::Unchanged, "already private");
         std::fs::write(home.join("nexus3.db"), "").unwrap();
         set_mode(0o755);
-        assert_eq!(prepare(home).unwrap(), Prepared::Tightened { mode: 0o755 }, "it holds a store");
+        assert_eq!(prepare(home).unwrap(), Prepared::Restricted { mode: 0o755 }, "it holds a store");
     }
 
     #[test]

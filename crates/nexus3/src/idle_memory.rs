@@ -17,7 +17,7 @@ pub(crate) async fn unmap_when_idle(work: impl Fn() -> (u64, usize)) -> Infallib
     loop {
         interval.tick().await;
         let (requests, open_turns) = work();
-        if detector.became_idle(requests, open_turns) {
+        if detector.observe(requests, open_turns) {
             memory::unmap_program_pages();
         }
     }
@@ -31,8 +31,8 @@ struct IdleDetector {
 }
 
 impl IdleDetector {
-    /// Whether this check is the first idle one after work.
-    fn became_idle(&mut self, requests: u64, open_turns: usize) -> bool {
+    /// Records a check; returns whether it is the first idle one after work.
+    fn observe(&mut self, requests: u64, open_turns: usize) -> bool {
         let was_idle = self.is_idle;
         self.is_idle = open_turns == 0 && requests == self.requests;
         self.requests = requests;
@@ -48,7 +48,7 @@ mod tests {
     fn idle_is_reported_once_and_again_after_work() {
         let mut detector = IdleDetector::default();
         let checks = [(0, 0), (0, 0), (3, 0), (3, 1), (3, 0), (3, 0), (4, 0), (5, 0), (5, 0), (5, 0)];
-        let reported = checks.map(|(requests, open_turns)| detector.became_idle(requests, open_turns));
+        let reported = checks.map(|(requests, open_turns)| detector.observe(requests, open_turns));
         assert_eq!(reported, [true, false, false, false, true, false, false, false, true, false]);
     }
 }

@@ -31,16 +31,17 @@ pub(crate) fn purge_immediately() {
     unsafe { mi_option_set_default(PURGE_DELAY_OPTION, PURGE_DELAY_MS) }
 }
 
-/// Unmaps the pages of the program's code and constants. Pages in use are mapped again from the page cache, sixteen per
-/// fault; pages that only start-up needed stay unmapped.
+/// Unmaps the pages of the program's code and constants (`MADV_DONTNEED`); the address ranges stay valid. A page fault
+/// maps pages again from the page cache, sixteen at a time. Pages that only start-up needed, and their neighbours that
+/// the kernel mapped with them, stay unmapped.
 pub(crate) fn unmap_program_pages() {
     // Without this table no segment counts as file-backed, and nothing is unmapped.
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for segment in read_only_segments() {
         if is_file_backed(&maps, &segment) {
             let start = std::ptr::with_exposed_provenance_mut(segment.start);
-            // SAFETY: these pages are mapped from a file and read-only: they have the same content when mapped again.
-            // An error changes nothing.
+            // SAFETY: these pages are mapped from a file and were never written to, since they are read-only: they have
+            // the same content when mapped again. An error changes nothing.
             unsafe { libc::madvise(start, segment.len(), libc::MADV_DONTNEED) };
         }
     }

@@ -32,8 +32,10 @@ const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Timeout for the embedded model server to start listening; it loads the weights later.
 const LOCAL_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum length of a Unix socket's path on Linux, and the length of the file name with its slash.
+/// Maximum length of a Unix socket's path on Linux.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Length of a socket's file name, with the slash before it.
 const SOCKET_NAME_BYTES: usize = "/model-0123456789abcdef.sock".len();
 
 /// Source of model responses.
@@ -54,8 +56,8 @@ impl ModelSource {
         Ok(Self::Registry { registry, record: config.record.as_ref().map(PathBuf::from) })
     }
 
-    /// Resolves the default model, once, before the first agent. Without a configured model and an API key, it is a
-    /// model that runs on this machine.
+    /// Resolves the default model, once, before the first agent, and returns the models. Without a configured model and
+    /// an API key, the default is a model that runs on this machine.
     pub(crate) async fn into_models(self) -> Result<Arc<dyn Models>, Failure> {
         let (registry, record) = match self {
             Self::Replay(models) => return Ok(Arc::new(models)),
@@ -124,7 +126,7 @@ fn local_options(home: &Path, engine: EngineKind) -> Result<LocalOptions, Failur
         socket_dir: socket_dir(home)?,
         idle: LOCAL_IDLE_TIMEOUT,
         start_timeout: LOCAL_START_TIMEOUT,
-        files: Arc::new(InstalledWeights::in_home(home)),
+        files: Arc::new(InstalledModels::in_home(home)),
         counter: open_token_counter,
     })
 }
@@ -172,17 +174,17 @@ fn open_token_counter(file: &Path) -> Result<TokenCounter, String> {
 
 /// The downloaded models of a home.
 #[derive(Debug)]
-struct InstalledWeights {
+struct InstalledModels {
     model_directory: ModelDirectory,
 }
 
-impl InstalledWeights {
+impl InstalledModels {
     fn in_home(home: &Path) -> Self {
         Self { model_directory: ModelDirectory::at(&models::models_directory(home)) }
     }
 }
 
-impl LocalFiles for InstalledWeights {
+impl LocalFiles for InstalledModels {
     fn find(&self, id: &str) -> Option<PathBuf> {
         let installed = self.model_directory.find(&id.parse().ok()?)?;
         (installed.kind == ModelKind::Chat).then_some(installed.path)

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
         queue_max: args.queue.into(),
         idle_timeout: args.idle_s.map(|seconds| Duration::from_secs(seconds.into())),
         lowers_priority: true,
-        inspector: Some(Arc::new(PulledWeightsInspector(directory.clone()))),
+        inspector: Some(Arc::new(InstalledModelInspector(directory.clone()))),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -159,11 +159,11 @@ fn resolve_weights(given: &str, directory: &ModelDirectory) -> Result<PathBuf, F
     path.ok_or_else(|| Failure::Run(format!("model {id} is not downloaded: run nexus3 models pull {id}")))
 }
 
-/// Refuses downloaded models whose files have changed since the download.
+/// Refuses a downloaded model whose file was modified and no longer matches its checksum.
 #[derive(Debug)]
-struct PulledWeightsInspector(ModelDirectory);
+struct InstalledModelInspector(ModelDirectory);
 
-impl Inspector for PulledWeightsInspector {
+impl Inspector for InstalledModelInspector {
     fn inspect(&self, file: &Path) -> Result<(), String> {
         self.0.check(file).map_err(|fault| fault.to_string())
     }

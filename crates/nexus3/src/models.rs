@@ -22,7 +22,7 @@ use crate::{Failure, print_stdout, runtime_failure};
 pub(crate) const LOCAL_PROVIDER: &str = "local";
 
 /// Id of the small model that `ask` offers when no other model is available.
-const FIRST_MODEL_ID: &str = "smollm2-135m";
+const STARTER_MODEL_ID: &str = "smollm2-135m";
 
 /// Loads the configuration with these flags as its last layer.
 type LoadConfig<'a> = &'a dyn Fn(&[(&'static str, String)]) -> Result<Config, Failure>;
@@ -36,11 +36,11 @@ pub(crate) fn run(
     home: &Path,
     environment: &Environment,
     load: LoadConfig<'_>,
-    found_servers: impl FnOnce() -> Result<Vec<ServerRow>, Failure>,
+    discover_servers: impl FnOnce() -> Result<Vec<ServerRow>, Failure>,
 ) -> Result<u8, Failure> {
     match &args.command {
-        None => list::list(&ListArgs::default(), home, &found_servers()?),
-        Some(ModelsCommand::List(args)) => list::list(args, home, &found_servers()?),
+        None => list::list(&ListArgs::default(), home, &discover_servers()?),
+        Some(ModelsCommand::List(args)) => list::list(args, home, &discover_servers()?),
         Some(ModelsCommand::Info(args)) => list::info(args, home),
         Some(ModelsCommand::Pull(args)) => pull::run(args, home, environment),
         Some(ModelsCommand::Remove(args)) => remove(args, home, load),
@@ -49,9 +49,9 @@ pub(crate) fn run(
 }
 
 /// Returns the small model that `ask` offers: quick to download, good enough for a first answer.
-pub(crate) fn first_model() -> Result<PullSpec, Failure> {
-    let entry = builtin_catalog()?.find(FIRST_MODEL_ID).map(PullSpec::from);
-    entry.ok_or_else(|| Failure::Run(format!("the catalog has no {FIRST_MODEL_ID}")))
+pub(crate) fn starter_model() -> Result<PullSpec, Failure> {
+    let entry = builtin_catalog()?.find(STARTER_MODEL_ID).map(PullSpec::from);
+    entry.ok_or_else(|| Failure::Run(format!("the catalog has no {STARTER_MODEL_ID}")))
 }
 
 /// Directory of the downloaded models.

@@ -36,7 +36,7 @@ pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> 
     memory::purge_immediately();
     let prepared = home::prepare(&home)?;
     let logs = logs::start(log_options(&home, config)).map_err(|fault| Failure::Run(fault.to_string()))?;
-    if let Prepared::Tightened { mode } = prepared {
+    if let Prepared::Restricted { mode } = prepared {
         tracing::warn!(
             "other users could access {} (mode {mode:o}); changed its mode to 0700",
             home.display()
@@ -280,7 +280,7 @@ impl Shutdown<'_> {
             tokio::select! {
                 cancelled = &mut ending => break cancelled,
                 name = self.signals.next() => {
-                    tracing::warn!("{name} again: cancelling open turns now");
+                    tracing::warn!("received {name} while stopping: cancelling open turns now");
                     self.pool.abort_turns();
                 }
                 why = self.pool.store_failed(), if failed.is_none() => {
@@ -302,7 +302,7 @@ impl Shutdown<'_> {
         tokio::select! {
             () = self.store.close() => {}
             name = self.signals.next() => {
-                tracing::warn!("{name} again: closing without committing queued writes");
+                tracing::warn!("received {name} while stopping: closing the store without committing queued writes");
             }
         }
     }

@@ -61,7 +61,7 @@ pub(crate) fn parse(text: &str, user_home: Option<&str>) -> FileLayer {
 /// Lines that the parser recovered by guessing. Semantic problems there are suppressed: they would only confuse.
 struct UnreliableLines {
     lines: BTreeSet<usize>,
-    /// First line after a broken table header: from there on, the table of a key is unknown.
+    /// Line of the first broken table header: from there on, the table of a key is unknown. `usize::MAX` without one.
     from_broken_header: usize,
 }
 

@@ -187,7 +187,7 @@ impl CustomPreset {
 /// Result of adding presets in dependency order.
 struct AddOutcome<'c> {
     faults: Vec<(&'c CustomPreset, PresetFault)>,
-    /// Presets whose base does not exist or is part of a cycle.
+    /// Presets whose base could not be added: it does not exist, was rejected, or is part of a cycle.
     missing_base: Vec<&'c CustomPreset>,
 }
 

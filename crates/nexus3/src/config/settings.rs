@@ -150,7 +150,7 @@ settings! {
     idle_sleep_s: u64 = 600, ValueKind::Integer { min: 0, max: YEAR_S };
 
     [context] ContextSettings: "Context that agents get besides their messages, and compaction.";
-    /// Whether agents without a prompt get the default one: built-in text, NEXUS.md, project notes, environment.
+    /// Whether agents without a prompt get the default one: built-in text, NEXUS.md, project notes, working directory.
     layers: bool = true, ValueKind::Boolean;
     /// Whether the current time, the git branch and the remaining budgets follow the last message.
     tail: bool = true, ValueKind::Boolean;
@@ -192,7 +192,7 @@ settings! {
     turns_running_max: usize = 256, ValueKind::Integer { min: 1, max: 65_536 };
     /// Maximum number of queued turns over all agents; beyond it, a send fails with "busy".
     turns_queued_max: usize = 8_192, ValueKind::Integer { min: 1, max: 1_000_000 };
-    /// Maximum number of queued requests per agent.
+    /// Maximum number of queued turns per agent.
     agent_queue_max: usize = 1_024, ValueKind::Integer { min: 1, max: 65_536 };
     /// Maximum number of tool-call rounds in a turn.
     tool_iterations_max: u32 = 10, ValueKind::Integer { min: 1, max: 10_000 };
@@ -202,9 +202,9 @@ settings! {
     tool_result_bytes_max: usize = 1_048_576, ValueKind::Integer { min: 1_024, max: GIB };
     /// Timeout for a model that sends nothing; time in a queue, in a cool-down or for `Retry-After` does not count.
     model_idle_ms: u64 = 120_000, ValueKind::Integer { min: 1, max: DAY_MS };
-    /// How long the result of a send is stored under its `request_id`: a repeated send gets the stored response.
+    /// How long after its turn has ended a send with the same `request_id` gets the stored response.
     request_retention_s: u64 = 86_400, ValueKind::Integer { min: 1, max: YEAR_S };
-    /// Maximum number of open event streams.
+    /// Maximum number of open event streams, without those of a `send`.
     event_streams_max: usize = 1_024, ValueKind::Integer { min: 1, max: 1_000_000 };
     /// Interval of heartbeats on a silent event stream.
     heartbeat_ms: u64 = 15_000, ValueKind::Integer { min: 10, max: DAY_MS };

@@ -32,8 +32,11 @@ pub(crate) enum ValueKind {
         min: u64,
         max: u64,
     },
+    /// A loopback address.
     Host,
+    /// Web origins.
     Origins,
+    /// The name of a model.
     Model,
     /// One of these names.
     OneOf(&'static [&'static str]),
@@ -45,7 +48,7 @@ pub(crate) enum ValueKind {
     ToolNames,
     /// Absolute paths, or beneath the user's home.
     Paths,
-    /// Relatives (parent, children, family), or names of agents.
+    /// A word for related agents, such as parent, or a list of agent ids.
     Targets,
     /// One line of text.
     SingleLine,

@@ -19,16 +19,16 @@ struct ModelRow<'a> {
     installed: Option<ModelEntry>,
 }
 
-pub(super) fn list(args: &ListArgs, home: &Path, found_servers: &[ServerRow]) -> Result<u8, Failure> {
+pub(super) fn list(args: &ListArgs, home: &Path, servers: &[ServerRow]) -> Result<u8, Failure> {
     let catalog = builtin_catalog()?;
     let rows = model_rows(&catalog, &ModelDirectory::at(&models_directory(home)))?;
     if args.json {
-        let servers: Vec<Value> =
-            found_servers.iter().map(|(name, url)| json!({ "name": name, "url": url })).collect();
+        let server_rows: Vec<Value> =
+            servers.iter().map(|(name, url)| json!({ "name": name, "url": url })).collect();
         let models: Vec<Value> = rows.iter().map(ModelRow::to_json).collect();
-        return print_stdout(&format!("{:#}\n", json!({ "models": models, "servers": servers })));
+        return print_stdout(&format!("{:#}\n", json!({ "models": models, "servers": server_rows })));
     }
-    print_stdout(&(render_table(&rows) + &render_servers(found_servers)))
+    print_stdout(&(render_table(&rows) + &render_servers(servers)))
 }
 
 pub(super) fn info(args: &InfoArgs, home: &Path) -> Result<u8, Failure> {

@@ -128,7 +128,8 @@ fn custom_model(args: &PullArgs, catalog: &ModelCatalog) -> Result<PullSpec, Fai
 
 /// Makes a path absolute: the manifest records it, and it must not depend on the working directory.
 fn absolute_path(file: &Path) -> Result<std::path::PathBuf, Failure> {
-    std::path::absolute(file).map_err(|fault| Failure::Usage(format!("{}: {fault}", file.display())))
+    std::path::absolute(file)
+        .map_err(|fault| Failure::Usage(format!("cannot use the path {}: {fault}", file.display())))
 }
 
 /// Prints size and licence before the download.

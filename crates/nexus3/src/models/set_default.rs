@@ -76,7 +76,7 @@ fn check_local_model(id: &str, home: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Tells when the change takes effect: a daemon reads its configuration only at start-up.
+/// Explains when the change takes effect: a daemon reads its configuration only at start-up.
 fn activation_hint(config: &Config) -> Result<String, Failure> {
     let endpoint = Endpoint::new(&config.host, config.port);
     let detection = build_runtime()?.block_on(detect_server(&endpoint, DETECT_TIMEOUT));

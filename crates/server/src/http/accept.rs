@@ -43,7 +43,7 @@ pub struct HttpDoor {
 /// Delay before accepting again after an error, such as no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Minimum size limit of hyper's read buffer; it must hold the largest accepted head.
+/// Limit of hyper's read buffer. Larger limits on heads raise it: the buffer must hold the largest accepted head.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
 
 impl HttpDoor {
@@ -80,7 +80,7 @@ impl HttpDoor {
         self.shared.activity.wait_idle(time, in_use).await;
     }
 
-    /// Number of requests so far.
+    /// Number of requests so far; a streaming response counts as another one.
     #[must_use]
     pub fn request_count(&self) -> u64 {
         self.shared.activity.request_count()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Counters of requests.
+/// Counters for idle detection. A request with a streaming response counts twice: the handler, and the stream.
 #[derive(Debug)]
 pub(super) struct Activity {
     state: Mutex<State>,
@@ -13,8 +13,9 @@ pub(super) struct Activity {
 
 #[derive(Debug)]
 struct State {
-    /// Number of requests so far.
+    /// Number of handlers and streams started so far.
     request_count: u64,
+    /// Number of handlers and streams that have not ended.
     active: usize,
     last_active: Instant,
 }
@@ -44,7 +45,7 @@ impl Activity {
         });
     }
 
-    /// Number of requests so far.
+    /// Number of requests so far; a streaming response counts as another one.
     pub(super) fn request_count(&self) -> u64 {
         self.with_state(|state| state.request_count)
     }

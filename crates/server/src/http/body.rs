@@ -45,11 +45,11 @@ pub(super) struct StreamBody {
 pub(super) struct StreamContext {
     /// Maximum silence before a heartbeat comment.
     pub(super) heartbeat_interval: Duration,
-    /// Ends the stream.
+    /// Ends the stream when the daemon shuts down.
     pub(super) stop: CancellationToken,
     /// Counts the stream as a request in flight.
     pub(super) activity: Arc<Activity>,
-    /// Permit of the limit on event streams, if the stream needs one.
+    /// Permit of the limit on event streams; `None` for the stream of a `send`, which needs none.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 

@@ -21,7 +21,8 @@ use super::service::Shared;
 /// Reconnect delay sent to the client.
 const RETRY_MS: u64 = 1000;
 
-const STREAMS_FULL: &str = "busy: too many event streams are open; close one or raise event_streams_max";
+const STREAMS_FULL: &str =
+    "busy: too many event streams are open; close one or raise limits.event_streams_max";
 
 static LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static(LAST_EVENT_ID);
 
@@ -43,8 +44,8 @@ impl<'a> EventPath<'a> {
         if path == "/events" {
             return Some(EventPath::All);
         }
-        let name = path.strip_prefix("/agent/")?.strip_suffix("/events")?;
-        (!name.is_empty() && !name.contains('/')).then_some(EventPath::Agent(name))
+        let id = path.strip_prefix("/agent/")?.strip_suffix("/events")?;
+        (!id.is_empty() && !id.contains('/')).then_some(EventPath::Agent(id))
     }
 }
 

@@ -27,8 +27,8 @@ pub(super) const PLACEHOLDER_PATH: &str = "/.refused";
 const PLACEHOLDER_REQUEST: &[u8] =
     b"POST /.refused HTTP/1.1\r\nHost: refused\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Limits on input that is discarded after a refusal. Without reading it, closing the socket would reset the
-/// connection, and the peer could lose the response.
+/// Limits on input that is read and discarded before the socket is closed. Closing a socket with unread input resets
+/// the connection, and the peer could lose the response.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -235,6 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
         HeadRead::Data
     }
 
+    /// Discards input until the peer closes or a limit is reached.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         loop {
@@ -397,7 +398,8 @@ impl<S> HeadValidator<S> {
     }
 }
 
-/// A timer that is created on first use and reset only when needed: most requests never touch it.
+/// A timer that is created on first use. It is reset at once only if it would fire too late, and otherwise when it has
+/// fired too early: most requests never touch it.
 #[derive(Default)]
 struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,

@@ -21,7 +21,7 @@ pub struct HttpLimits {
     pub first_byte_timeout: Duration,
     /// Time from the first to the last byte of a head. Beyond: 408.
     pub head_timeout: Duration,
-    /// Time for a body, from the moment it is read. Beyond: 408.
+    /// Time for a body, from the first read that has to wait. Beyond: 408.
     pub body_timeout: Duration,
     /// Time that a write of a response may block. Beyond: the connection is dropped.
     pub write_timeout: Duration,

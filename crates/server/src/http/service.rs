@@ -53,7 +53,7 @@ pub(super) async fn serve(
     let mut response = match handle(shared, slot, &mut parts, &mut body).await {
         Ok(response) => response,
         Err(refusal) => {
-            closes |= !is_body_received(&parts.headers, &mut body).await;
+            closes |= !discard_received_body(&parts.headers, &mut body).await;
             refusal.into_response()
         }
     };
@@ -101,10 +101,11 @@ async fn handle(
     } else {
         shared.dispatcher.respond(target, &caller, &body).await
     };
-    Ok(respond(parts, response))
+    Ok(http_response(parts, response))
 }
 
-fn respond(parts: &mut Parts, response: CallResponse) -> Response<ResponseBody> {
+/// Builds the HTTP response of a call.
+fn http_response(parts: &mut Parts, response: CallResponse) -> Response<ResponseBody> {
     // Hyper reuses the response's header map for the next request: reusing this one saves an allocation.
     let mut headers = std::mem::take(&mut parts.headers);
     headers.clear();
@@ -115,9 +116,10 @@ fn respond(parts: &mut Parts, response: CallResponse) -> Response<ResponseBody> 
     }
 }
 
-/// Whether the body of a refused request has arrived and can be discarded. If not, hyper closes the connection without
-/// waiting for it, and the response must announce that, so that the client does not reuse the connection.
-async fn is_body_received(headers: &HeaderMap, body: &mut Incoming) -> bool {
+/// Discards the received part of a refused request's body; returns whether the whole body has arrived. If not, hyper
+/// closes the connection without waiting for it, and the response must announce that, so that the client does not reuse
+/// the connection.
+async fn discard_received_body(headers: &HeaderMap, body: &mut Incoming) -> bool {
     // Reading the body would make hyper send the `100 Continue` that the client expects.
     let expects_continue = headers.contains_key(EXPECT);
     std::future::poll_fn(|cx| {
@@ -149,14 +151,14 @@ fn event_route(dispatcher: &Dispatcher, uri: &hyper::Uri, path: EventPath<'_>) -
     match path {
         _ if uri.authority().is_some() => Err(no_route()),
         EventPath::All => Ok(dispatcher.daemon_target()),
-        EventPath::Agent(name) => agent_route(dispatcher, name),
+        EventPath::Agent(id) => agent_route(dispatcher, id),
     }
 }
 
-fn agent_route(dispatcher: &Dispatcher, name: &str) -> Result<Target, Refusal> {
-    dispatcher.agent_target(name).map_err(|fault| match fault {
+fn agent_route(dispatcher: &Dispatcher, id: &str) -> Result<Target, Refusal> {
+    dispatcher.agent_target(id).map_err(|fault| match fault {
         TargetError::InvalidName => no_route(),
-        TargetError::AgentNotFound => Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {name}")),
+        TargetError::AgentNotFound => Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {id}")),
     })
 }
 
@@ -172,11 +174,12 @@ fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refusal>
     }
 }
 
+/// Restricts the caller to the agent that `X-Nexus-Agent` names, if the request has this header.
 fn narrow_caller(caller: Caller, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let mut names = headers.get_all(&AGENT_HEADER).iter();
-    match (names.next(), names.next()) {
+    let mut ids = headers.get_all(&AGENT_HEADER).iter();
+    match (ids.next(), ids.next()) {
         (None, _) => Ok(caller),
-        (Some(name), None) => Ok(caller.acting_as(&String::from_utf8_lossy(name.as_bytes()))),
+        (Some(id), None) => Ok(caller.acting_as(&String::from_utf8_lossy(id.as_bytes()))),
         (Some(_), Some(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "Duplicate X-Nexus-Agent header")),
     }
 }

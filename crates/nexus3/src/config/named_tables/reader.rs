@@ -50,8 +50,12 @@ impl Reader<'_> {
             return self.report(value_start(key, value), format!("{path} must be a table, got {got}"));
         };
         if !is_table_name(name) || (self.kind == TableKind::Providers && name == LOCAL) {
+            let reserved = match self.kind {
+                TableKind::Providers => format!(", and not {LOCAL}"),
+                TableKind::Models => String::new(),
+            };
             let table = self.kind.table_name();
-            let text = format!("a name in {table} must be {NAME_RULE}, and not {LOCAL}; got {}", quote(name));
+            let text = format!("a name in {table} must be {NAME_RULE}{reserved}; got {}", quote(name));
             return self.report(at, text);
         }
         let mut entries: Vec<NamedEntry> =
@@ -62,7 +66,10 @@ impl Reader<'_> {
         let has = |key: &str| inner.iter().any(|(other, _)| other.get_ref() == key);
         match self.kind {
             TableKind::Models if !has("model") => {
-                self.report(at, format!("{path}.model is missing, as in \"openai/gpt-4o-mini\""));
+                self.report(
+                    at,
+                    format!("{path}.model is missing; set it to a model such as \"openai/gpt-4o-mini\""),
+                );
             }
             TableKind::Providers if !has("kind") && known_provider(name).is_none() => {
                 let expected = ValueKind::Provider.expected();

@@ -5,11 +5,11 @@ use crate::config::value_kind::ValueKind;
 /// The required key: the preset to narrow.
 pub(crate) const EXTENDS: &str = "extends";
 
-/// The key that lists presets for children.
+/// The key that lists the presets of which an agent may create children.
 pub(crate) const MAY_CREATE: &str = "may_create";
 
-/// Completes the sentence "the name of a preset must be …".
-pub(crate) const NAME_RULE: &str = "1 to 63 of a-z, 0-9, _ and -, starting with a letter";
+/// Rule for the names of presets, providers and model aliases; completes the sentence "the name must be …".
+pub(crate) const NAME_RULE: &str = "1 to 63 characters from a-z, 0-9, _ and -, starting with a letter";
 
 const NAME_CHARS_MAX: usize = 63;
 

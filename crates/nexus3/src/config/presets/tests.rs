@@ -221,7 +221,7 @@ fn invalid_keys_and_values_are_reported_with_a_suggestion() {
         (
             "may_create = ['No']",
             "3:15: presets.x.may_create must be a list of presets like \"worker\", got \"No\" \
-             (a name must be 1 to 63 of a-z, 0-9, _ and -, starting with a letter)",
+             (a name must be 1 to 63 characters from a-z, 0-9, _ and -, starting with a letter)",
         ),
         (
             "[presets.x.tools]\na = 1",
@@ -275,7 +275,8 @@ fn missing_bases_and_cycles_are_reported() {
 
 #[test]
 fn duplicate_and_invalid_names_are_reported() {
-    let rule = "the name of a preset must be 1 to 63 of a-z, 0-9, _ and -, starting with a letter, got";
+    let rule =
+        "the name of a preset must be 1 to 63 characters from a-z, 0-9, _ and -, starting with a letter, got";
     let cases = [
         (
             "[presets.worker]\nextends = 'sandboxed'",
