@@ -1,5 +1,6 @@
-//! `cargo xtask soak`: tests that run too long for ci: a seeded property test with millions of cases, and crash tests.
-//! The crates `agent` and `testkit` own the tests; this module only builds and runs them.
+//! `cargo xtask soak`: long tests: a seeded property test with millions of cases, and crash tests. ci runs the property
+//! test with few cases, and 200 cycles of the crash test. The crates `agent` and `testkit` own the tests; this module
+//! only builds and runs them.
 
 mod kill9;
 mod permissions;

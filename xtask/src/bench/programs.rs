@@ -1,4 +1,4 @@
-//! Builds the programs under test as they are released and returns their paths. Other commands use it too.
+//! Builds the programs under test as they are released and returns their paths. `soak` builds its programs here too.
 
 use std::path::PathBuf;
 

@@ -64,7 +64,7 @@ pub(crate) enum Rule {
     /// No word that the project has replaced by an established term.
     RetiredWord,
     /// A public type name is defined in one crate only.
-    DoubledType,
+    DuplicateType,
     /// Function names have at most 60 characters.
     NameLength,
     /// The glossary has at most 20 entries.
@@ -91,7 +91,7 @@ impl Rule {
         Self::ModFile,
         Self::MachinePath,
         Self::RetiredWord,
-        Self::DoubledType,
+        Self::DuplicateType,
         Self::NameLength,
         Self::GlossarySize,
         Self::Suppression,
@@ -116,7 +116,7 @@ impl Rule {
             Self::ModFile => "mod-file",
             Self::MachinePath => "machine-path",
             Self::RetiredWord => "retired-word",
-            Self::DoubledType => "doubled-type",
+            Self::DuplicateType => "duplicate-type",
             Self::NameLength => "name-length",
             Self::GlossarySize => "glossary-size",
             Self::Suppression => "suppression",
@@ -142,7 +142,7 @@ impl Rule {
             | Self::DocumentLines
             | Self::Header
             | Self::ModFile
-            | Self::DoubledType
+            | Self::DuplicateType
             | Self::NameLength
             | Self::GlossarySize
             | Self::Suppression => false,

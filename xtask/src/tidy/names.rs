@@ -35,7 +35,7 @@ pub(crate) fn check_types(
             types.entry(name).or_default().push(PublicType { package: &member.name, path: file.path, line });
         }
     }
-    types.iter().flat_map(|(name, types)| doubled(name, types)).collect()
+    types.iter().flat_map(|(name, types)| duplicates(name, types)).collect()
 }
 
 fn member_of_source<'text>(members: &'text [Member], path: &str) -> Option<&'text Member> {
@@ -63,14 +63,14 @@ fn public_types(items: &[Item]) -> Vec<(String, usize)> {
     types
 }
 
-fn doubled(name: &str, types: &[PublicType<'_>]) -> Vec<Finding> {
+fn duplicates(name: &str, types: &[PublicType<'_>]) -> Vec<Finding> {
     let Some(first) = types.first() else { return Vec::new() };
     let others = types.iter().filter(|other| other.package != first.package);
     others
         .map(|other| {
             let problem = format!("`{name}` is public in {} too ({})", first.package, first.path);
             let remedy = "give one of them another name, or re-export one";
-            Finding::new(Rule::DoubledType, other.path, other.line, problem, remedy)
+            Finding::new(Rule::DuplicateType, other.path, other.line, problem, remedy)
         })
         .collect()
 }

@@ -119,8 +119,8 @@ pub(crate) fn check_text(text: &TextFile) -> Vec<Finding> {
 /// Reports retired words in the identifiers, comments and strings of a Rust file.
 pub(crate) fn check_rust(text: &TextFile, file: &RustFile<'_>) -> Vec<Finding> {
     let mut scan = Scan { text, findings: Vec::new(), end: 0, line: 1 };
-    scan.tokens(&file.tokens);
-    scan.gap_until(text.text.len());
+    scan.check_tokens(&file.tokens);
+    scan.check_comments_until(text.text.len());
     scan.findings
 }
 
@@ -135,16 +135,16 @@ struct Scan<'text> {
 }
 
 impl Scan<'_> {
-    fn tokens(&mut self, tokens: &TokenStream) {
+    fn check_tokens(&mut self, tokens: &TokenStream) {
         for token in tokens.clone() {
             match token {
                 TokenTree::Group(group) => {
-                    self.delimiter(group.span_open());
-                    self.tokens(&group.stream());
-                    self.delimiter(group.span_close());
+                    self.advance_past(group.span_open());
+                    self.check_tokens(&group.stream());
+                    self.advance_past(group.span_close());
                 }
                 TokenTree::Ident(ident) => {
-                    self.delimiter(ident.span());
+                    self.advance_past(ident.span());
                     for retired in in_name(&ident.to_string()) {
                         self.findings.push(finding(
                             &self.text.path,
@@ -154,23 +154,24 @@ impl Scan<'_> {
                         ));
                     }
                 }
-                TokenTree::Literal(literal) => self.prose_token(literal.span()),
-                TokenTree::Punct(punct) => self.delimiter(punct.span()),
+                TokenTree::Literal(literal) => self.check_literal(literal.span()),
+                TokenTree::Punct(punct) => self.advance_past(punct.span()),
             }
         }
     }
 
-    fn delimiter(&mut self, span: proc_macro2::Span) {
+    /// Checks the comments before a token whose own text is not prose.
+    fn advance_past(&mut self, span: proc_macro2::Span) {
         let range = span.byte_range();
-        self.gap_until(range.start);
+        self.check_comments_until(range.start);
         self.end = self.end.max(range.end);
         self.line = span.start().line;
     }
 
     /// Checks a literal or a documentation comment, whose tokens all have the span of the comment.
-    fn prose_token(&mut self, span: proc_macro2::Span) {
+    fn check_literal(&mut self, span: proc_macro2::Span) {
         let range = span.byte_range();
-        self.gap_until(range.start);
+        self.check_comments_until(range.start);
         if let Some(literal) = self.text.text.get(range.clone()) {
             self.findings.extend(in_prose(&self.text.path, literal, span.start().line));
         }
@@ -179,7 +180,7 @@ impl Scan<'_> {
     }
 
     /// Checks the comments between the last token and the byte offset `start`.
-    fn gap_until(&mut self, start: usize) {
+    fn check_comments_until(&mut self, start: usize) {
         let Some(gap) = self.text.text.get(self.end..start).filter(|gap| !gap.trim().is_empty()) else {
             return;
         };

@@ -45,7 +45,7 @@ const RANDOM: &[&str] = &["getrandom", "rand", "fastrand", "uuid"];
 const LOG: &[&str] = &["tracing", "log"];
 
 /// The room table: name, allowed workspace crates, forbidden external crates, allowed parts of the standard library.
-/// ARCHITECTURE.md has the reasons. A row may exist before its crate.
+/// ARCHITECTURE.md has the reasons. A row may exist before its crate: `mcp`, and the sandbox program `ash`.
 pub(crate) const ROOMS: &[Room] = &[
     room(PROTOCOL, &[], &[ASYNC, HTTP, SQL, SYSTEM, CLOCK, RANDOM], StdAccess::Pure),
     room(CLIENT, &[PROTOCOL], &[SQL], StdAccess::Io),

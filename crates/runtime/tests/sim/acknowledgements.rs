@@ -52,7 +52,7 @@ async fn uncommitted_agent_cannot_be_found() {
     run_until_idle().await;
     assert!(world.pool.find_ref(&crate::world::agent_id("a")).is_none());
     assert_eq!(world.names().await, Vec::<String>::new());
-    let fault = world.expect_create_refused(spec_named("a")).await;
+    let fault = world.expect_create_rejected(spec_named("a")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Invalid, "Agent already exists: a"));
     world.store.release();
     creating.await.expect("the agent is committed");

@@ -72,7 +72,7 @@ async fn turns_beyond_the_limit_run_in_fifo_order() {
     let agents: Vec<_> = world.agents(["a", "b", "c"]).await;
     let sendings: Vec<_> = agents.iter().map(|agent| start_send(agent, 1, "wait; say x; done")).collect();
     run_until_idle().await;
-    assert_eq!(world.model.observations().prompts.len(), 1, "the others wait for a permit");
+    assert_eq!(world.model.observations().prompts.len(), 1, "the others wait for a slot");
     for (finished, sending) in sendings.into_iter().enumerate() {
         assert!(world.model.release_one());
         assert_eq!(expect_end(sending).await.content, "x");
@@ -142,12 +142,12 @@ async fn turn_continues_when_its_sender_is_dropped() {
 /// A waker that reads the pool's open turns when the response arrives.
 struct WakeProbe {
     pool: PoolHandle,
-    open_turns_at_answer: AtomicUsize,
+    open_turns_at_response: AtomicUsize,
 }
 
 impl Wake for WakeProbe {
     fn wake(self: Arc<Self>) {
-        self.open_turns_at_answer.store(self.pool.open_turns(), Ordering::Relaxed);
+        self.open_turns_at_response.store(self.pool.open_turns(), Ordering::Relaxed);
     }
 }
 
@@ -155,14 +155,16 @@ impl Wake for WakeProbe {
 async fn permit_is_released_before_the_response() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let probe =
-        Arc::new(WakeProbe { pool: world.pool.clone(), open_turns_at_answer: AtomicUsize::new(usize::MAX) });
+    let probe = Arc::new(WakeProbe {
+        pool: world.pool.clone(),
+        open_turns_at_response: AtomicUsize::new(usize::MAX),
+    });
     let waker = Waker::from(Arc::clone(&probe));
     let mut sending = Box::pin(agent.send(new_message(1, "say a; done")));
     assert!(sending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     assert_eq!(world.pool.open_turns(), 1);
     run_until_idle().await;
-    assert_eq!(probe.open_turns_at_answer.load(Ordering::Relaxed), 0, "the sender may send again at once");
+    assert_eq!(probe.open_turns_at_response.load(Ordering::Relaxed), 0, "the sender may send again at once");
 }
 
 #[test]

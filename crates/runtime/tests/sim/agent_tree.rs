@@ -30,9 +30,9 @@ async fn create_chain(world: &World, names: &[&str]) -> Vec<AgentHandle> {
 async fn nesting_depth_is_limited() {
     let world = World::new().await;
     let agents = create_chain(&world, &["a0", "a1", "a2", "a3", "a4", "a5"]).await;
-    assert_eq!(world.summary(&agents[5]).depth, DEPTH_MAX);
+    assert_eq!(world.status(&agents[5]).depth, DEPTH_MAX);
     let fault =
-        world.expect_create_refused(with_parent(with_preset(spec_named("a6"), "yolo"), &agents[5])).await;
+        world.expect_create_rejected(with_parent(with_preset(spec_named("a6"), "yolo"), &agents[5])).await;
     assert_eq!(fault.kind, FaultKind::Denied);
     assert_eq!(fault.public, "Cannot create agent: max nesting depth (5) exceeded");
     let counts: Vec<_> = agents.iter().map(|agent| child_count(&world, agent)).collect();
@@ -69,7 +69,7 @@ async fn orphans_retain_their_permission_ceiling() {
     assert_eq!(expect_end(running).await.content, "a", "its turn goes on");
     let after = world.pool.permissions(&child);
     assert_eq!((after.may, after.may_grant, after.limits), (before.may, before.may_grant, before.limits));
-    assert_eq!(world.summary(&child).depth, 1);
+    assert_eq!(world.status(&child).depth, 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +84,7 @@ async fn reused_parent_name_does_not_adopt_orphans() {
             && !child.is_descendant_of(&successor)
             && child.is_descendant_of(&parent)
     );
-    assert_eq!((world.summary(&successor).child_count, child_count(&world, &successor)), (0, 0));
+    assert_eq!((world.status(&successor).child_count, child_count(&world, &successor)), (0, 0));
     assert!(world.children(&successor).await.is_empty());
     expect_end(start_send(
         &successor,
@@ -106,7 +106,7 @@ async fn destroying_a_grandparent_destroys_orphans() {
     let world = World::new().await;
     let agents = create_chain(&world, &["a", "b", "c", "d"]).await;
     assert!(world.destroy_named("b", ChildPolicy::Orphan).await);
-    assert_eq!(world.summary(&agents[0]).child_count, 0, "the orphan of a child is not a child");
+    assert_eq!(world.status(&agents[0]).child_count, 0, "the orphan of a child is not a child");
     assert_eq!(child_count(&world, &agents[0]), 2);
     assert!(agents[2].is_descendant_of(&agents[0]));
     assert!(world.destroy_named("a", ChildPolicy::Cascade).await);
@@ -121,10 +121,10 @@ async fn children_are_listed_and_counted_while_alive() {
     let parent = world.trusted_agent("p").await;
     let children = [world.child_agent("a", &parent).await, world.child_agent("b", &parent).await];
     let listed: Vec<_> = world.children(&parent).await.iter().map(|child| child.id.to_string()).collect();
-    assert_eq!((listed, world.summary(&parent).child_count), (vec!["a".to_owned(), "b".to_owned()], 2));
-    assert_eq!(world.summary(&children[0]).parent, Some(agent_id("p")));
+    assert_eq!((listed, world.status(&parent).child_count), (vec!["a".to_owned(), "b".to_owned()], 2));
+    assert_eq!(world.status(&children[0]).parent, Some(agent_id("p")));
     assert!(world.destroy(&children[0]).await);
-    assert_eq!((world.summary(&parent).child_count, child_count(&world, &parent)), (1, 1));
+    assert_eq!((world.status(&parent).child_count, child_count(&world, &parent)), (1, 1));
     world.agent("other").await;
     let root = parent.agent_ref();
     let (total, page) =

@@ -27,10 +27,10 @@ async fn duplicate_name_is_rejected_and_the_agent_unchanged() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "say a; done")).await;
-    let fault = world.expect_create_refused(spec_named("a")).await;
+    let fault = world.expect_create_rejected(spec_named("a")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Invalid, "Agent already exists: a"));
     assert_eq!(world.pool.agent_count(), 1);
-    assert_eq!(world.summary(&world.find("a").await).message_count, 2);
+    assert_eq!(world.status(&world.find("a").await).message_count, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,8 +39,8 @@ async fn agent_limit_is_enforced() {
     world.agent("a").await;
     world.agent("b").await;
     for fault in [
-        world.expect_create_refused(spec_named("c")).await,
-        world.expect_create_refused(AgentSpec::default()).await,
+        world.expect_create_rejected(spec_named("c")).await,
+        world.expect_create_rejected(AgentSpec::default()).await,
     ] {
         assert!(is_busy(&fault), "{fault:?}");
         assert_eq!(fault.public, "busy: 2 agents exist");
@@ -98,11 +98,11 @@ async fn name_generation_fails_without_random_bytes() {
         "abababab",
         "the first name is free"
     );
-    let fault = constant.expect_create_refused(AgentSpec::default()).await;
+    let fault = constant.expect_create_rejected(AgentSpec::default()).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Internal, "could not generate an agent ID"));
     let failing = world_with(Arc::new(FailingEntropy)).await;
     for spec in [AgentSpec::default(), spec_named("a")] {
-        assert_eq!(failing.expect_create_refused(spec).await.public, "no random bytes");
+        assert_eq!(failing.expect_create_rejected(spec).await.public, "no random bytes");
     }
     assert!(failing.pool.generate_request_id().is_err());
     assert_eq!((constant.pool.agent_count(), failing.pool.agent_count()), (1, 0));
@@ -145,8 +145,7 @@ async fn destroyed_agent_cancels_its_sends_and_frees_its_name() {
     }
     let last = without_waiting(just_sent).await.expect("a send does not panic");
     assert!(
-        last.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled)
-            || world.summary(&agent).message_count > 0
+        last.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled) || world.status(&agent).message_count > 0
     );
     assert_eq!(world.model.observations().live_total, 0);
     assert_eq!(expect_end(start_send(&successor, 1, "say new; done")).await.content, "new");
@@ -164,7 +163,7 @@ async fn destroyed_agent_is_not_found_by_old_handles() {
     let fault = expect_fault(start_send(&agent, 2, "say b; done")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::NotFound, "Agent not found: a"));
     assert!(!without_waiting(agent.cancel(numeric_request_id(1))).await);
-    assert_eq!(world.summary(&agent).message_count, 2, "a loaded history stays readable");
+    assert_eq!(world.status(&agent).message_count, 2, "a loaded history stays readable");
     assert_eq!(world.pool.open_turns(), 0);
 }
 

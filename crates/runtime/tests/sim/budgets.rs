@@ -62,7 +62,7 @@ async fn turn_budget_halts_until_raised() {
     assert_eq!(expect_end(start_send(&agent, 1, "#1 say a; done")).await.content, "a");
     assert_halted(&expect_end(start_send(&agent, 2, "#2 say never; done")).await, Resource::Turns);
     assert_eq!(world.model.observations().prompts.len(), 1, "the model was not called");
-    assert_eq!(world.summary(&agent).halted, Some(Halt::Budget(Resource::Turns)));
+    assert_eq!(world.status(&agent).halted, Some(Halt::Budget(Resource::Turns)));
     assert_eq!(idle_history_violation(&messages(&agent)), None);
     set_limit(&world, &agent, Resource::Turns, Some(2)).await;
     assert_eq!(expect_end(start_send(&agent, 3, "#3 say b; done")).await.content, "b");
@@ -165,7 +165,7 @@ async fn child_budget_limits_live_children_until_raised() {
     let world = World::new().await;
     let agent = create_limited_parent(&world, "p", Resource::Children, 1).await;
     let child = world.child_agent("c", &agent).await;
-    let fault = world.expect_create_refused(with_parent(spec_named("d"), &agent)).await;
+    let fault = world.expect_create_rejected(with_parent(spec_named("d"), &agent)).await;
     assert_eq!(fault.kind, FaultKind::Denied);
     assert!(world.destroy(&child).await);
     world.child_agent("d", &agent).await;
@@ -173,7 +173,7 @@ async fn child_budget_limits_live_children_until_raised() {
     set_limit(&world, &agent, Resource::Children, Some(2)).await;
     world.child_agent("e", &agent).await;
     assert_eq!(
-        world.expect_create_refused(with_parent(spec_named("f"), &agent)).await.kind,
+        world.expect_create_rejected(with_parent(spec_named("f"), &agent)).await.kind,
         FaultKind::Denied
     );
 }
@@ -202,7 +202,7 @@ async fn child_budget_is_reserved_and_the_rest_refunded() {
         world.create_handle(with_limit(with_parent(spec_named("c"), &parent), Resource::Turns, 6)).await;
     assert_eq!(usage_figures(&world, &parent, Resource::Turns), (Some(10), 0, 6, Some(4)));
     let fault = world
-        .expect_create_refused(with_limit(with_parent(spec_named("d"), &parent), Resource::Turns, 5))
+        .expect_create_rejected(with_limit(with_parent(spec_named("d"), &parent), Resource::Turns, 5))
         .await;
     assert!(fault.public.contains("what the parent has left") && fault.public.ends_with(": 4"), "{fault}");
     expect_end(start_send(&child, 1, "say a; done")).await;

@@ -42,7 +42,7 @@ async fn cancelled_queued_send_never_reaches_the_model() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn send_waiting_for_a_permit_can_be_cancelled() {
+async fn send_waiting_for_a_slot_can_be_cancelled() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let (first, second) = (world.agent("first").await, world.agent("second").await);
     let running = start_send(&first, 1, "wait; say a; done");
@@ -53,7 +53,7 @@ async fn send_waiting_for_a_permit_can_be_cancelled() {
     assert_eq!(texts(&second), Vec::<String>::new(), "the turn never started");
     world.model.release_all();
     expect_end(running).await;
-    assert_eq!(expect_end(start_send(&second, 2, "say c; done")).await.content, "c", "no permit was lost");
+    assert_eq!(expect_end(start_send(&second, 2, "say c; done")).await.content, "c", "no slot was lost");
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,7 +138,7 @@ async fn failed_summary_falls_back_to_dropping_messages() {
         "done",
         "say  ; done",
         "panic",
-        "panic-at-ask",
+        "panic-at-call",
         "flood 100000; done",
         "pass 200000; say late; done",
         "say half; pass 200000",
@@ -188,7 +188,7 @@ async fn context_full_fault_retries_with_a_shorter_context() {
     world.model.observations().characters_max = Some(3000);
     let end = expect_end(start_send(&agent, 99, "#99 say still here; done")).await;
     assert!(end.content.ends_with("still here"), "{}", end.content);
-    assert!(world.model.observations().refused_count > 1);
+    assert!(world.model.observations().rejected_count > 1);
     world.model.observations().characters_max = Some(1);
     let fault = expect_fault(start_send(&agent, 100, "#100 say never; done")).await;
     assert_eq!(fault.kind, agent::FaultKind::ContextFull, "it ends with the cause");
@@ -275,7 +275,7 @@ async fn compaction_on_request() {
     assert!(after < before / 2, "{before} tokens became {after}");
     let all = compactions(&world, &agent).await;
     assert_eq!((all.len(), all[0].turn, all[0].by.as_str()), (1, None, "admin"));
-    assert_eq!(world.listed_summary("a").await.message_count, messages(&agent).len());
+    assert_eq!(world.listed_status("a").await.message_count, messages(&agent).len());
     let empty = world.agent("b").await;
     assert_eq!(
         empty.compact(CompactionCondition::Now, Initiator::Admin).await,

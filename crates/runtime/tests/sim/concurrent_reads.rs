@@ -18,15 +18,15 @@ use crate::world::{
 async fn running_turn_is_readable_up_to_its_last_commit() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    assert_eq!(world.summary(&agent).last_action_at, None);
+    assert_eq!(world.status(&agent).last_action_at, None);
     let sending = start_send(&agent, 1, "say let me see; call note; done | say hel; wait; say lo; done");
     world.model.wait_called(2).await;
     run_until_idle().await;
     assert_eq!(roles(&agent), [Role::User, Role::Assistant, Role::Tool]);
     assert_eq!(agent.messages(0, 10).messages[1].tool_calls[0].name, "note");
-    let summary = world.summary(&agent);
-    assert_eq!((summary.id.as_str(), summary.message_count, summary.created_at), ("a", 3, NOW));
-    assert_eq!((summary.model.as_deref(), summary.last_action_at), (Some("scripted/one"), Some(NOW)));
+    let status = world.status(&agent);
+    assert_eq!((status.id.as_str(), status.message_count, status.created_at), ("a", 3, NOW));
+    assert_eq!((status.model.as_deref(), status.last_action_at), (Some("scripted/one"), Some(NOW)));
     assert_eq!((agent.context().message_count, agent.context().has_system_prompt), (3, true));
     let size = agent.tokens().size;
     assert_eq!((size.budget, size.total), (WINDOW_TOKENS, size.system + size.messages + size.tools));
@@ -78,12 +78,12 @@ async fn next_turn_clears_the_halted_state() {
     let end = expect_end(start_send(&agent, 1, "call note; done")).await;
     assert_eq!(end.halted, Some(Halt::IterationLimit));
     assert_eq!((end.rounds, agent.context().last_rounds, agent.context().rounds_max), (3, 3, 3));
-    assert!(agent.context().halted.is_some() && world.summary(&agent).halted.is_some());
+    assert!(agent.context().halted.is_some() && world.status(&agent).halted.is_some());
     let sending = start_send(&agent, 2, "wait; say a; done");
     run_until_idle().await;
     world.model.release_all();
     assert_eq!(expect_end(sending).await.halted, None);
-    assert!(agent.context().halted.is_none() && world.summary(&agent).halted.is_none());
+    assert!(agent.context().halted.is_none() && world.status(&agent).halted.is_none());
     assert_eq!(agent.context().last_rounds, 1);
 }
 

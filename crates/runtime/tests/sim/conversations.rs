@@ -1,4 +1,4 @@
-//! Agents that send messages to each other: waiting, cancelling, wait cycles, and permits.
+//! Agents that send messages to each other: waiting, cancelling, wait cycles, and slots of running turns.
 
 use agent::{Role, TurnOutcome};
 use runtime::{AgentHandle, Limits};
@@ -149,7 +149,7 @@ async fn send_to_itself_is_denied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_turn_releases_its_permit() {
+async fn waiting_turn_releases_its_slot() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -173,7 +173,7 @@ async fn waiting_turn_releases_its_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chain_of_waiting_agents_needs_one_permit() {
+async fn chain_of_waiting_agents_needs_one_slot() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let mut agents = Vec::new();
     for name in ["a", "b", "c", "d"] {
@@ -188,7 +188,7 @@ async fn chain_of_waiting_agents_needs_one_permit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turn_waiting_to_regain_its_permit_can_be_cancelled() {
+async fn turn_waiting_to_regain_its_slot_can_be_cancelled() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let parent = world.trusted_agent("p").await;
     let child = world.child_agent("c", &parent).await;
@@ -198,7 +198,7 @@ async fn turn_waiting_to_regain_its_permit_can_be_cancelled() {
     run_until_idle().await;
     let running = start_send(&other, 1, "wait; say other; done");
     run_until_idle().await;
-    assert!(world.model.release_one(), "the child is done, and the other agent gets the permit");
+    assert!(world.model.release_one(), "the child is done, and the other agent gets the slot");
     run_until_idle().await;
     assert_eq!(tool_texts(&parent), ["replied 'hi'"]);
     assert!(!sending.is_finished());
@@ -209,7 +209,7 @@ async fn turn_waiting_to_regain_its_permit_can_be_cancelled() {
     assert_eq!(
         expect_end(start_send(&child, 9, "#9 say fine; done")).await.content,
         "fine",
-        "no permit was lost"
+        "no slot was lost"
     );
     assert_eq!(idle_history_violation(&messages(&parent)), None);
 }

@@ -342,7 +342,7 @@ async fn marked_turn_without_rounds_left_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resumed_turn_waiting_for_a_permit_can_be_cancelled() {
+async fn resumed_turn_waiting_for_a_slot_can_be_cancelled() {
     let world = World::new().await;
     for name in ["a", "b"] {
         let message = new_message(1, &format!("#{name} call slow release; done | say {name}; done"));
@@ -355,7 +355,7 @@ async fn resumed_turn_waiting_for_a_permit_can_be_cancelled() {
     let world = World::open(options).await;
     run_until_idle().await;
     let (running, waiting) = (world.find("a").await, world.find("b").await);
-    assert_eq!((world.tools.observations().live, world.pool.open_turns()), (1, 2), "there is one permit");
+    assert_eq!((world.tools.observations().live, world.pool.open_turns()), (1, 2), "there is one slot");
     assert!(waiting.cancel(numeric_request_id(1)).await);
     assert_eq!(idle_history_violation(&messages(&waiting)), None);
     assert_eq!(tool_texts(&waiting), ["Cancelled by user: tool execution was interrupted"]);

@@ -20,7 +20,7 @@ async fn fingerprint(world: &World) -> impl PartialEq + std::fmt::Debug + use<> 
         let account =
             |usage: &runtime::ResourceUsage| (usage.limit, usage.used, usage.reserved, usage.remaining);
         let usages: Vec<_> = permissions.resource_usage.iter().map(account).collect();
-        accounts.push((usages, world.summary(&agent).child_count, world.summary(&agent).open_turns));
+        accounts.push((usages, world.status(&agent).child_count, world.status(&agent).open_turns));
     }
     (names, accounts, world.pool.agent_count(), world.pool.open_turns(), alive_task_count())
 }
@@ -92,7 +92,7 @@ async fn rejected_create_leaves_nothing_behind() {
     world.child_agent("sibling", &parent).await;
     let before = fingerprint(&world).await;
     for (expected, spec) in invalid_specs(&parent) {
-        let fault = world.expect_create_refused(spec).await;
+        let fault = world.expect_create_rejected(spec).await;
         assert!(fault.public.contains(expected), "{fault} instead of {expected}");
         run_until_idle().await;
         assert_eq!(fingerprint(&world).await, before, "after: {fault}");
@@ -100,7 +100,7 @@ async fn rejected_create_leaves_nothing_behind() {
     world.create_handle(with_first_message(with_parent(spec_named("new"), &parent), "say a; done")).await;
     let before = fingerprint(&world).await;
     let fault = world
-        .expect_create_refused(with_first_message(
+        .expect_create_rejected(with_first_message(
             with_parent(spec_named("one-too-many"), &parent),
             "say never; done",
         ))
@@ -163,7 +163,7 @@ async fn create_is_rejected_without_a_permit_for_its_message() {
     run_until_idle().await;
     let before = fingerprint(&world).await;
     let fault = world
-        .expect_create_refused(with_first_message(with_parent(spec_named("new"), &parent), "say x; done"))
+        .expect_create_rejected(with_first_message(with_parent(spec_named("new"), &parent), "say x; done"))
         .await;
     assert!(is_busy(&fault), "{fault:?}");
     assert_eq!(fingerprint(&world).await, before);
@@ -179,7 +179,10 @@ async fn create_rejected_by_agent_limit_drops_its_message() {
     let before = fingerprint(&world).await;
     assert!(is_busy(
         &world
-            .expect_create_refused(with_first_message(with_parent(spec_named("new"), &parent), "say x; done"))
+            .expect_create_rejected(with_first_message(
+                with_parent(spec_named("new"), &parent),
+                "say x; done"
+            ))
             .await
     ));
     assert_eq!(fingerprint(&world).await, before);
@@ -274,7 +277,7 @@ async fn parent_with_narrowed_permissions_creates_nothing() {
         ["Permission denied: Tool 'agent_create' is disabled by permission policy"]
     );
     assert_eq!(
-        world.expect_create_refused(with_parent(spec_named("x"), &parent)).await.kind,
+        world.expect_create_rejected(with_parent(spec_named("x"), &parent)).await.kind,
         FaultKind::Denied,
         "not even by an admin"
     );

@@ -210,14 +210,14 @@ impl Driver {
     pub(crate) async fn sync_agents(&mut self) {
         self.mark_destroyed();
         let pool = self.world.pool.clone();
-        for summary in self.world.list().await {
-            if self.agent_named(&summary.id).is_none() {
+        for status in self.world.list().await {
+            if self.agent_named(&status.id).is_none() {
                 // Its creator may have destroyed it meanwhile.
-                let Ok(Some(handle)) = pool.find(&summary.id).await else { continue };
+                let Ok(Some(handle)) = pool.find(&status.id).await else { continue };
                 self.log.note(format!(
                     "agent #{} is '{}', created by an agent",
                     self.agents.len(),
-                    summary.id
+                    status.id
                 ));
                 self.add_agent(handle, None);
             }
@@ -241,7 +241,7 @@ impl Driver {
     pub(crate) fn send(&mut self, index: usize, request_id: RequestId, scenario: Scenario) {
         let open_before = self.world.pool.open_turns();
         let agent = self.agents[index].handle.clone();
-        let open_at_agent = self.world.summary(&agent).open_turns;
+        let open_at_agent = self.world.status(&agent).open_turns;
         let message = NewMessage {
             text: scenario.script.clone(),
             images: Vec::new(),

@@ -30,7 +30,7 @@ async fn send_on_full_disk_fails_and_reads_still_work() {
     expect_end(start_send(&agent, 1, "#1 say a; done")).await;
     world.store.inject_fault(usize::MAX, full_fault());
     assert_full(&expect_fault(start_send(&agent, 2, "#2 say b; done")).await);
-    assert_eq!((texts(&agent).len(), world.summary(&agent).message_count), (2, 2), "old handles can read");
+    assert_eq!((texts(&agent).len(), world.status(&agent).message_count), (2, 2), "old handles can read");
     drop(agent);
     let agent = world.find("a").await;
     assert_eq!(texts(&agent), ["#1 say a; done", "a"]);
@@ -67,7 +67,7 @@ async fn turn_failing_on_any_append_resumes_with_free_space() {
         let world = world.restart().await;
         assert_eq!(idle_history_violation(&messages(&world.find("a").await)), None, "{kind}");
         assert_eq!(
-            world.listed_summary("a").await.message_count,
+            world.listed_status("a").await.message_count,
             messages(&world.find("a").await).len(),
             "{kind}"
         );
@@ -149,10 +149,10 @@ async fn failed_admin_operations_change_nothing() {
     expect_end(start_send(&agent, 1, "#1 say a; done")).await;
     let before = crate::restarts::describe_agent(&world, &agent);
     world.store.inject_fault(usize::MAX, full_fault());
-    assert_full(&world.expect_create_refused(spec_named("b")).await);
+    assert_full(&world.expect_create_rejected(spec_named("b")).await);
     assert_full(
         &world
-            .expect_create_refused(with_first_message(with_parent(spec_named("b"), &agent), "say x; done"))
+            .expect_create_rejected(with_first_message(with_parent(spec_named("b"), &agent), "say x; done"))
             .await,
     );
     let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
@@ -253,7 +253,7 @@ async fn failed_create_refunds_its_reserved_budget() {
         .await;
     world.store.inject_fault(1, full_fault());
     assert_full(
-        &world.expect_create_refused(with_budget(with_parent(spec_named("c"), &parent), turns(4))).await,
+        &world.expect_create_rejected(with_budget(with_parent(spec_named("c"), &parent), turns(4))).await,
     );
     let account = |world: &World, agent: &runtime::AgentHandle| {
         let usage = world.pool.permissions(agent).resource_usage[0];
@@ -301,7 +301,7 @@ async fn failed_store_reports_and_rejects_all_writes() {
     assert!(fault.public.contains("the store has failed"), "{fault}");
     drop(agent);
     assert_eq!(texts(&world.find("a").await).len(), 2, "reads still work");
-    assert_eq!(world.expect_create_refused(spec_named("b")).await.kind, FaultKind::Internal);
+    assert_eq!(world.expect_create_rejected(spec_named("b")).await.kind, FaultKind::Internal);
 }
 
 #[tokio::test(start_paused = true)]

@@ -63,7 +63,7 @@ async fn duplicates_of_a_queued_turn_share_its_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn duplicates_waiting_for_a_permit_share_the_response() {
+async fn duplicates_waiting_for_a_slot_share_the_response() {
     let world = World::with_limits(Limits { turns_running_max: 1, ..Limits::default() }).await;
     let (other, agent) = (world.agent("other").await, world.agent("a").await);
     let running = start_send(&other, 5, "#5 wait; say first; done");
@@ -299,7 +299,7 @@ async fn duplicate_send_leaves_message_counts_correct() {
     expect_end(start_send(&agent, 2, "#2 say on; done")).await;
     drop(agent);
     let world = world.restart().await;
-    assert_eq!(world.listed_summary("a").await.message_count, 4);
+    assert_eq!(world.listed_status("a").await.message_count, 4);
     assert_eq!(texts(&world.find("a").await).len(), 4);
 }
 

@@ -148,7 +148,7 @@ impl Driver {
             let steers = user_messages.iter().filter(|text| text.starts_with(STEER_PREFIX)).count();
             let is_consistent = steers == agent.steer_count || (is_incomplete && steers < agent.steer_count);
             assert!(is_consistent, "every accepted instruction is committed, agent #{index}");
-            assert!(is_incomplete || !self.world.summary(&agent.handle).is_working, "agent #{index} is idle");
+            assert!(is_incomplete || !self.world.status(&agent.handle).is_working, "agent #{index} is idle");
             let ended_by_model = |outcome: &SendOutcome| match outcome {
                 SendOutcome::Responded(Ok(end)) => end.outcome == agent::TurnOutcome::Completed,
                 SendOutcome::Responded(Err(fault)) => fault.kind != agent::FaultKind::Invalid,

@@ -35,7 +35,7 @@ async fn rename_changes_only_the_name() {
     let renamed = |text: &str| text.replace("\"a\"", "\"z\"");
     let agent = world.pool.wake(&new).await.expect("the agent exists");
     assert_eq!(describe_agent(&world, &agent), renamed(&before));
-    assert_eq!(world.summary(&child).parent, Some(agent_id("z")), "its children see it");
+    assert_eq!(world.status(&child).parent, Some(agent_id("z")), "its children see it");
     assert_eq!(world.pool.find_ref_by_capability(token.reveal().as_bytes()), Some(new.clone()));
     assert_eq!(world.pool.wake(&old).await.expect("the old reference works").id().as_str(), "z");
     assert_eq!(
@@ -49,7 +49,7 @@ async fn rename_changes_only_the_name() {
     let world = world.restart().await;
     let agent = world.find("z").await;
     assert_eq!(describe_agent(&world, &agent), renamed(&before));
-    assert_eq!(world.summary(&world.find("c").await).parent, Some(agent_id("z")));
+    assert_eq!(world.status(&world.find("c").await).parent, Some(agent_id("z")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +180,7 @@ async fn agent_may_fork_only_its_children() {
     let stranger = world.trusted_agent("s").await;
     let forked =
         world.pool.fork(&child, Fork::default(), Initiator::Agent(&parent)).await.expect("its own child");
-    assert_eq!(world.summary(&forked.handle).parent, Some(agent_id("p")));
+    assert_eq!(world.status(&forked.handle).parent, Some(agent_id("p")));
     for (source, initiator) in [(&child, &stranger), (&stranger, &stranger), (&parent, &child)] {
         let fault = world
             .pool
@@ -197,13 +197,13 @@ async fn rollback_removes_messages_and_the_agent_continues() {
     let world = World::new().await;
     let agent = agent_with_turns(&world, "a").await;
     assert_eq!(agent.rollback(4, Initiator::Admin).await, Ok(2));
-    assert_eq!((texts(&agent).len(), world.summary(&agent).message_count), (4, 4));
+    assert_eq!((texts(&agent).len(), world.status(&agent).message_count), (4, 4));
     expect_end(start_send(&agent, 3, "#3 say c; done")).await;
     assert_eq!(world.model.observations().requests.last().map(|request| request.messages.len()), Some(5));
     let before = describe_agent(&world, &agent);
     drop(agent);
     let world = world.restart().await;
-    assert_eq!(world.listed_summary("a").await.message_count, 6);
+    assert_eq!(world.listed_status("a").await.message_count, 6);
     let agent = world.find("a").await;
     assert_eq!(describe_agent(&world, &agent), before);
     assert_eq!(agent.rollback(0, Initiator::Admin).await, Ok(6));
@@ -264,8 +264,8 @@ async fn import_restores_messages_and_metadata() {
     let agent = created.handle;
     let imported: Vec<_> = messages(&agent).iter().map(|message| Message::clone(message)).collect();
     assert_eq!(imported, imported_messages());
-    let summary = world.summary(&agent);
-    assert_eq!((summary.created_at, summary.origin.as_deref()), (Timestamp(42), Some("session.json")));
+    let status = world.status(&agent);
+    assert_eq!((status.created_at, status.origin.as_deref()), (Timestamp(42), Some("session.json")));
     expect_end(start_send(&agent, 1, "#1 call note y; done | say on; done")).await;
     assert_eq!(tool_texts(&agent), ["noted", "noted y"]);
     let before = describe_agent(&world, &agent);

@@ -1,5 +1,5 @@
 //! Tests of the runtime against a scripted model: a seeded simulation of all operations, and one test per guarantee.
-//! The clock is paused: minutes of simulated time take no real time.
+//! The clock is paused, so minutes of simulated time take no real time; only tests on several threads use real time.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 

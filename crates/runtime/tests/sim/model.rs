@@ -55,7 +55,7 @@ pub(crate) struct ModelObservations {
     /// Requests with more characters than this are rejected as too long.
     pub(crate) characters_max: Option<usize>,
     /// Number of requests rejected as too long.
-    pub(crate) refused_count: usize,
+    pub(crate) rejected_count: usize,
 }
 
 impl ScriptedModel {
@@ -110,7 +110,7 @@ impl Provider for ScriptedModel {
         let mut observations = self.observations();
         let characters: usize = request.messages.iter().map(|message| message.text.len()).sum();
         if observations.characters_max.is_some_and(|max| characters > max) {
-            observations.refused_count += 1;
+            observations.rejected_count += 1;
             let fault = Fault::new(FaultKind::ContextFull, "the prompt is too long");
             return Box::pin(futures_util::stream::once(std::future::ready(Err(fault))));
         }

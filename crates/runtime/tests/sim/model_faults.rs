@@ -15,7 +15,7 @@ const IDLE: Duration = Duration::from_secs(120);
 async fn model_panic_fails_only_its_turn() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let scripts = ["panic-at-ask", "say a; yield; panic", "call note; done | panic"];
+    let scripts = ["panic-at-call", "say a; yield; panic", "call note; done | panic"];
     for (number, script) in (1..).zip(scripts) {
         let failing = start_send(&agent, number, script);
         let next = start_send(&agent, 100 + number, "say fine; done");

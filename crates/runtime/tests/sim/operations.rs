@@ -131,7 +131,7 @@ impl Driver {
         let agent = &self.agents[self.rng.below(self.agents.len())].handle;
         let history = messages(agent);
         assert_eq!(history_violation(&history), None);
-        assert_eq!(self.world.summary(agent).message_count, history.len());
+        assert_eq!(self.world.status(agent).message_count, history.len());
         assert_eq!(agent.context().message_count, history.len());
         assert!(agent.context().last_rounds <= self.limits.tool_iterations_max);
         assert_eq!(agent.messages(1, 2).messages.as_slice(), history.get(1..).map_or(&[][..], first_two));

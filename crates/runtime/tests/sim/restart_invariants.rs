@@ -139,10 +139,10 @@ impl RestartSimulation {
             expected.iter().map(|agent| agent.id().clone()).collect::<Vec<_>>(),
             "the agents that exist"
         );
-        for summary in &listed {
-            let agent = self.world().find(summary.id.as_str()).await;
-            assert_eq!(summary.message_count, messages(&agent).len(), "{}, {:?}", summary.id, summary.state);
-            assert!(summary.state == AgentLiveness::Live || summary.open_turns == 0);
+        for status in &listed {
+            let agent = self.world().find(status.id.as_str()).await;
+            assert_eq!(status.message_count, messages(&agent).len(), "{}, {:?}", status.id, status.state);
+            assert!(status.state == AgentLiveness::Live || status.open_turns == 0);
         }
         for known in &self.agents {
             let found = self.world().pool.find_ref_by_capability(known.capability.reveal().as_bytes());

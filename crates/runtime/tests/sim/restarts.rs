@@ -18,10 +18,10 @@ use crate::world::{
 
 /// Everything that is visible of an agent.
 pub(crate) fn describe_agent(world: &World, agent: &AgentHandle) -> String {
-    let mut summary = world.summary(agent);
-    summary.state = AgentLiveness::Live;
+    let mut status = world.status(agent);
+    status.state = AgentLiveness::Live;
     let parts = [
-        format!("{summary:?}"),
+        format!("{status:?}"),
         format!("{:?}", messages(agent)),
         format!("{:?}", agent.record()),
         format!("{:?}", world.pool.permissions(agent)),
@@ -190,8 +190,9 @@ async fn reserved_budget_survives_and_is_refunded_once() {
     let parent = world.find("p").await;
     assert_eq!(account(&world, &parent), (Some(10), 0, 6, Some(4)));
     let permissions = PermissionSpec { budget: turns(5), ..PermissionSpec::default() };
-    let fault =
-        world.expect_create_refused(AgentSpec { permissions, ..with_parent(spec_named("d"), &parent) }).await;
+    let fault = world
+        .expect_create_rejected(AgentSpec { permissions, ..with_parent(spec_named("d"), &parent) })
+        .await;
     assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
     assert!(world.destroy_named("c", ChildPolicy::Cascade).await, "a sleeping agent can be destroyed");
     assert_eq!(account(&world, &parent), (Some(10), 1, 0, Some(9)));
@@ -219,7 +220,7 @@ async fn temporary_agents_end_with_the_daemon_but_not_children() {
     assert!(world.pool.find_ref_by_capability(token.reveal().as_bytes()).is_none());
     let orphan = world.find("orphan").await;
     assert_eq!(
-        (world.summary(&orphan).depth, world.pool.permissions(&orphan).may),
+        (world.status(&orphan).depth, world.pool.permissions(&orphan).may),
         (1, may),
         "the same ceiling"
     );
@@ -281,14 +282,14 @@ async fn preset_changes_apply_and_a_removed_preset_denies_all() {
     let world = World::open(options).await;
     let agent = world.find("a").await;
     assert_eq!(texts(&agent).len(), 9, "the history is readable");
-    assert_eq!((agent.tool_names().len(), world.summary(&agent).preset.as_ref()), (0, "mine"));
+    assert_eq!((agent.tool_names().len(), world.status(&agent).preset.as_ref()), (0, "mine"));
     expect_end(start_send(&agent, 3, "#3 call note x; call read y; done | say so; done")).await;
     assert!(tool_texts(&agent)[3..].iter().all(|result| result.starts_with("Permission denied")));
     let child = world.find("c").await;
     expect_end(start_send(&child, 1, "#4 call note x; done | say so; done")).await;
     assert!(tool_texts(&child)[0].starts_with("Permission denied"), "its descendants are denied too");
     assert_eq!(
-        world.expect_create_refused(with_parent(spec_named("d"), &agent)).await.kind,
+        world.expect_create_rejected(with_parent(spec_named("d"), &agent)).await.kind,
         FaultKind::Denied
     );
 }
@@ -378,7 +379,7 @@ async fn requested_stop_is_not_repeated_after_a_restart() {
     let world = world.stop_and_start().await;
     assert!(!world.pool.is_stopping());
     let agent = world.find("a").await;
-    assert!(world.summary(&agent).should_shutdown);
+    assert!(world.status(&agent).should_shutdown);
     assert_eq!(expect_end(start_send(&agent, 1, "say a; done")).await.content, "a");
 }
 

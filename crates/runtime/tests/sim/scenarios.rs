@@ -37,7 +37,7 @@ const PLAIN_SCRIPTS: &[(&str, ExpectedEnd)] = &[
     ("report 1; fail", Fails(FaultKind::Model)),
     ("say a; call note", Fails(FaultKind::Model)),
     ("", Fails(FaultKind::Model)),
-    ("panic-at-ask", Fails(FaultKind::Internal)),
+    ("panic-at-call", Fails(FaultKind::Internal)),
     ("say a; yield; panic", Fails(FaultKind::Internal)),
     ("panic-at-drop; say a; done", Replies("a")),
     ("panic-at-drop; say a; wait; done", Replies("a")),

@@ -35,7 +35,7 @@ pub(crate) enum Step {
     Panic,
     /// `done`: end the response.
     Done,
-    /// `panic-at-ask`: panic in the call, before there is a stream.
+    /// `panic-at-call`: panic in the call, before there is a stream.
     PanicAtCall,
     /// `panic-at-drop`: panic when the stream is dropped.
     PanicAtDrop,
@@ -93,7 +93,7 @@ fn parse_step(step: &str) -> Step {
         "fail" => Step::Fail,
         "panic" => Step::Panic,
         "done" => Step::Done,
-        "panic-at-ask" => Step::PanicAtCall,
+        "panic-at-call" => Step::PanicAtCall,
         "panic-at-drop" => Step::PanicAtDrop,
         other => panic!("no such step: {other:?}"),
     }

@@ -27,7 +27,7 @@ async fn stop_is_requested_when_all_agents_are_finished() {
     world.finish(&first).await;
     world.finish(&first).await;
     assert!(!is_stop_requested(&world.pool), "only one of two is finished");
-    assert!(world.summary(&first).should_shutdown && !world.summary(&second).should_shutdown);
+    assert!(world.status(&first).should_shutdown && !world.status(&second).should_shutdown);
     assert_eq!(
         expect_end(start_send(&first, 1, "say a; done")).await.content,
         "a",
@@ -35,7 +35,7 @@ async fn stop_is_requested_when_all_agents_are_finished() {
     );
     world.finish(&second).await;
     assert!(is_stop_requested(&world.pool));
-    let fault = world.expect_create_refused(spec_named("third")).await;
+    let fault = world.expect_create_rejected(spec_named("third")).await;
     assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
     assert_eq!(
         expect_end(start_send(&first, 2, "say b; done")).await.content,
@@ -148,7 +148,7 @@ async fn nothing_is_accepted_during_a_stop() {
     assert!(is_stop_requested(&world.pool));
     let faults = [
         expect_fault(start_send(&agent, 2, "say b; done")).await,
-        world.expect_create_refused(AgentSpec::default()).await,
+        world.expect_create_rejected(AgentSpec::default()).await,
         world.pool.main_agent().await.err().expect("not even main"),
     ];
     for fault in faults {

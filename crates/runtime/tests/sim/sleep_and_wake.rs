@@ -174,7 +174,7 @@ async fn longest_idle_agents_are_evicted_first() {
     let held = [world.find("a").await, world.find("c").await, world.find("d").await];
     let fault = world.pool.find(&agent_id("b")).await.err().expect("all are in use");
     assert!(is_busy(&fault) && fault.public == "busy: 3 agents are working", "{fault:?}");
-    assert!(is_busy(&world.expect_create_refused(spec_named("e")).await));
+    assert!(is_busy(&world.expect_create_rejected(spec_named("e")).await));
     assert_eq!(world.names().await, ["a", "b", "c", "d"], "a list wakes no agent");
     drop(held);
     assert_eq!(world.find("b").await.id().as_str(), "b");
@@ -389,5 +389,5 @@ async fn detached_turn_ends_before_its_agent_sleeps() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(world.live_names().await, Vec::<String>::new());
     assert_eq!(texts(&world.find("a").await)[1], "hello");
-    assert_eq!(world.listed_summary("a").await.state, AgentLiveness::Live);
+    assert_eq!(world.listed_status("a").await.state, AgentLiveness::Live);
 }

@@ -58,7 +58,7 @@ async fn steer_without_a_running_turn_is_rejected() {
     assert_eq!(steer().await, None, "the agent is idle");
     let sendings = [start_send(&first, 1, "wait; say a; done"), start_send(&second, 1, "say b; done")];
     run_until_idle().await;
-    assert_eq!(steer().await, None, "its turn waits for a permit");
+    assert_eq!(steer().await, None, "its turn waits for a slot");
     world.model.release_all();
     for sending in sendings {
         expect_end(sending).await;

@@ -1,5 +1,6 @@
 //! Agents on many threads that send, create, destroy and change at the same time: every send gets a response and no
-//! budget is lost. In real time, with a timeout that only a deadlock reaches.
+//! budget is lost. In real time, because only the clock of a single-threaded runtime can be paused; the timeout is
+//! reached only by a deadlock.
 
 use std::sync::Arc;
 use std::time::Duration;

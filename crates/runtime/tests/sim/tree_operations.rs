@@ -60,7 +60,7 @@ impl Driver {
     }
 
     fn depth(&self, index: usize) -> u32 {
-        self.world.summary(&self.agents[index].handle).depth
+        self.world.status(&self.agents[index].handle).depth
     }
 
     async fn create_main(&mut self) {
@@ -132,10 +132,10 @@ impl Driver {
             "the agent limit is exceeded"
         );
         assert_eq!(created.initial.is_some(), spec.initial.is_some());
-        let summary = self.world.summary(&created.handle);
-        assert_eq!(summary.parent.as_ref(), parent.map(AgentHandle::id));
-        let depth = parent.map_or(0, |parent| self.world.summary(parent).depth + 1);
-        assert!(summary.depth == depth && depth <= DEPTH_MAX, "a child is one level deeper");
+        let status = self.world.status(&created.handle);
+        assert_eq!(status.parent.as_ref(), parent.map(AgentHandle::id));
+        let depth = parent.map_or(0, |parent| self.world.status(parent).depth + 1);
+        assert!(status.depth == depth && depth <= DEPTH_MAX, "a child is one level deeper");
         self.add_agent(created.handle, Some(created.capability));
     }
 

@@ -249,7 +249,7 @@ impl World {
         self.pool.create(spec, Initiator::Admin).await
     }
 
-    pub(crate) async fn expect_create_refused(&self, spec: AgentSpec) -> Fault {
+    pub(crate) async fn expect_create_rejected(&self, spec: AgentSpec) -> Fault {
         self.create(spec).await.err().expect("the create is rejected")
     }
 
@@ -275,7 +275,7 @@ impl World {
     }
 
     /// An agent's entry in the list.
-    pub(crate) async fn listed_summary(&self, name: &str) -> AgentStatus {
+    pub(crate) async fn listed_status(&self, name: &str) -> AgentStatus {
         let found = self.list().await.into_iter().find(|agent| agent.id.as_str() == name);
         found.expect("the agent is listed")
     }
@@ -294,7 +294,7 @@ impl World {
         self.pool.children(agent).await.expect("the store is readable")
     }
 
-    pub(crate) fn summary(&self, agent: &AgentHandle) -> AgentStatus {
+    pub(crate) fn status(&self, agent: &AgentHandle) -> AgentStatus {
         self.pool.status(agent)
     }
 
@@ -362,7 +362,7 @@ pub(crate) fn new_message(request_id: i64, script: &str) -> NewMessage {
     }
 }
 
-/// A send that runs on its own task.
+/// A send that runs on its own task, so that it proceeds without being polled.
 pub(crate) type SendTask = tokio::task::JoinHandle<Result<TurnEnd, Fault>>;
 
 pub(crate) fn start_send(agent: &AgentHandle, request_id: i64, script: &str) -> SendTask {
