@@ -153,7 +153,7 @@ pub(crate) fn image_data_url(image: &Image) -> String {
 /// Returns the message with its images replaced by a note if the model accepts none. New images for such a model are
 /// rejected on submission; these come from turns of another model.
 pub(crate) fn without_unsupported_images<'a>(model: &ModelOptions, message: &'a Message) -> Cow<'a, Message> {
-    if message.images.is_empty() || model.takes_images {
+    if message.images.is_empty() || model.accepts_images {
         return Cow::Borrowed(message);
     }
     let mut text_only = Message { images: Vec::new(), ..message.clone() };

@@ -121,7 +121,7 @@ impl LocalServer {
         &self,
         name: String,
         options: ModelOptions,
-        traits: ModelSpec,
+        spec: ModelSpec,
         cache: Arc<PrefixCache>,
     ) -> LocalModel {
         let dialect = Chat::COMPATIBLE;
@@ -131,7 +131,7 @@ impl LocalServer {
             endpoint: Arc::clone(&self.endpoint),
             dialect: Arc::new(dialect),
             options,
-            traits,
+            spec,
             tokenizer: self.tokenizer.clone(),
             prefix_cache: cache,
             root_header: RootHeader::Send,
@@ -141,7 +141,7 @@ impl LocalServer {
 }
 
 /// Default properties of an embedded model.
-pub(crate) fn local_traits() -> ModelSpec {
+pub(crate) fn default_local_spec() -> ModelSpec {
     ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(WINDOW_TOKENS_DEFAULT) }
 }
 

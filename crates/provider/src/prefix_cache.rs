@@ -35,18 +35,18 @@ pub(crate) struct PrefixKey {
     root: Serial,
     dialect: &'static str,
     model: String,
-    takes_images: bool,
+    accepts_images: bool,
 }
 
 impl PrefixKey {
     pub(crate) fn new(requester: &Requester, dialect: &'static str, model: &ModelOptions) -> Self {
-        let takes_images = model.takes_images;
+        let accepts_images = model.accepts_images;
         Self {
             agent: requester.agent.clone(),
             root: requester.root,
             dialect,
             model: model.name.clone(),
-            takes_images,
+            accepts_images,
         }
     }
 }

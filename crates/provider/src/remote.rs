@@ -47,7 +47,7 @@ pub(crate) struct Remote {
     /// URL of the API endpoint.
     pub(crate) url: reqwest::Url,
     pub(crate) options: ModelOptions,
-    pub(crate) traits: ModelSpec,
+    pub(crate) spec: ModelSpec,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) prefix_cache: Arc<PrefixCache>,
     /// Whether requests name the agent tree.
@@ -222,7 +222,7 @@ impl Provider for RemoteModel {
     }
 
     fn spec(&self) -> &ModelSpec {
-        &self.inner.traits
+        &self.inner.spec
     }
 
     fn count(&self, text: &str) -> TokenCount {

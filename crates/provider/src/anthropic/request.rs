@@ -135,7 +135,7 @@ fn request_options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<S
 fn default_answer_tokens(model: &ModelOptions) -> u64 {
     let reasoning = model.extra.get("thinking").and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
     let with_reasoning = |tokens: u64| tokens.saturating_add(reasoning.unwrap_or(0));
-    match model.answer_tokens_limit {
+    match model.supported_answer_tokens_max {
         Some(known) => with_reasoning(ANSWER_TOKENS_DEFAULT).min(known),
         None => with_reasoning(ANSWER_TOKENS_DEFAULT_UNKNOWN),
     }
