@@ -9,7 +9,7 @@ use crate::prefix_cache::PrefixCache;
 
 /// One model API.
 pub(crate) trait Dialect: Send + Sync {
-    /// Path of the endpoint below the base URL.
+    /// Path of the API below the base URL.
     fn path_segments(&self) -> &'static [&'static str];
 
     /// Headers that the API requires in addition to the key.

@@ -125,14 +125,14 @@ pub(crate) fn is_strict(schema: &Value) -> bool {
     };
     closed
         && members.values().all(|value| match value {
-            Value::Object(_) => is_strict_member(value),
+            Value::Object(_) => is_strict_schema_or_map(value),
             Value::Array(elements) => elements.iter().all(is_strict),
             _ => true,
         })
 }
 
-/// Checks a member that is either a schema or a map of schemas, as `properties` and `$defs` are.
-fn is_strict_member(value: &Value) -> bool {
+/// Whether an object inside a schema is strict: a schema itself, or a map of schemas such as `properties` or `$defs`.
+fn is_strict_schema_or_map(value: &Value) -> bool {
     let Some(members) = value.as_object() else { return true };
     if members.contains_key("type") || members.contains_key("properties") {
         return is_strict(value);
