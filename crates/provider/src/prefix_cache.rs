@@ -51,7 +51,8 @@ impl PrefixKey {
     }
 }
 
-/// Encodes one message. The result may depend only on the message and those before it.
+/// Encodes one message. The result may depend only on the cache key, the message and those before it: later requests
+/// with the same key reuse it.
 pub(crate) type EncodeMessage<'a> = &'a dyn Fn(&[Arc<Message>], &Message, &mut Vec<u8>) -> Result<(), Fault>;
 
 /// Cache of encoded conversations.
