@@ -1,4 +1,4 @@
-//! Catalog of known providers: name, base URL, API, and the environment variables of its key and address. A new
+//! Catalog of known providers: name, base URL, API, and the environment variables with the key and the base URL. A new
 //! provider is one line.
 
 use crate::endpoint::AuthScheme;

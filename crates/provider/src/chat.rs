@@ -48,17 +48,23 @@ impl Chat {
         }
     }
 
-    /// Key that separates prefixes encoded differently in the prompt-prefix cache.
-    fn cache_key(self) -> &'static str {
+    /// Name of this variant in the keys of the prompt-prefix cache, because each variant encodes messages differently.
+    fn variant_name(self) -> &'static str {
         match (self.call_id_format, self.reasoning_echo) {
             (CallIdFormat::Printable, ReasoningEcho::Omitted) => "chat",
-            (CallIdFormat::Printable, ReasoningEcho::ReasoningContent) => "chat with texts",
-            (CallIdFormat::Printable, ReasoningEcho::ReasoningDetails) => "chat with details",
-            (CallIdFormat::Printable, ReasoningEcho::ExtraContent) => "chat with extras",
-            (CallIdFormat::NineAlphanumeric, ReasoningEcho::Omitted) => "chat of nine",
-            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ReasoningContent) => "chat of nine with texts",
-            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ReasoningDetails) => "chat of nine with details",
-            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ExtraContent) => "chat of nine with extras",
+            (CallIdFormat::Printable, ReasoningEcho::ReasoningContent) => "chat, reasoning_content",
+            (CallIdFormat::Printable, ReasoningEcho::ReasoningDetails) => "chat, reasoning_details",
+            (CallIdFormat::Printable, ReasoningEcho::ExtraContent) => "chat, extra_content",
+            (CallIdFormat::NineAlphanumeric, ReasoningEcho::Omitted) => "chat, nine-char ids",
+            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ReasoningContent) => {
+                "chat, nine-char ids, reasoning_content"
+            }
+            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ReasoningDetails) => {
+                "chat, nine-char ids, reasoning_details"
+            }
+            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ExtraContent) => {
+                "chat, nine-char ids, extra_content"
+            }
         }
     }
 }

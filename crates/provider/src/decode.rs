@@ -21,29 +21,29 @@ const CALL_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Largest plausible token count: numbers above 2^53 are not exact in JavaScript.
 const TOKENS_MAX: TokenCount = 1 << 53;
 
-/// Longest part of a server's error message that is passed on.
+/// Longest part of an error object's message, code and type that is passed on.
 const REASON_CHARS_MAX: usize = 2_000;
 
 /// Callback for decoded events.
 pub(crate) type EventSink<'a> = &'a mut dyn FnMut(Result<ModelEvent, Fault>);
 
-/// An unparsed JSON member of any shape. Servers differ, and a member of an unexpected type must not fail the event.
+/// An unparsed JSON value of any type. Servers differ, and a field of an unexpected type must not fail the event.
 pub(crate) type RawField<'a> = Option<&'a RawValue>;
 
-/// Parses a member; `None` if it is absent or has another type.
+/// Parses a field; `None` if it is absent or has another type.
 pub(crate) fn parse_field<'a, T: Deserialize<'a>>(raw: RawField<'a>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// Parses a member as a non-empty string.
+/// Parses a field as a non-empty string.
 pub(crate) fn parse_text(raw: RawField<'_>) -> Option<String> {
     parse_field::<String>(raw).filter(|text| !text.is_empty())
 }
 
-/// Parses a member that is part of a tool call. Skipping a malformed one would run an incomplete call.
+/// Parses a field that is part of a tool call. Skipping a malformed one would run an incomplete call.
 ///
 /// # Errors
-/// When the member has another type.
+/// When the field has another type.
 pub(crate) fn parse_field_strict<'a, T: Deserialize<'a>>(raw: RawField<'a>) -> Result<Option<T>, Fault> {
     match raw {
         Some(_) => parse_field(raw).map(Some).ok_or_else(malformed_call_fault),
@@ -66,7 +66,7 @@ fn malformed_call_fault() -> Fault {
     model_fault("The model sent a piece of a tool call that cannot be read.".to_owned())
 }
 
-/// Parses a member as a token count; negative, fractional and implausible numbers are ignored.
+/// Parses a field as a token count; negative, fractional and implausible numbers are ignored.
 pub(crate) fn parse_token_count(raw: RawField<'_>) -> Option<TokenCount> {
     parse_field::<TokenCount>(raw).filter(|count| *count <= TOKENS_MAX)
 }
@@ -177,24 +177,27 @@ impl ResponseState {
         !self.calls.is_empty() || self.calls_emitted > 0
     }
 
-    /// Skips an event that is not valid JSON, as other clients do. Once there are tool calls it is a fault, because the
+    /// Skips an event that is not valid JSON, as other clients do. Emits a fault if tool calls are pending, because the
     /// event may be part of one.
-    pub(crate) fn skip_malformed_event(&mut self, data: &[u8], each: EventSink<'_>) {
+    pub(crate) fn handle_malformed_event(&mut self, data: &[u8], each: EventSink<'_>) {
         tracing::debug!(bytes = data.len(), "malformed event in the model's response");
         if !self.calls.is_empty() {
             self.emit_fault(malformed_call_fault(), each);
         }
     }
 
-    /// Parses a member that may contain parts of tool calls.
+    /// Parses a field that may contain parts of tool calls: strictly if tool calls are pending, else leniently.
     ///
     /// # Errors
-    /// When it is malformed and there are tool calls.
-    pub(crate) fn parse_field<'a, T: Deserialize<'a>>(&self, raw: RawField<'a>) -> Result<Option<T>, Fault> {
+    /// When it is malformed and tool calls are pending.
+    pub(crate) fn parse_field_strict_if_calls<'a, T: Deserialize<'a>>(
+        &self,
+        raw: RawField<'a>,
+    ) -> Result<Option<T>, Fault> {
         if self.calls.is_empty() { Ok(parse_field(raw)) } else { parse_field_strict(raw) }
     }
 
-    /// Replaces the reported token usage.
+    /// Replaces the reported token usage. Caps the parts, such as cached tokens, at the total they belong to.
     pub(crate) fn set_usage(&mut self, usage: Usage) {
         self.usage = Some(Usage {
             cached: usage.cached.min(usage.input),

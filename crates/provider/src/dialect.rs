@@ -9,7 +9,7 @@ use crate::prefix_cache::PrefixCache;
 
 /// One model API.
 pub(crate) trait Dialect: Send + Sync {
-    /// Path of the endpoint below the base URL.
+    /// Path of the API below the base URL.
     fn path_segments(&self) -> &'static [&'static str];
 
     /// Headers that the API requires in addition to the key.
@@ -36,13 +36,13 @@ pub(crate) struct ModelOptions {
     /// Limit of response tokens for requests that set none.
     pub(crate) answer_tokens_max: Option<u64>,
     /// Most response tokens the model supports, if known.
-    pub(crate) answer_tokens_limit: Option<u64>,
+    pub(crate) supported_answer_tokens_max: Option<u64>,
     /// Fields copied into the body unchanged, such as `temperature` or `reasoning_effort`.
     pub(crate) extra: serde_json::Map<String, serde_json::Value>,
     /// Whether cache breakpoints are set, on APIs that have them.
     pub(crate) caches_prompt: bool,
     /// Whether the model accepts images.
-    pub(crate) takes_images: bool,
+    pub(crate) accepts_images: bool,
 }
 
 /// Incremental decoder of one response, fed with the data of its server-sent events. Never emits a partial tool call.

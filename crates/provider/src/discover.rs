@@ -29,8 +29,8 @@ pub struct DiscoverOptions {
 
 impl Default for DiscoverOptions {
     fn default() -> Self {
-        let local = PROVIDERS.iter().filter(|known| known.site == Site::Machine);
-        Self { providers: local.map(|known| known.name).collect(), timeout: Duration::from_millis(300) }
+        let machine = PROVIDERS.iter().filter(|known| known.site == Site::Machine);
+        Self { providers: machine.map(|known| known.name).collect(), timeout: Duration::from_millis(300) }
     }
 }
 

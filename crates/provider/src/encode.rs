@@ -125,14 +125,14 @@ pub(crate) fn is_strict(schema: &Value) -> bool {
     };
     closed
         && members.values().all(|value| match value {
-            Value::Object(_) => is_strict_member(value),
+            Value::Object(_) => is_strict_schema_or_map(value),
             Value::Array(elements) => elements.iter().all(is_strict),
             _ => true,
         })
 }
 
-/// Checks a member that is either a schema or a map of schemas, as `properties` and `$defs` are.
-fn is_strict_member(value: &Value) -> bool {
+/// Whether an object inside a schema is strict: a schema itself, or a map of schemas such as `properties` or `$defs`.
+fn is_strict_schema_or_map(value: &Value) -> bool {
     let Some(members) = value.as_object() else { return true };
     if members.contains_key("type") || members.contains_key("properties") {
         return is_strict(value);
@@ -153,7 +153,7 @@ pub(crate) fn image_data_url(image: &Image) -> String {
 /// Returns the message with its images replaced by a note if the model accepts none. New images for such a model are
 /// rejected on submission; these come from turns of another model.
 pub(crate) fn without_unsupported_images<'a>(model: &ModelOptions, message: &'a Message) -> Cow<'a, Message> {
-    if message.images.is_empty() || model.takes_images {
+    if message.images.is_empty() || model.accepts_images {
         return Cow::Borrowed(message);
     }
     let mut text_only = Message { images: Vec::new(), ..message.clone() };

@@ -226,7 +226,7 @@ impl Endpoint {
         }
     }
 
-    /// Starts a GET request without a key.
+    /// Returns the builder of a GET request without a key.
     pub(crate) fn get(&self, url: reqwest::Url) -> Result<reqwest::RequestBuilder, Fault> {
         Ok(self.http()?.get(url))
     }

@@ -94,7 +94,7 @@ impl ModelError {
 
     /// Classifies an error object that the stream contained instead of content.
     pub(crate) fn from_stream_fault(fault: Fault) -> Self {
-        let fault = reclassify(fault);
+        let fault = detect_context_full(fault);
         let class = match fault.kind {
             FaultKind::ContextFull => ErrorClass::ContextFull,
             FaultKind::Invalid | FaultKind::Internal => ErrorClass::Invalid,
@@ -130,7 +130,7 @@ fn class_from_fault(fault: &Fault) -> ErrorClass {
 }
 
 /// Sets the fault's kind to `ContextFull` if its text says that the context window is exceeded.
-pub(crate) fn reclassify(fault: Fault) -> Fault {
+pub(crate) fn detect_context_full(fault: Fault) -> Fault {
     if fault.kind == FaultKind::Model && contains_any(&full_text(&fault), CONTEXT_FULL_PHRASES) {
         return Fault { kind: FaultKind::ContextFull, ..fault };
     }

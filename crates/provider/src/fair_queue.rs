@@ -53,7 +53,7 @@ pub(crate) enum RequestOutcome {
 /// Longest wait of a request for the cool-down of a provider to end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CoolDownMax {
-    /// Relative to the check, for requests not sent yet: time spent in the queue does not count.
+    /// From the moment of the check, for requests not sent yet: time spent in the queue does not count.
     For(Duration),
     /// Until a fixed time.
     Until(Instant),
@@ -150,13 +150,13 @@ impl FairQueue {
     }
 
     fn record_outcome(self: &Arc<Self>, generation: u64, outcome: RequestOutcome) {
-        let closed = {
+        let opened_until = {
             let mut state = self.state();
             let before = state.circuit_open_until();
             state.record_outcome(generation, outcome, Instant::now());
             state.circuit_open_until().filter(|until| before != Some(*until))
         };
-        if let Some(until) = closed {
+        if let Some(until) = opened_until {
             let wait_ms = until.saturating_duration_since(Instant::now()).as_millis();
             tracing::warn!(
                 provider = self.name,
@@ -168,6 +168,7 @@ impl FairQueue {
         self.grant_permits();
     }
 
+    /// Error of a request that found the queue full or waited too long for a permit.
     fn queue_full_error(&self) -> ModelError {
         let text = format!("Too many requests are queued for {}; try again later.", self.name);
         ModelError::new(ErrorClass::NotSent, busy_fault(text, RETRY_AFTER_DEFAULT))

@@ -1,4 +1,5 @@
-//! Model with fallbacks: when it fails permanently before its response began, the next model gets the request.
+//! Model with fallbacks: when its request fails, retries included, before the response began, the next model gets the
+//! request.
 
 use std::sync::Arc;
 
@@ -12,12 +13,12 @@ use crate::request_progress::{ProgressSender, ResponseFuture, stream_with_progre
 use crate::retry_policy::HasFallback;
 
 /// A model and its fallbacks, tried in order.
-pub(crate) struct Fallback {
+pub(crate) struct ModelWithFallbacks {
     first: Arc<dyn ModelClient>,
     fallbacks: Vec<Arc<dyn ModelClient>>,
 }
 
-impl Fallback {
+impl ModelWithFallbacks {
     pub(crate) fn new(first: Arc<dyn ModelClient>, fallbacks: Vec<Arc<dyn ModelClient>>) -> Self {
         Self { first, fallbacks }
     }
@@ -76,7 +77,7 @@ fn adapt_fallback_stream(stream: ModelStream, prices: Option<Prices>) -> ModelSt
     stream.map(adapt).boxed()
 }
 
-impl ModelClient for Fallback {
+impl ModelClient for ModelWithFallbacks {
     fn start(
         &self,
         request: ModelRequest,
@@ -93,7 +94,7 @@ impl ModelClient for Fallback {
     }
 }
 
-impl Provider for Fallback {
+impl Provider for ModelWithFallbacks {
     fn call(&self, request: ModelRequest) -> ModelStream {
         stream_with_progress(|progress| self.start(request, progress, HasFallback::No))
     }

@@ -160,7 +160,7 @@ fn calls(items: &[Item]) -> Vec<&agent::ToolCall> {
 fn to_expected(items: &[Item]) -> Vec<Value> {
     let mut expected: Vec<Value> = Vec::new();
     for item in items {
-        let (member, text) = match item {
+        let (field, text) = match item {
             Ok(ModelEvent::Text(text)) => ("text", text),
             Ok(ModelEvent::Reasoning(text)) => ("reasoning", text),
             other => {
@@ -168,9 +168,9 @@ fn to_expected(items: &[Item]) -> Vec<Value> {
                 continue;
             }
         };
-        match expected.last_mut().and_then(|last| last.get_mut(member)) {
+        match expected.last_mut().and_then(|last| last.get_mut(field)) {
             Some(before) => *before = json!(format!("{}{text}", before.as_str().unwrap_or_default())),
-            None => expected.push(json!({ member: text })),
+            None => expected.push(json!({ field: text })),
         }
     }
     expected

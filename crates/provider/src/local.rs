@@ -26,12 +26,13 @@ use crate::retry_policy::{HasFallback, RetryPolicy};
 use crate::tokenizer::{TokenCounterFactory, Tokenizer};
 
 /// Context window assumed for the embedded model.
-const WINDOW_TOKENS_DEFAULT: TokenCount = 8_192;
+const LOCAL_WINDOW_TOKENS_DEFAULT: TokenCount = 8_192;
 
 /// Most requests in flight at the child, which schedules the agent trees fairly itself.
 const CONCURRENCY: usize = 16;
 
-/// A small machine processes a long prompt for minutes; the child sends keep-alive comments meanwhile.
+/// Timeouts of the child's response: a small machine processes a long prompt for minutes, and the child sends
+/// keep-alive comments meanwhile.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(600);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -121,7 +122,7 @@ impl LocalServer {
         &self,
         name: String,
         options: ModelOptions,
-        traits: ModelSpec,
+        spec: ModelSpec,
         cache: Arc<PrefixCache>,
     ) -> LocalModel {
         let dialect = Chat::COMPATIBLE;
@@ -131,7 +132,7 @@ impl LocalServer {
             endpoint: Arc::clone(&self.endpoint),
             dialect: Arc::new(dialect),
             options,
-            traits,
+            spec,
             tokenizer: self.tokenizer.clone(),
             prefix_cache: cache,
             root_header: RootHeader::Send,
@@ -141,8 +142,8 @@ impl LocalServer {
 }
 
 /// Default properties of an embedded model.
-pub(crate) fn local_traits() -> ModelSpec {
-    ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(WINDOW_TOKENS_DEFAULT) }
+pub(crate) fn default_local_spec() -> ModelSpec {
+    ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(LOCAL_WINDOW_TOKENS_DEFAULT) }
 }
 
 /// Hashes an id for the socket name, because the path of a Unix socket is limited to about 100 bytes.

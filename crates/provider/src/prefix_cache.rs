@@ -1,5 +1,5 @@
 //! Prompt-prefix cache: the encoded conversation of each agent, so that a request only encodes what is new. Bounded in
-//! bytes, evicts the least recently used agent. The encoding is left to the dialects.
+//! bytes, evicts the least recently used conversation. The encoding is left to the dialects.
 
 #[cfg(test)]
 mod tests;
@@ -35,23 +35,24 @@ pub(crate) struct PrefixKey {
     root: Serial,
     dialect: &'static str,
     model: String,
-    takes_images: bool,
+    accepts_images: bool,
 }
 
 impl PrefixKey {
     pub(crate) fn new(requester: &Requester, dialect: &'static str, model: &ModelOptions) -> Self {
-        let takes_images = model.takes_images;
+        let accepts_images = model.accepts_images;
         Self {
             agent: requester.agent.clone(),
             root: requester.root,
             dialect,
             model: model.name.clone(),
-            takes_images,
+            accepts_images,
         }
     }
 }
 
-/// Encodes one message. The result may depend only on the messages before it.
+/// Encodes one message. The result may depend only on the cache key, the message and those before it: later requests
+/// with the same key reuse it.
 pub(crate) type EncodeMessage<'a> = &'a dyn Fn(&[Arc<Message>], &Message, &mut Vec<u8>) -> Result<(), Fault>;
 
 /// Cache of encoded conversations.
@@ -64,7 +65,7 @@ pub(crate) struct PrefixCache {
 #[derive(Debug, Default)]
 struct CacheEntries {
     prefixes: HashMap<PrefixKey, (u64, Prefix)>,
-    /// Keys by the time of insertion, oldest first.
+    /// Keys by the time of insertion, oldest first; each use inserts anew.
     order: BTreeMap<u64, PrefixKey>,
     bytes: usize,
     ticks: u64,
@@ -87,8 +88,8 @@ impl PrefixCache {
         self.lock_entries().take(key).unwrap_or_default()
     }
 
-    /// Inserts the prefix and evicts the oldest ones. Requests without an agent are not cached: no later request would
-    /// match their key.
+    /// Inserts the prefix and evicts the oldest ones. Requests without an agent are not cached: their key does not
+    /// identify a conversation.
     pub(crate) fn put(&self, key: PrefixKey, prefix: Prefix) {
         if key.agent.is_none() || prefix.cost_bytes() > CONVERSATION_BYTES_MAX.min(self.bytes_max) {
             return;
@@ -158,7 +159,7 @@ impl Prefix {
             let (cached, now) = (self.messages.get(index), messages.get(index));
             cached.zip(now).is_some_and(|(cached, now)| is_same_allocation(cached, now))
         };
-        // Within one history version the list only grows; two that diverged differ at the last cached message.
+        // Within one history version the list only grows; two copies that diverged differ at the last cached message.
         let has_grown = request.history_version.is_some() && request.history_version == self.history_version;
         if has_grown && self.messages.len().checked_sub(1).is_some_and(is_same_at) {
             return self.messages.len();

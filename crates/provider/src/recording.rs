@@ -30,7 +30,8 @@ struct Exchange {
     is_default: bool,
     window_tokens: u64,
     answer_tokens_max: Option<u64>,
-    takes_images: bool,
+    #[serde(rename = "takes_images")]
+    accepts_images: bool,
     is_small: bool,
     /// Hash of the request, for finding it by hand.
     digest: String,
@@ -48,10 +49,24 @@ struct Exchange {
 enum RecordedEvent {
     Text(String),
     Reasoning(String),
-    Thoughts(String),
-    ToolCall { id: String, name: String, arguments: String },
-    Usage { input: u64, output: u64, cached: u64, cache_written: u64, reasoning: u64 },
+    #[serde(rename = "thoughts")]
+    ReasoningBlock(String),
+    ToolCall {
+        id: String,
+        name: String,
+        arguments: String,
+    },
+    Usage {
+        input: u64,
+        output: u64,
+        cached: u64,
+        cache_written: u64,
+        reasoning: u64,
+    },
     Stopped(String),
     Done,
-    Failed { kind: String, text: String },
+    Failed {
+        kind: String,
+        text: String,
+    },
 }

@@ -16,7 +16,7 @@ pub use self::options::{ModelSettings, ProviderSettings, RegistryOptions};
 use crate::catalog::{LOCAL, PROVIDERS, Site, known_provider};
 use crate::discover::{DiscoverOptions, DiscoveredServer, discover};
 use crate::endpoint::Endpoint;
-use crate::fallback::Fallback;
+use crate::fallback::ModelWithFallbacks;
 use crate::local::LocalServer;
 use crate::prefix_cache::PrefixCache;
 use crate::remote::ModelClient;
@@ -183,7 +183,7 @@ impl RegistryInner {
                 found.inspect_err(|fault| tracing::warn!("fallback of {name} skipped: {fault}")).ok()
             })
             .collect();
-        if fallbacks.is_empty() { Ok(first) } else { Ok(Arc::new(Fallback::new(first, fallbacks))) }
+        if fallbacks.is_empty() { Ok(first) } else { Ok(Arc::new(ModelWithFallbacks::new(first, fallbacks))) }
     }
 
     fn find_without_fallback(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {

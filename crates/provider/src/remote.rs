@@ -39,15 +39,16 @@ pub(crate) struct RemoteModel {
     pub(crate) inner: Arc<Remote>,
 }
 
+/// State of a remote model.
 pub(crate) struct Remote {
     /// Model name as the user configured it.
     pub(crate) name: String,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) dialect: Arc<dyn Dialect>,
-    /// URL of the API endpoint.
+    /// URL that requests are posted to.
     pub(crate) url: reqwest::Url,
     pub(crate) options: ModelOptions,
-    pub(crate) traits: ModelSpec,
+    pub(crate) spec: ModelSpec,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) prefix_cache: Arc<PrefixCache>,
     /// Whether requests name the agent tree.
@@ -96,7 +97,7 @@ impl Remote {
         let encoded = self.dialect.encode(&self.options, request, &self.prefix_cache);
         let body = encoded.map_err(|fault| ModelError::new(ErrorClass::Invalid, fault))?;
         tracing::debug!(target: "nexus3::raw", direction = "request", body = %BodyText(&body));
-        let own_headers = match self.root_header {
+        let request_headers = match self.root_header {
             RootHeader::Send => vec![("x-nexus-root", request.requester.root.to_string())],
             RootHeader::Omit => Vec::new(),
         };
@@ -118,7 +119,7 @@ impl Remote {
             progress.mark_sent();
             let deadline = cool_down_max.deadline();
             cool_down_max = CoolDownMax::Until(deadline);
-            let error = match self.call_once(&body, &own_headers, progress).await {
+            let error = match self.call_once(&body, &request_headers, progress).await {
                 Ok(stream) => {
                     permit.record_outcome(RequestOutcome::Available);
                     return Ok(stream.into_stream(permit));
@@ -146,16 +147,11 @@ impl Remote {
     async fn call_once(
         &self,
         body: &[bytes::Bytes],
-        own_headers: &[(&'static str, String)],
+        request_headers: &[(&'static str, String)],
         progress: &ProgressSender,
     ) -> Result<ResponseStream, ModelError> {
         let headers = self.dialect.headers();
-        let sending = self.endpoint.send(OutgoingRequest {
-            url: &self.url,
-            body,
-            headers,
-            request_headers: own_headers,
-        });
+        let sending = self.endpoint.send(OutgoingRequest { url: &self.url, body, headers, request_headers });
         let response = match self.endpoint.retry_policy.first_byte_wait {
             FirstByteWait::Silent => sending.await?,
             FirstByteWait::Heartbeat => with_heartbeats(sending, progress).await?,
@@ -222,7 +218,7 @@ impl Provider for RemoteModel {
     }
 
     fn spec(&self) -> &ModelSpec {
-        &self.inner.traits
+        &self.inner.spec
     }
 
     fn count(&self, text: &str) -> TokenCount {

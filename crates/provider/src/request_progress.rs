@@ -14,7 +14,7 @@ pub(crate) type ResponseFuture = BoxFuture<'static, Result<ModelStream, ModelErr
 struct RequestProgress {
     /// Whether the request is not in flight: it is queued or backs off.
     is_waiting: bool,
-    /// Number of signs of life from the server.
+    /// Number of heartbeats so far.
     heartbeats: u64,
 }
 
@@ -33,7 +33,7 @@ impl ProgressSender {
         self.0.send_modify(|progress| progress.is_waiting = false);
     }
 
-    /// Reports that the server is alive although no content has arrived.
+    /// Reports that the request is still in progress although no content has arrived.
     pub(crate) fn heartbeat(&self) {
         self.0.send_modify(|progress| progress.heartbeats += 1);
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::dialect::ResponseDecoder;
 use crate::endpoint::{Endpoint, error_chain};
-use crate::error_class::{ErrorClass, ModelError, reclassify};
+use crate::error_class::{ErrorClass, ModelError, detect_context_full};
 use crate::fair_queue::QueuePermit;
 use crate::request_progress::ProgressSender;
 use crate::sse::SseDecoder;
@@ -23,8 +23,8 @@ const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Longest wait for the end of the body after the response is complete.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Idle timeouts that may pass without a complete event. The idle timeout itself counts bytes, because busy servers
-/// send SSE comments as keep-alive; without this limit comments alone would keep a response open forever.
+/// Idle timeouts that may pass without a complete event. Any byte resets the idle timeout itself, because busy servers
+/// send SSE comments as keep-alive; without this limit, comments alone would hold a response open forever.
 const IDLES_PER_EVENT: u32 = 5;
 
 /// One response whose head has arrived.
@@ -75,7 +75,7 @@ impl ResponseStream {
         match stream.ready.pop_front() {
             // The stream ended before any content.
             Some(Err(fault)) if stream.is_finished => {
-                Err(ModelError::new(ErrorClass::Unavailable, reclassify(fault)))
+                Err(ModelError::new(ErrorClass::Unavailable, detect_context_full(fault)))
             }
             Some(Err(fault)) => Err(ModelError::from_stream_fault(fault)),
             Some(Ok(event)) => {
@@ -101,7 +101,7 @@ impl ResponseStream {
                     self.ready.clear();
                     self.permit = None;
                 }
-                return Some(item.map_err(|fault| self.endpoint.redact_fault(reclassify(fault))));
+                return Some(item.map_err(|fault| self.endpoint.redact_fault(detect_context_full(fault))));
             }
             if self.is_finished {
                 return None;

@@ -14,7 +14,8 @@ pub(crate) struct SseDecoder {
     data: Vec<u8>,
     has_data: bool,
     after_cr: bool,
-    started: bool,
+    /// Whether the first line, which may begin with a byte order mark, has ended.
+    is_past_first_line: bool,
 }
 
 impl SseDecoder {
@@ -47,7 +48,7 @@ impl SseDecoder {
     }
 
     fn end_line(&mut self, each: &mut impl FnMut(&[u8])) {
-        let first = !std::mem::replace(&mut self.started, true);
+        let first = !std::mem::replace(&mut self.is_past_first_line, true);
         let line =
             if first { self.line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.line) } else { &self.line };
         if line.is_empty() {

@@ -1,5 +1,5 @@
-//! Built-in catalog of models: purpose, size, licence, checksum and sources. Sources need not be
-//! trusted: a download with another checksum is discarded. A new model is one entry here.
+//! Built-in catalog of models: purpose, size, licence, checksum and sources. Sources need not be trusted: a download
+//! with another checksum is discarded. A new model is one entry here.
 
 use crate::checksum::Checksum;
 use crate::fault::WeightsFault;

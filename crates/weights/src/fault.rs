@@ -97,6 +97,7 @@ pub enum WeightsFault {
 }
 
 impl WeightsFault {
+    /// Returns a converter of I/O errors on this path.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |fault| Self::File { what, path: path.to_owned(), fault }
     }

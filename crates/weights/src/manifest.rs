@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::Checksum;
 use crate::fault::WeightsFault;
 
-/// Most bytes read of such a file; real ones are far smaller.
+/// Most bytes read of one of these files; real ones are far smaller.
 const MANIFEST_BYTES_MAX: u64 = 65_536;
 
 /// Manifest of an installed model.

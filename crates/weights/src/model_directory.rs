@@ -215,6 +215,7 @@ impl ModelDirectory {
         Some(ModelEntry::Broken { id: id.clone(), why })
     }
 
+    /// Returns the installed model if its file has the name and the size of the manifest.
     fn check_installed(&self, id: &ModelId, manifest: &Manifest) -> Option<InstalledModel> {
         let kind = ModelKind::from_file_name(&manifest.file)?;
         let path = self.file_path(id, kind.extension());
@@ -240,11 +241,12 @@ impl ModelDirectory {
         self.folder.join(format!("{id}.{extension}"))
     }
 
-    /// Pulls a model from the first source that succeeds and reports progress. Resumes a partial download; returns at
-    /// once if the model is installed.
+    /// Pulls a model from the first source that succeeds and reports progress. Resumes a partial download. A model that
+    /// is already installed with this checksum is not downloaded again, only checked.
     ///
     /// # Errors
-    /// When all sources fail, the disk is full, the model is locked, or the caller cancels.
+    /// When all sources fail, the disk is full, the model is locked, another model is installed under the id, the
+    /// installed file was modified, or the caller cancels.
     pub async fn pull(
         &self,
         spec: &PullSpec,

@@ -8,7 +8,7 @@ use crate::fault::WeightsFault;
 /// Longest id.
 const CHARS_MAX: usize = 64;
 
-/// Suffixes of the files beside the weights.
+/// Suffixes of a model's files, which no id may have.
 const RESERVED_SUFFIXES: &[&str] = &[".part", ".json", ".lock", ".wheels", ".gguf", ".onnx"];
 
 /// Id of a model in the model directory: lowercase letters, digits, `.`, `-` and `_`, never a path.

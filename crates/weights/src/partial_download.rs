@@ -207,7 +207,7 @@ impl PartialDownload {
         Ok(())
     }
 
-    /// Truncates the file to its fsynced length, for the next pull to resume.
+    /// Truncates the file to its fsynced length, for the next pull to resume; removes it if nothing was fsynced.
     pub(crate) fn suspend(self) -> Result<(), FetchFault> {
         if self.resume_state.synced_bytes == 0 {
             return self.discard();

@@ -29,7 +29,8 @@ const ANSWER_TOKENS_DEFAULT: u64 = 32_000;
 /// Default limit of response tokens for an unknown model: every current model supports it.
 const ANSWER_TOKENS_DEFAULT_UNKNOWN: u64 = 8192;
 
-/// Cache breakpoints after user messages; with those of the tools and the system prompt four, the API's maximum.
+/// Number of cache breakpoints after user messages. With those of the tools and the system prompt there are four, the
+/// API's maximum.
 const CACHE_BREAKPOINT_MESSAGES: usize = 2;
 
 /// Cache breakpoint, inserted into the last block of a cacheable prefix.
@@ -135,7 +136,7 @@ fn request_options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<S
 fn default_answer_tokens(model: &ModelOptions) -> u64 {
     let reasoning = model.extra.get("thinking").and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
     let with_reasoning = |tokens: u64| tokens.saturating_add(reasoning.unwrap_or(0));
-    match model.answer_tokens_limit {
+    match model.supported_answer_tokens_max {
         Some(known) => with_reasoning(ANSWER_TOKENS_DEFAULT).min(known),
         None => with_reasoning(ANSWER_TOKENS_DEFAULT_UNKNOWN),
     }
@@ -242,7 +243,7 @@ fn encode_message(
         return Ok(());
     }
     let last = before.iter().rev().find(|message| !is_empty_message(message));
-    open_message(last.map(|last| wire_role(last)), wire_role(message), out);
+    continue_or_open_message(last.map(|last| wire_role(last)), wire_role(message), out);
     for block in stored_reasoning(model, message)? {
         push_json(&block, out)?;
         out.push(b',');
@@ -269,7 +270,7 @@ fn stored_reasoning<'a>(model: &ModelOptions, message: &'a Message) -> Result<Ve
 }
 
 /// Continues the unclosed message, or closes it and opens a new one if the role changes.
-fn open_message(last: Option<WireRole>, role: WireRole, out: &mut Vec<u8>) {
+fn continue_or_open_message(last: Option<WireRole>, role: WireRole, out: &mut Vec<u8>) {
     if last == Some(role) {
         return out.push(b',');
     }
@@ -316,7 +317,7 @@ fn encode_end(request: &ModelRequest) -> Result<Bytes, Fault> {
         request.messages.iter().rev().find(|message| !is_empty_message(message)).map(|last| wire_role(last));
     let mut end = Vec::new();
     if let Some(text) = request.volatile_suffix.as_deref() {
-        open_message(last, WireRole::User, &mut end);
+        continue_or_open_message(last, WireRole::User, &mut end);
         push_json(&Block::Text { text }, &mut end)?;
     }
     end.extend_from_slice(if end.is_empty() && last.is_none() { b"]}" } else { b"]}]}" });

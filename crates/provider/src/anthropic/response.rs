@@ -89,12 +89,12 @@ struct UsageTotals {
 /// otherwise.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum ReasoningBlock {
+enum ThinkingBlock {
     Thinking { thinking: String, signature: String },
     RedactedThinking { data: String },
 }
 
-impl ReasoningBlock {
+impl ThinkingBlock {
     fn is_signed(&self) -> bool {
         match self {
             Self::Thinking { signature, .. } => !signature.is_empty(),
@@ -109,7 +109,7 @@ pub(super) struct AnthropicDecoder {
     state: ResponseState,
     usage_totals: UsageTotals,
     /// Thinking blocks by block index.
-    reasoning: BTreeMap<u64, ReasoningBlock>,
+    reasoning: BTreeMap<u64, ThinkingBlock>,
     /// Block indexes of incomplete tool calls.
     open_calls: BTreeSet<u64>,
     /// Whether `message_stop` has arrived.
@@ -123,7 +123,7 @@ impl ResponseDecoder for AnthropicDecoder {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
-            return self.state.skip_malformed_event(data, each);
+            return self.state.handle_malformed_event(data, each);
         };
         if let Err(fault) = self.decode_event(&event, each) {
             self.state.emit_fault(fault, each);
@@ -212,9 +212,9 @@ impl AnthropicDecoder {
 
     fn start_reasoning(&mut self, index: u64, kind: &str, block: &Block<'_>) {
         let block = match kind {
-            "thinking" => ReasoningBlock::Thinking { thinking: String::new(), signature: String::new() },
+            "thinking" => ThinkingBlock::Thinking { thinking: String::new(), signature: String::new() },
             "redacted_thinking" => {
-                ReasoningBlock::RedactedThinking { data: parse_text(block.data).unwrap_or_default() }
+                ThinkingBlock::RedactedThinking { data: parse_text(block.data).unwrap_or_default() }
             }
             _ => return,
         };
@@ -222,7 +222,7 @@ impl AnthropicDecoder {
     }
 
     fn emit_block(&mut self, index: u64, block: &Block<'_>, each: EventSink<'_>) {
-        if let Some(ReasoningBlock::Thinking { thinking, signature }) = self.reasoning.get_mut(&index) {
+        if let Some(ThinkingBlock::Thinking { thinking, signature }) = self.reasoning.get_mut(&index) {
             thinking.push_str(&parse_text(block.thinking).unwrap_or_default());
             signature.push_str(&parse_text(block.signature).unwrap_or_default());
         }
@@ -250,7 +250,7 @@ impl AnthropicDecoder {
         Ok(())
     }
 
-    /// Fails if a tool call is incomplete. None of the response's calls must run then.
+    /// Fails if a tool call is incomplete: then none of the response's calls may run.
     fn check_open_calls(&self) -> Result<(), Fault> {
         if self.open_calls.is_empty() {
             return Ok(());
@@ -272,12 +272,12 @@ impl AnthropicDecoder {
 
     fn update_usage(&mut self, report: RawField<'_>) {
         let Some(report) = parse_field::<RawUsage<'_>>(report) else { return };
-        let latest = |total: &mut TokenCount, raw| *total = (*total).max(parse_token_count(raw).unwrap_or(0));
+        let raise = |total: &mut TokenCount, raw| *total = (*total).max(parse_token_count(raw).unwrap_or(0));
         let totals = &mut self.usage_totals;
-        latest(&mut totals.uncached_input, report.input_tokens);
-        latest(&mut totals.output, report.output_tokens);
-        latest(&mut totals.cache_written, report.cache_creation_input_tokens);
-        latest(&mut totals.cached, report.cache_read_input_tokens);
+        raise(&mut totals.uncached_input, report.input_tokens);
+        raise(&mut totals.output, report.output_tokens);
+        raise(&mut totals.cache_written, report.cache_creation_input_tokens);
+        raise(&mut totals.cached, report.cache_read_input_tokens);
         self.state.set_usage(Usage {
             input: totals.uncached_input.saturating_add(totals.cache_written).saturating_add(totals.cached),
             output: totals.output,

@@ -105,7 +105,7 @@ impl ReasoningCollector {
                 is_text && ["index", "type"].iter().all(|name| detail.get(*name) == delta.get(*name))
             };
             match self.details.last_mut().filter(is_continuation) {
-                Some(detail) => delta.into_iter().for_each(|(name, value)| merge_member(detail, name, value)),
+                Some(detail) => delta.into_iter().for_each(|(name, value)| merge_field(detail, name, value)),
                 None => self.details.push(delta),
             }
         }
@@ -118,8 +118,9 @@ impl ReasoningCollector {
         }
     }
 
-    /// Returns the reasoning to store with the message after these calls were emitted, if there is any.
-    pub(super) fn stored_with_calls(
+    /// Encodes the reasoning of all calls so far, to be stored with the message. `calls` are those about to be emitted.
+    /// `None` if there are no such calls or there is no reasoning.
+    pub(super) fn encode_with_calls(
         &mut self,
         calls: impl Iterator<Item = CallIndex>,
     ) -> Result<Option<String>, Fault> {
@@ -145,12 +146,12 @@ impl ReasoningCollector {
     }
 }
 
-/// Merges one member of a delta into a detail: texts are appended, other values replaced.
-fn merge_member(detail: &mut Map<String, Value>, name: String, value: Value) {
-    let is_long = matches!(name.as_str(), "text" | "summary");
+/// Merges one field of a delta into a detail: texts are appended, other values replaced.
+fn merge_field(detail: &mut Map<String, Value>, name: String, value: Value) {
+    let is_streamed = matches!(name.as_str(), "text" | "summary");
     match (detail.get_mut(&name), value) {
         (_, Value::Null) => {}
-        (Some(Value::String(text)), Value::String(addition)) if is_long => text.push_str(&addition),
+        (Some(Value::String(text)), Value::String(addition)) if is_streamed => text.push_str(&addition),
         (_, value) => drop(detail.insert(name, value)),
     }
 }

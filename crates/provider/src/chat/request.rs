@@ -44,7 +44,7 @@ struct FunctionDefinition<'a> {
     parameters: &'a RawValue,
 }
 
-/// A message. The content is the last member, so that the volatile suffix can be inserted at its end.
+/// A message. The content is the last field, so that the volatile suffix can be inserted at its end.
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: &'a str,
@@ -99,7 +99,7 @@ pub(super) fn encode(
     request: &ModelRequest,
     cache: &PrefixCache,
 ) -> Result<Vec<Bytes>, Fault> {
-    let key = PrefixKey::new(&request.requester, chat.cache_key(), model);
+    let key = PrefixKey::new(&request.requester, chat.variant_name(), model);
     let mut prefix = cache.take(&key);
     let mut head = unclosed_object(&request_options(chat.max_tokens_field, model, request)?)?;
     let mut body = Vec::new();
@@ -128,7 +128,7 @@ pub(super) fn encode(
 
 /// Builds the small fields of the body.
 fn request_options(
-    length_field: &'static str,
+    max_tokens_field: &'static str,
     model: &ModelOptions,
     request: &ModelRequest,
 ) -> Result<Map<String, Value>, Fault> {
@@ -147,7 +147,7 @@ fn request_options(
     let answer_tokens =
         request.answer_tokens_max.or(model.answer_tokens_max.filter(|_| user_field.is_none()));
     if let Some(answer_tokens) = answer_tokens {
-        body.insert(user_field.unwrap_or(length_field).to_owned(), json!(answer_tokens));
+        body.insert(user_field.unwrap_or(max_tokens_field).to_owned(), json!(answer_tokens));
     }
     Ok(body)
 }

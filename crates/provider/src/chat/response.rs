@@ -130,7 +130,7 @@ impl ResponseDecoder for ChatDecoder {
             return;
         }
         let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(data) else {
-            return self.state.skip_malformed_event(data, each);
+            return self.state.handle_malformed_event(data, each);
         };
         self.has_chunks = true;
         match self.decode_chunk(&chunk, each) {
@@ -167,7 +167,7 @@ impl ChatDecoder {
 
     /// Emits the tool calls, preceded by the reasoning that must be stored with them.
     fn emit_calls(&mut self, each: EventSink<'_>) {
-        match self.reasoning.stored_with_calls(self.state.pending_call_indexes()) {
+        match self.reasoning.encode_with_calls(self.state.pending_call_indexes()) {
             Ok(Some(reasoning)) => each(Ok(ModelEvent::ReasoningBlock(reasoning))),
             Ok(None) => {}
             Err(fault) => return self.state.emit_fault(fault, each),
@@ -182,15 +182,19 @@ impl ChatDecoder {
         if let Some(report) = parse_field(chunk.usage) {
             self.state.set_usage(usage(&report));
         }
-        for choice in self.state.parse_field::<Vec<RawField<'_>>>(chunk.choices)?.into_iter().flatten() {
+        for choice in
+            self.state.parse_field_strict_if_calls::<Vec<RawField<'_>>>(chunk.choices)?.into_iter().flatten()
+        {
             self.decode_choice(choice, each)?;
         }
         Ok(())
     }
 
     fn decode_choice(&mut self, choice: RawField<'_>, each: EventSink<'_>) -> Result<(), Fault> {
-        let Some(choice) = self.state.parse_field::<Choice<'_>>(choice)? else { return Ok(()) };
-        if let Some(delta) = self.state.parse_field::<Delta<'_>>(choice.delta)? {
+        let Some(choice) = self.state.parse_field_strict_if_calls::<Choice<'_>>(choice)? else {
+            return Ok(());
+        };
+        if let Some(delta) = self.state.parse_field_strict_if_calls::<Delta<'_>>(choice.delta)? {
             self.decode_delta(&delta, each)?;
         }
         let Some(reason) = parse_text(choice.finish_reason) else { return Ok(()) };

@@ -59,7 +59,7 @@ fn call(index: u64, extra_content: Value) -> Value {
     json!({ "tool_calls": [call] })
 }
 
-/// Returns the names of the members with reasoning.
+/// Returns the names of the fields with reasoning.
 fn reasoning_fields(body: &Value) -> Vec<&str> {
     let message = &body["messages"][1];
     let is_present = |name: &&str| message[*name] != Value::Null && message[*name] != "";
@@ -69,8 +69,8 @@ fn reasoning_fields(body: &Value) -> Vec<&str> {
 }
 
 fn detail(kind: &str, text: &str, signature: &Value) -> Value {
-    let member = if kind == "text" { "text" } else { "data" };
-    json!({ "type": format!("reasoning.{kind}"), "index": 0, member: text, "signature": signature })
+    let field = if kind == "text" { "text" } else { "data" };
+    json!({ "type": format!("reasoning.{kind}"), "index": 0, field: text, "signature": signature })
 }
 
 #[test]

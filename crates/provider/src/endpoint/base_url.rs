@@ -49,22 +49,22 @@ impl BaseUrl {
     }
 
     /// Returns the URL of a path at the root of the server.
-    pub(crate) fn at_root(&self, name: &str) -> reqwest::Url {
+    pub(crate) fn at_root(&self, path: &str) -> reqwest::Url {
         let mut url = self.0.clone();
-        url.set_path(name);
+        url.set_path(path);
         url.set_query(None);
         url
     }
 
-    /// Returns the URL of an endpoint below the base. If the base already ends with the first segment, such as `v1`,
-    /// that segment is not repeated.
-    pub(crate) fn join(&self, path: &[String], endpoint: &[&str]) -> reqwest::Url {
+    /// Returns the URL of an API path below the base, with `prefix` in between. Without a prefix, the first segment is
+    /// not repeated if the base already ends with it, as with `v1`.
+    pub(crate) fn join(&self, prefix: &[String], api_path: &[&str]) -> reqwest::Url {
         let mut url = self.0.clone();
-        let last = url.path_segments().and_then(|mut path| path.next_back()).map(str::to_owned);
-        let repeats = path.is_empty() && endpoint.len() > 1 && last.as_deref() == endpoint.first().copied();
-        let endpoint = if repeats { &endpoint[1..] } else { endpoint };
+        let last = url.path_segments().and_then(|mut segments| segments.next_back()).map(str::to_owned);
+        let repeats = prefix.is_empty() && api_path.len() > 1 && last.as_deref() == api_path.first().copied();
+        let api_path = if repeats { &api_path[1..] } else { api_path };
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path).extend(endpoint);
+            segments.pop_if_empty().extend(prefix).extend(api_path);
         }
         url
     }
@@ -79,16 +79,16 @@ pub(crate) fn is_loopback(url: &reqwest::Url) -> bool {
 mod tests {
     use super::*;
 
-    fn joined(base_url: &str, query: &[(&str, &str)], path: &[&str], endpoint: &[&str]) -> String {
+    fn joined(base_url: &str, query: &[(&str, &str)], prefix: &[&str], api_path: &[&str]) -> String {
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let base_url = base_url.to_owned();
-        let address = BaseUrl::parse(&EndpointOptions { base_url, query, ..EndpointOptions::default() });
-        let path: Vec<String> = path.iter().map(|step| (*step).to_owned()).collect();
-        address.unwrap().join(&path, endpoint).to_string()
+        let base = BaseUrl::parse(&EndpointOptions { base_url, query, ..EndpointOptions::default() });
+        let prefix: Vec<String> = prefix.iter().map(|segment| (*segment).to_owned()).collect();
+        base.unwrap().join(&prefix, api_path).to_string()
     }
 
     #[test]
-    fn endpoint_paths_are_joined_to_the_base_url() {
+    fn api_paths_are_joined_to_the_base_url() {
         let messages = &["v1", "messages"];
         assert_eq!(joined("https://a.example", &[], &[], messages), "https://a.example/v1/messages");
         assert_eq!(joined("https://a.example/v1/", &[], &[], messages), "https://a.example/v1/messages");

@@ -67,7 +67,7 @@ fn find_tls_error<'f>(fault: &'f (dyn Error + 'static)) -> Option<&'f rustls::Er
         if let Some(found) = cause.downcast_ref::<rustls::Error>() {
             return Some(found);
         }
-        // An error wrapped by `io::Error` is not its `source()`.
+        // `source()` of an `io::Error` skips the error that it wraps.
         let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         next = match wrapped {
             Some(wrapped) => Some(wrapped),

@@ -1,5 +1,6 @@
 //! State of the fair queue and circuit breaker; the caller passes the time. After repeated failures the circuit opens
-//! for a cool-down, then one probe is admitted, and each success doubles the concurrency limit.
+//! for a cool-down, then one probe is admitted, and each success doubles the concurrency limit. A retry delay from the
+//! server also opens the circuit, but no probe follows it.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -34,13 +35,14 @@ pub(super) struct QueueState {
     /// Requests in flight of this generation, by tree.
     running: HashMap<Serial, usize>,
     running_total: usize,
-    /// Incremented whenever the circuit opens: requests of earlier generations that still hang occupy no permit.
+    /// Incremented when failures open the circuit: requests of earlier generations that still hang occupy no permit.
     generation: u64,
     /// Current concurrency limit.
     limit: usize,
+    /// End of the current cool-down.
     circuit_open_until: Option<Instant>,
     consecutive_failures: u32,
-    /// Cool-downs since the provider was last healthy.
+    /// Cool-downs after failures since the provider was last healthy.
     cool_downs: u32,
 }
 
@@ -68,7 +70,7 @@ impl QueueState {
         self.circuit_open_until
     }
 
-    /// Whether the provider has not yet fully recovered from an open circuit.
+    /// Whether the provider has not yet fully recovered from the failures that opened the circuit.
     pub(super) fn is_recovering(&self) -> bool {
         self.cool_downs > 0
     }
@@ -139,7 +141,8 @@ impl QueueState {
         }
     }
 
-    /// Records the outcome of an attempt. Attempts from before the last cool-down are ignored.
+    /// Records the outcome of an attempt. Attempts of earlier generations are ignored: they say nothing about the
+    /// provider after its cool-down.
     pub(super) fn record_outcome(&mut self, generation: u64, outcome: RequestOutcome, now: Instant) {
         if generation != self.generation {
             return;

@@ -26,7 +26,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Uptime after which an exit does not count as a crash at startup.
+/// Uptime after which a crash does not delay the next start.
 const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// `PATH` of the child.
@@ -58,6 +58,7 @@ struct State {
     last_exit: Option<String>,
     /// Consecutive crashes.
     crashes: u32,
+    /// End of the backoff before the next start.
     not_before: Option<Instant>,
 }
 

@@ -36,13 +36,13 @@ fn update_at(
     messages: &[Arc<Message>],
 ) -> usize {
     let encoded = Cell::new(0);
-    let write = |_: &[Arc<Message>], message: &Message, out: &mut Vec<u8>| {
+    let encode = |_: &[Arc<Message>], message: &Message, out: &mut Vec<u8>| {
         encoded.set(encoded.get() + 1);
         out.extend_from_slice(format!("{};", message.text).as_bytes());
         Ok(())
     };
     let (messages, history_version) = (Arc::new(messages.to_vec()), history_version.cloned());
-    prefix.update(&ModelRequest { messages, history_version, ..ModelRequest::default() }, &write).unwrap();
+    prefix.update(&ModelRequest { messages, history_version, ..ModelRequest::default() }, &encode).unwrap();
     encoded.get()
 }
 

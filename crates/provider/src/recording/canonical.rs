@@ -64,7 +64,7 @@ pub(super) fn to_recorded(item: &Result<ModelEvent, Fault>) -> Option<RecordedEv
         Ok(ModelEvent::Waiting | ModelEvent::Heartbeat) => return None,
         Ok(ModelEvent::Text(text)) => RecordedEvent::Text(text.clone()),
         Ok(ModelEvent::Reasoning(text)) => RecordedEvent::Reasoning(text.clone()),
-        Ok(ModelEvent::ReasoningBlock(text)) => RecordedEvent::Thoughts(text.clone()),
+        Ok(ModelEvent::ReasoningBlock(text)) => RecordedEvent::ReasoningBlock(text.clone()),
         Ok(ModelEvent::ToolCall(ToolCall { id, name, arguments })) => {
             RecordedEvent::ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() }
         }
@@ -91,7 +91,7 @@ pub(super) fn from_recorded(event: RecordedEvent) -> Result<ModelEvent, Fault> {
     Ok(match event {
         RecordedEvent::Text(text) => ModelEvent::Text(text),
         RecordedEvent::Reasoning(text) => ModelEvent::Reasoning(text),
-        RecordedEvent::Thoughts(text) => ModelEvent::ReasoningBlock(text),
+        RecordedEvent::ReasoningBlock(text) => ModelEvent::ReasoningBlock(text),
         RecordedEvent::ToolCall { id, name, arguments } => {
             ModelEvent::ToolCall(ToolCall { id, name, arguments })
         }

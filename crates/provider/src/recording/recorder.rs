@@ -62,17 +62,17 @@ struct RecordingProvider {
 
 impl RecordingProvider {
     fn exchange(&self, request: &ModelRequest) -> Exchange {
-        let traits = self.model.spec();
+        let spec = self.model.spec();
         let canonical = canonical::request(request);
         Exchange {
             agent: request.requester.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
             model: self.model.model().unwrap_or_default().to_owned(),
             requested_name: self.requested_name.clone(),
             is_default: self.is_default,
-            window_tokens: traits.window_tokens,
-            answer_tokens_max: traits.answer_tokens_max,
-            takes_images: traits.accepts_images,
-            is_small: traits.tier == ModelTier::Small,
+            window_tokens: spec.window_tokens,
+            answer_tokens_max: spec.answer_tokens_max,
+            accepts_images: spec.accepts_images,
+            is_small: spec.tier == ModelTier::Small,
             digest: canonical::fnv1a_hex(canonical.to_string().as_bytes()),
             request: canonical,
             events: Vec::new(),

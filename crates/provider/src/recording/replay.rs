@@ -51,7 +51,7 @@ impl ReplayModels {
         for (index, line) in text.lines().enumerate() {
             let exchange: Exchange = serde_json::from_str(line)
                 .map_err(|fault| error(format!("line {} is not a recorded exchange: {fault}", index + 1)))?;
-            models.entry(exchange.model.clone()).or_insert_with(|| traits(&exchange));
+            models.entry(exchange.model.clone()).or_insert_with(|| recorded_spec(&exchange));
             aliases.extend(exchange.requested_name.clone().map(|name| (name, exchange.model.clone())));
             first.get_or_insert_with(|| exchange.model.clone());
             default_model = default_model.or_else(|| exchange.is_default.then(|| exchange.model.clone()));
@@ -68,19 +68,15 @@ impl ReplayModels {
 
     fn model(&self, name: &str) -> Option<Arc<dyn Provider>> {
         let name = self.aliases.get(name).map_or(name, String::as_str);
-        let traits = self.models.get(name)?.clone();
-        Some(Arc::new(ReplayProvider {
-            name: name.to_owned(),
-            traits,
-            recording: Arc::clone(&self.recording),
-        }))
+        let spec = self.models.get(name)?.clone();
+        Some(Arc::new(ReplayProvider { name: name.to_owned(), spec, recording: Arc::clone(&self.recording) }))
     }
 }
 
-fn traits(exchange: &Exchange) -> ModelSpec {
+fn recorded_spec(exchange: &Exchange) -> ModelSpec {
     ModelSpec {
         answer_tokens_max: exchange.answer_tokens_max,
-        accepts_images: exchange.takes_images,
+        accepts_images: exchange.accepts_images,
         tier: if exchange.is_small { ModelTier::Small } else { ModelTier::Full },
         ..ModelSpec::with_window(exchange.window_tokens)
     }
@@ -88,11 +84,11 @@ fn traits(exchange: &Exchange) -> ModelSpec {
 
 impl Models for ReplayModels {
     fn default_model(&self) -> Arc<dyn Provider> {
-        let traits = self.models.get(&self.default_model).cloned();
-        let traits = traits.unwrap_or(ModelSpec::with_window(crate::WINDOW_TOKENS_DEFAULT));
+        let spec = self.models.get(&self.default_model).cloned();
+        let spec = spec.unwrap_or(ModelSpec::with_window(crate::WINDOW_TOKENS_DEFAULT));
         Arc::new(ReplayProvider {
             name: self.default_model.clone(),
-            traits,
+            spec,
             recording: Arc::clone(&self.recording),
         })
     }
@@ -108,7 +104,7 @@ impl Models for ReplayModels {
 
 struct ReplayProvider {
     name: String,
-    traits: ModelSpec,
+    spec: ModelSpec,
     recording: Arc<Recording>,
 }
 
@@ -180,6 +176,6 @@ impl Provider for ReplayProvider {
     }
 
     fn spec(&self) -> &ModelSpec {
-        &self.traits
+        &self.spec
     }
 }

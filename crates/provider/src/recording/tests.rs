@@ -37,8 +37,8 @@ impl Provider for Everything {
     }
 
     fn spec(&self) -> &ModelSpec {
-        const TRAITS: ModelSpec = ModelSpec::with_window(4_096);
-        &TRAITS
+        const SPEC: ModelSpec = ModelSpec::with_window(4_096);
+        &SPEC
     }
 }
 

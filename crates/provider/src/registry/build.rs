@@ -13,8 +13,8 @@ use crate::chat::Chat;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::fair_queue::QueueLimits;
-use crate::known_models::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT, known_traits};
-use crate::local::{LocalServer, local_traits};
+use crate::known_models::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT, known_spec};
+use crate::local::{LocalServer, default_local_spec};
 use crate::remote::{ModelClient, Remote, RemoteModel, RootHeader};
 use crate::responses::Responses;
 use crate::retry_policy::RetryPolicy;
@@ -51,7 +51,7 @@ impl RegistryInner {
         let known = known_provider(provider_settings.kind.as_deref().unwrap_or(provider))
             .ok_or_else(|| unknown_provider_text(provider))?;
         let endpoint = self.endpoint(provider, known, provider_settings)?;
-        let traits = override_traits(&self.traits(provider, known, model), settings);
+        let spec = override_spec(&self.default_spec(provider, known, model), settings);
         let path = match known.api {
             Api::AzureChat => {
                 let deployment = provider_settings.deployment.as_deref().unwrap_or(model);
@@ -65,9 +65,9 @@ impl RegistryInner {
             url: endpoint.base_url.join(&path, dialect.path_segments()),
             endpoint,
             dialect,
-            options: model_options(model, settings, &traits),
+            options: model_options(model, settings, &spec),
             tokenizer: Tokenizer::for_model(model),
-            traits,
+            spec,
             prefix_cache: Arc::clone(&self.prefix_cache),
             root_header: RootHeader::Omit,
         };
@@ -84,7 +84,7 @@ impl RegistryInner {
         let file = local.files.find(id).ok_or_else(|| {
             format!("its weights are not installed; get them with: nexus3 models pull {id} --yes")
         })?;
-        let traits = override_traits(&local_traits(), settings);
+        let spec = override_spec(&default_local_spec(), settings);
         let mut servers = lock(&self.local_servers);
         let server = match servers.get(id) {
             Some(server) => server.clone(),
@@ -94,21 +94,23 @@ impl RegistryInner {
                 server
             }
         };
-        let options = model_options(id, settings, &traits);
-        Ok(Arc::new(server.model(name.to_owned(), options, traits, Arc::clone(&self.prefix_cache))))
+        let options = model_options(id, settings, &spec);
+        Ok(Arc::new(server.model(name.to_owned(), options, spec, Arc::clone(&self.prefix_cache))))
     }
 
-    fn traits(&self, provider: &str, known: &KnownProvider, model: &str) -> ModelSpec {
+    /// Returns the properties of a model before the user's settings. The window is the one that the server reported to
+    /// discovery, if any.
+    fn default_spec(&self, provider: &str, known: &KnownProvider, model: &str) -> ModelSpec {
         let found = lock(&self.discovered);
         let found = found.iter().filter(|found| found.provider == provider).flat_map(|found| &found.models);
         let reported = found.filter(|found| found.name == model).find_map(|found| found.window_tokens);
-        let traits = known_traits(provider, model, WINDOW_TOKENS_DEFAULT);
-        let likely = match known.site {
-            Site::Cloud => traits.window_tokens,
-            // Local servers are often configured with a smaller window than the model supports.
-            Site::Machine => traits.window_tokens.min(MACHINE_WINDOW_TOKENS_DEFAULT),
+        let spec = known_spec(provider, model, WINDOW_TOKENS_DEFAULT);
+        let assumed = match known.site {
+            Site::Cloud => spec.window_tokens,
+            // Such servers are often configured with a smaller window than the model supports.
+            Site::Machine => spec.window_tokens.min(MACHINE_WINDOW_TOKENS_DEFAULT),
         };
-        ModelSpec { window_tokens: reported.unwrap_or(likely), ..traits }
+        ModelSpec { window_tokens: reported.unwrap_or(assumed), ..spec }
     }
 
     /// Returns the endpoint of a provider. All its models share one endpoint: connections, queue and circuit breaker.
@@ -273,10 +275,10 @@ fn queue_limits(provider_settings: &ProviderSettings) -> QueueLimits {
     QueueLimits { concurrency: concurrency.unwrap_or(defaults.concurrency), ..defaults }
 }
 
-fn override_traits(traits: &ModelSpec, settings: &ModelSettings) -> ModelSpec {
+fn override_spec(spec: &ModelSpec, settings: &ModelSettings) -> ModelSpec {
     let [input, output, cached, cache_written] = settings.prices;
-    let says_price = settings.prices.iter().any(Option::is_some);
-    let known = traits.prices.unwrap_or_default();
+    let has_price_settings = settings.prices.iter().any(Option::is_some);
+    let known = spec.prices.unwrap_or_default();
     let prices = Prices {
         input: input.unwrap_or(known.input),
         output: output.unwrap_or(known.output),
@@ -285,21 +287,21 @@ fn override_traits(traits: &ModelSpec, settings: &ModelSettings) -> ModelSpec {
         cache_written: cache_written.or(input).unwrap_or(known.cache_written),
     };
     ModelSpec {
-        window_tokens: settings.window_tokens.unwrap_or(traits.window_tokens),
-        answer_tokens_max: settings.answer_tokens_max.or(traits.answer_tokens_max),
-        prices: if says_price { Some(prices) } else { traits.prices },
-        accepts_images: settings.images.unwrap_or(traits.accepts_images),
-        tier: traits.tier,
+        window_tokens: settings.window_tokens.unwrap_or(spec.window_tokens),
+        answer_tokens_max: settings.answer_tokens_max.or(spec.answer_tokens_max),
+        prices: if has_price_settings { Some(prices) } else { spec.prices },
+        accepts_images: settings.images.unwrap_or(spec.accepts_images),
+        tier: spec.tier,
     }
 }
 
-fn model_options(model: &str, settings: &ModelSettings, traits: &ModelSpec) -> ModelOptions {
+fn model_options(model: &str, settings: &ModelSettings, spec: &ModelSpec) -> ModelOptions {
     ModelOptions {
         name: model.to_owned(),
         answer_tokens_max: settings.answer_tokens_max,
-        answer_tokens_limit: traits.answer_tokens_max,
+        supported_answer_tokens_max: spec.answer_tokens_max,
         extra: settings.extra.clone(),
         caches_prompt: settings.caches_prompt.unwrap_or(true),
-        takes_images: traits.accepts_images,
+        accepts_images: spec.accepts_images,
     }
 }

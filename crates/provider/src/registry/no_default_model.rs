@@ -44,7 +44,7 @@ impl Provider for NoDefaultModel {
 
     /// Returns a window small enough for any discovered model.
     fn spec(&self) -> &ModelSpec {
-        const TRAITS: ModelSpec = ModelSpec::with_window(MACHINE_WINDOW_TOKENS_DEFAULT);
-        &TRAITS
+        const SPEC: ModelSpec = ModelSpec::with_window(MACHINE_WINDOW_TOKENS_DEFAULT);
+        &SPEC
     }
 }

@@ -110,7 +110,7 @@ impl ResponseDecoder for ResponsesDecoder {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
-            return self.state.skip_malformed_event(data, each);
+            return self.state.handle_malformed_event(data, each);
         };
         let Some(kind) = parse_text(event.kind) else {
             // Servers that fail before the response starts send an error without a type.
@@ -120,7 +120,7 @@ impl ResponseDecoder for ResponsesDecoder {
             return;
         };
         let result = match kind.as_str() {
-            // The error is either the event itself or a member of it.
+            // The error is either the event itself or a field of it.
             "error" => Err(fault_from_error(event.error.or_else(|| parse_field(Some(raw_event(data)?))))),
             kind => self.decode_event(kind, &event, each),
         };

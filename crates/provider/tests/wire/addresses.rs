@@ -9,7 +9,7 @@ use provider::{
     RegistryOptions, Secret,
 };
 
-use crate::harness::{KEY, call, client, collect, default_model, options, refusal, request};
+use crate::harness::{KEY, call, client, collect, default_model, options, request, response_with_status};
 use crate::server::Server;
 
 fn check_address(base_url: &str) -> Result<(), String> {
@@ -90,7 +90,7 @@ fn base_url_with_a_password_is_rejected_without_echoing_it() {
 
 #[tokio::test]
 async fn request_path_is_below_the_base_url() {
-    let server = Server::start(refusal("500 No", b"")).await;
+    let server = Server::start(response_with_status("500 No", b"")).await;
     let root = format!("http://127.0.0.1:{}", server.port());
     for (path, expected) in [
         ("/v1", "/v1/chat/completions"),
@@ -109,7 +109,7 @@ async fn request_path_is_below_the_base_url() {
 
 #[tokio::test]
 async fn request_body_is_json_with_the_model_and_messages() {
-    let server = Server::start(refusal("500 No", b"")).await;
+    let server = Server::start(response_with_status("500 No", b"")).await;
     let client = client(&server.base_url());
     call(&client).await;
     let request = server.log().requests.pop().expect("a request arrived");
@@ -128,7 +128,7 @@ async fn request_body_is_json_with_the_model_and_messages() {
 
 /// Returns the body of a request to Anthropic's API.
 async fn anthropic_body(model: &str, settings: ModelSettings) -> serde_json::Value {
-    let server = Server::start(refusal("400 No", b"")).await;
+    let server = Server::start(response_with_status("400 No", b"")).await;
     let variables = [("ANTHROPIC_BASE_URL", server.base_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
     let settings = ModelSettings { model: format!("anthropic/{model}"), ..settings };
     let options = RegistryOptions {
@@ -143,7 +143,7 @@ async fn anthropic_body(model: &str, settings: ModelSettings) -> serde_json::Val
 
 #[tokio::test]
 async fn alias_overrides_the_settings_of_the_alias_it_refers_to() {
-    let server = Server::start(refusal("400 No", b"")).await;
+    let server = Server::start(response_with_status("400 No", b"")).await;
     let variables = [("OPENAI_BASE_URL", server.base_url()), ("OPENAI_API_KEY", KEY.to_owned())];
     let extra = |text: &str| serde_json::from_str(text).expect("an object");
     let settings = [
@@ -194,7 +194,7 @@ async fn custom_provider_behaves_like_its_kind() {
         ("vllm", "kimi-k2-thinking", None, true),
         ("mistral", "m", None, false),
     ] {
-        let server = Server::start(refusal("400 Bad Request", b"{}")).await;
+        let server = Server::start(response_with_status("400 Bad Request", b"{}")).await;
         let settings = ProviderSettings {
             kind: Some(kind.to_owned()),
             base_url: Some(server.base_url()),
@@ -211,11 +211,11 @@ async fn custom_provider_behaves_like_its_kind() {
         let messages = request().messages.iter().cloned().chain(more).collect();
         let model_request = ModelRequest { messages: Arc::new(messages), ..request() };
         collect(default_model(options).expect("the model is known").call(model_request)).await;
-        let response = last_body(&server)["messages"][2].clone();
-        let fields = response.get("reasoning_content").and_then(|text| text.as_str());
-        assert_eq!(fields, expected_reasoning, "{kind}/{model}: {response:#}");
-        let is_unchanged = response["tool_calls"][0]["id"] == long_id;
-        assert_eq!(is_unchanged, takes_long_ids, "{kind}/{model}: {response:#}");
+        let message = last_body(&server)["messages"][2].clone();
+        let reasoning = message.get("reasoning_content").and_then(|text| text.as_str());
+        assert_eq!(reasoning, expected_reasoning, "{kind}/{model}: {message:#}");
+        let is_unchanged = message["tool_calls"][0]["id"] == long_id;
+        assert_eq!(is_unchanged, takes_long_ids, "{kind}/{model}: {message:#}");
     }
 }
 
@@ -244,10 +244,10 @@ async fn max_tokens_depends_on_model_settings_and_thinking() {
 }
 
 #[tokio::test]
-async fn local_server_window_is_reported_or_a_small_default() {
+async fn machine_server_window_is_reported_or_a_small_default() {
     let list =
         br#"{"object":"list","data":[{"id":"gpt-oss:20b","max_model_len":65536},{"id":"gpt-oss:120b"}]}"#;
-    let server = Server::start(refusal("200 OK", list)).await;
+    let server = Server::start(response_with_status("200 OK", list)).await;
     let discover = DiscoverOptions { providers: vec!["vllm"], ..DiscoverOptions::default() };
     let variables = [("VLLM_BASE_URL".to_owned(), Secret::new(server.base_url()))].into();
     let options = RegistryOptions { discover, variables, ..RegistryOptions::default() };

@@ -3,7 +3,7 @@
 use agent::outside::ModelEvent;
 use futures_util::StreamExt;
 
-use crate::harness::{CHUNKED, CHUNKED_END, call, chunk, client, head, refusal, request};
+use crate::harness::{CHUNKED, CHUNKED_END, call, chunk, client, head, request, response_with_status};
 use crate::server::{Action, Server, yield_many};
 
 const RESPONSE: &[u8] =
@@ -33,7 +33,7 @@ async fn connection_is_reused_after_a_complete_response() {
 
 #[tokio::test(start_paused = true)]
 async fn connection_is_reused_after_a_refusal() {
-    let server = Server::start(refusal("429 Too Many Requests", b"slow down")).await;
+    let server = Server::start(response_with_status("429 Too Many Requests", b"slow down")).await;
     let client = client(&server.base_url());
     for _ in 0..3 {
         assert!(!call(&client).await.is_done());

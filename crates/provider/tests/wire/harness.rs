@@ -121,7 +121,7 @@ pub(crate) fn head(more: &str) -> Vec<u8> {
 }
 
 /// Returns the actions of a complete response with this status.
-pub(crate) fn refusal(status: &str, body: &[u8]) -> Vec<Action> {
+pub(crate) fn response_with_status(status: &str, body: &[u8]) -> Vec<Action> {
     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
     vec![Action::Write([head.as_bytes(), body].concat())]
 }

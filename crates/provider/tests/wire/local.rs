@@ -134,7 +134,7 @@ async fn embedded_model_is_the_default_without_other_models() {
 #[tokio::test]
 async fn crash_at_startup_fails_the_request_and_the_next_restarts() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let _asked = serve(dir.path());
+    let _requests = serve(dir.path());
     let registry = registry(dir.path());
     std::fs::write(dir.path().join("crash"), "").expect("the file is writable");
     let model = registry.find("local/tiny").expect("the model is installed");
@@ -169,7 +169,7 @@ async fn crash_before_the_response_restarts_and_retries() {
 #[tokio::test]
 async fn concurrent_requests_share_the_restarted_child() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let _asked = serve_until(dir.path(), &[""]);
+    let _requests = serve_until(dir.path(), &[""]);
     let model = registry(dir.path()).default_model();
     let responses = futures_util::future::join_all((0..5).map(|_| call(&model))).await;
     assert!(responses.iter().all(|response| response.text() == "Hello"), "{responses:?}");

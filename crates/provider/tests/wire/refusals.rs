@@ -7,7 +7,7 @@ use agent::{FaultKind, Message, MessageSource};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::harness::{call, call_with, chunk, client, client_with, collect, refusal, request};
+use crate::harness::{call, call_with, chunk, client, client_with, collect, request, response_with_status};
 use crate::server::{Action, Server};
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn each_error_status_has_its_message() {
         ("503 Service Unavailable", "API request failed (503): {\"error\":\"why\"}"),
     ];
     for (status, text) in cases {
-        let response = call_with(refusal(status, b"{\"error\":\"why\"}")).await;
+        let response = call_with(response_with_status(status, b"{\"error\":\"why\"}")).await;
         assert_eq!(response.items.len(), 1, "{status}");
         assert_eq!((response.fault().kind, response.fault().public.as_ref()), (FaultKind::Model, text));
     }
@@ -30,7 +30,7 @@ async fn each_error_status_has_its_message() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let redirect_target = Server::start(refusal("200 OK", b"")).await;
+    let redirect_target = Server::start(response_with_status("200 OK", b"")).await;
     let target = format!("{}/chat/completions", redirect_target.base_url());
     for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let head = format!("HTTP/1.1 {status}\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
@@ -45,7 +45,7 @@ async fn redirects_are_not_followed() {
 async fn error_body_is_truncated_to_ten_kilobytes() {
     let bodies: [Vec<u8>; 3] = [vec![b'x'; 1 << 20], vec![0xff; 1 << 20], "é".repeat(1 << 19).into_bytes()];
     for body in bodies {
-        let response = call_with(refusal("500 Internal Server Error", &body)).await;
+        let response = call_with(response_with_status("500 Internal Server Error", &body)).await;
         let text = &response.fault().public;
         assert!(text.len() <= 10_000 && text.len() > 9_000, "{} bytes", text.len());
     }
@@ -128,7 +128,7 @@ async fn rejected_request_with_images_says_how_to_remove_them() {
     for (status, images, has_advice) in
         [("400 No", vec![image.clone()], true), ("400 No", Vec::new(), false), ("401 No", vec![image], false)]
     {
-        let server = Server::start(refusal(status, b"invalid")).await;
+        let server = Server::start(response_with_status(status, b"invalid")).await;
         let message = Message { images, ..Message::user("look", MessageSource::default()) };
         let model_request = ModelRequest { messages: Arc::new(vec![Arc::new(message)]), ..request() };
         let response = collect(client(&server.base_url()).call(model_request)).await;

@@ -1,4 +1,4 @@
-//! Tests of response contents: servers differ in the members they omit, send as null, or send in excess.
+//! Tests of response contents: servers differ in the fields they omit, send as null, or send in excess.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn delta_event(delta: &str) -> String {
 }
 
 #[tokio::test]
-async fn null_members_count_as_absent() {
+async fn null_fields_count_as_absent() {
     let events = [
         delta_event(r#"{"role":"assistant","content":null,"tool_calls":null}"#),
         delta_event(r#"{"content":"Hel","tool_calls":null,"refusal":null,"function_call":null}"#),

@@ -9,7 +9,8 @@ use provider::{ModelRegistry, ModelSettings, ProviderSettings, RegistryOptions, 
 use tokio::time::Instant;
 
 use crate::harness::{
-    CHUNKED, CHUNKED_END, CollectedResponse, KEY, call, chunk, client_with, collect, head, refusal, request,
+    CHUNKED, CHUNKED_END, CollectedResponse, KEY, call, chunk, client_with, collect, head, request,
+    response_with_status,
 };
 use crate::server::{Action, Server};
 
@@ -53,7 +54,7 @@ async fn call_after_failures(failures: usize, actions: Vec<Action>) -> (Collecte
 #[tokio::test(start_paused = true)]
 async fn transient_errors_are_retried() {
     for status in ["408 a", "409 a", "429 a", "500 a", "502 a", "503 a", "504 a", "529 a"] {
-        let (response, requests, _) = call_after_failures(3, refusal(status, b"")).await;
+        let (response, requests, _) = call_after_failures(3, response_with_status(status, b"")).await;
         assert_eq!((response.text().as_str(), requests), ("Hello", 4), "{status}: {response:?}");
     }
     let endings = [
@@ -76,7 +77,8 @@ async fn transient_errors_are_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_tried_at_most_four_times() {
-    let (response, requests, elapsed) = call_after_failures(100, refusal("503 a", b"down")).await;
+    let (response, requests, elapsed) =
+        call_after_failures(100, response_with_status("503 a", b"down")).await;
     assert_eq!((response.fault().public.as_ref(), requests), ("API request failed (503): down", 4));
     assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
 }
@@ -84,11 +86,12 @@ async fn a_request_is_tried_at_most_four_times() {
 #[tokio::test(start_paused = true)]
 async fn permanent_errors_are_not_retried() {
     for status in ["400 a", "401 a", "402 a", "403 a", "404 a", "413 a", "422 a", "302 a"] {
-        let (response, requests, elapsed) = call_after_failures(100, refusal(status, b"no")).await;
+        let (response, requests, elapsed) =
+            call_after_failures(100, response_with_status(status, b"no")).await;
         assert_eq!((requests, elapsed), (1, Duration::ZERO), "{status}: {response:?}");
     }
     let long = br#"{"error":{"message":"This model's maximum context length is 10.","code":"context_length_exceeded"}}"#;
-    let (response, requests, _) = call_after_failures(100, refusal("400 a", long)).await;
+    let (response, requests, _) = call_after_failures(100, response_with_status("400 a", long)).await;
     assert_eq!((response.fault().kind, requests), (FaultKind::ContextFull, 1));
     let long = r#"{"message":"Shorten the conversation.","code":"context_length_exceeded"}"#;
     let (response, requests, _) = call_after_failures(100, error_event(long)).await;
@@ -311,11 +314,13 @@ async fn fallback_gets_the_request_in_its_own_dialect() {
         ]
     };
     for (status, tries) in [("500 a", 1..=4), ("401 a", 1..=1), ("404 a", 1..=1)] {
-        let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(claude()).await);
+        let (first, second) =
+            (Server::start(response_with_status(status, b"")).await, Server::start(claude()).await);
         let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
         assert_eq!(response.text(), "Bonjour", "{status}: {response:?}");
-        let is_others = |item: &Result<ModelEvent, _>| matches!(item, Ok(ModelEvent::FallbackUsage(..)));
-        assert_eq!(response.items.iter().filter(|item| is_others(item)).count(), 1, "{response:?}");
+        let is_fallback_usage =
+            |item: &Result<ModelEvent, _>| matches!(item, Ok(ModelEvent::FallbackUsage(..)));
+        assert_eq!(response.items.iter().filter(|item| is_fallback_usage(item)).count(), 1, "{response:?}");
         assert!(tries.contains(&first.log().requests.len()), "{status}");
         let request = second.log().requests[0].clone();
         assert!(request.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{request}");
@@ -325,7 +330,8 @@ async fn fallback_gets_the_request_in_its_own_dialect() {
         );
         assert!(request.contains("anthropic-version: 2023-06-01\r\n"), "{request}");
     }
-    let (first, second) = (Server::start(refusal("400 a", b"wrong")).await, Server::start(claude()).await);
+    let (first, second) =
+        (Server::start(response_with_status("400 a", b"wrong")).await, Server::start(claude()).await);
     let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
     assert_eq!(
         response.fault().public,
@@ -337,7 +343,7 @@ async fn fallback_gets_the_request_in_its_own_dialect() {
 
 #[tokio::test(start_paused = true)]
 async fn with_a_fallback_an_unavailable_model_is_not_awaited() {
-    let responses = || {
+    let claude = || {
         vec![
             Action::Write(head(CHUNKED)),
             Action::Write(chunk(ANTHROPIC_RESPONSE)),
@@ -345,12 +351,13 @@ async fn with_a_fallback_an_unavailable_model_is_not_awaited() {
         ]
     };
     for status in ["503 a", "429 a\r\nRetry-After: 30", "503 a\r\nRetry-After: 100"] {
-        let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(responses()).await);
+        let (first, second) =
+            (Server::start(response_with_status(status, b"")).await, Server::start(claude()).await);
         let registry = registry_with_fallback(&first, &second);
         for turn in 0..8 {
             let started_at = Instant::now();
-            let event = (0..4).map(|_| collect(registry.default_model().call(request())));
-            for response in futures_util::future::join_all(event).await {
+            let calls = (0..4).map(|_| collect(registry.default_model().call(request())));
+            for response in futures_util::future::join_all(calls).await {
                 assert_eq!(response.text(), "Bonjour", "{status}: {response:?}");
             }
             let waited = started_at.elapsed();
@@ -362,13 +369,14 @@ async fn with_a_fallback_an_unavailable_model_is_not_awaited() {
 
 #[tokio::test(start_paused = true)]
 async fn full_window_of_a_fallback_is_not_reported() {
-    let full = || refusal("400 a", b"prompt is too long");
-    let (first, second) = (Server::start(refusal("401 a", b"")).await, Server::start(full()).await);
+    let full = || response_with_status("400 a", b"prompt is too long");
+    let (first, second) =
+        (Server::start(response_with_status("401 a", b"")).await, Server::start(full()).await);
     let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
     assert_eq!(second.log().requests.len(), 1);
     assert_eq!(response.fault().public, "Authentication failed. Check your API key.");
     assert_eq!(response.fault().kind, FaultKind::Model);
-    // The first model's is.
+    // The full window of the first model is reported.
     let (first, second) = (Server::start(full()).await, Server::start(full()).await);
     let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
     assert_eq!((response.fault().kind, second.log().requests.len()), (FaultKind::ContextFull, 0));

@@ -2,12 +2,14 @@
 
 use provider::ProviderSettings;
 
-use crate::harness::{KEY, call, call_events, call_with, client, default_model, options, refusal};
+use crate::harness::{
+    KEY, call, call_events, call_with, client, default_model, options, response_with_status,
+};
 use crate::server::{Action, Server};
 
 #[tokio::test]
 async fn key_is_sent_as_a_bearer_token() {
-    let server = Server::start(refusal("500 No", b"")).await;
+    let server = Server::start(response_with_status("500 No", b"")).await;
     call(&client(&server.base_url())).await;
     let request = server.log().requests[0].clone();
     assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
@@ -16,7 +18,7 @@ async fn key_is_sent_as_a_bearer_token() {
 
 #[tokio::test]
 async fn without_a_key_no_authorization_is_sent() {
-    let server = Server::start(refusal("500 No", b"")).await;
+    let server = Server::start(response_with_status("500 No", b"")).await;
     let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
     let mut options = options(&server.base_url(), settings);
     options.variables.remove("OPENAI_API_KEY");
@@ -30,9 +32,9 @@ async fn echoed_key_is_redacted_from_faults() {
     let padded = format!("{}{KEY}{}", "x".repeat(9_970), "y".repeat(10_000));
     let chunk = format!("data: {{\"error\":{{\"message\":\"{KEY} is no key\"}}}}\n\n");
     let responses = [
-        call_with(refusal("500 No", echo.as_bytes())).await,
-        call_with(refusal("400 No", padded.as_bytes())).await,
-        call_with(refusal("401 No", echo.as_bytes())).await,
+        call_with(response_with_status("500 No", echo.as_bytes())).await,
+        call_with(response_with_status("400 No", padded.as_bytes())).await,
+        call_with(response_with_status("401 No", echo.as_bytes())).await,
         call_events(&chunk).await,
         call_with(vec![Action::Write(format!("HTTP/1.1 {KEY}\r\n\r\n").into_bytes()), Action::Close]).await,
     ];

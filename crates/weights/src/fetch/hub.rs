@@ -1,4 +1,5 @@
-//! Download from the hub over HTTP. Resumes with range requests and retries with backoff as long as there is progress.
+//! Download from the hub over HTTP. Resumes with range requests, and retries with backoff until too many consecutive
+//! attempts make no progress.
 
 #[cfg(test)]
 mod tests;

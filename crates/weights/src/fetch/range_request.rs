@@ -181,7 +181,7 @@ fn certificate_error(fault: &(dyn Error + 'static)) -> Option<String> {
         if let Some(rustls::Error::InvalidCertificate(why)) = cause.downcast_ref() {
             return Some(why.to_string());
         }
-        // An error wrapped by `io::Error` is not its `source()`.
+        // `source()` of an `io::Error` skips the error that it wraps.
         let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         next = match wrapped {
             Some(wrapped) => Some(wrapped),
