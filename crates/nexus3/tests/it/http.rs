@@ -1,4 +1,5 @@
-//! The HTTP door of the real binary under hostile peers: every refusal, their order, smuggling, slowness, crowds.
+//! Tests of the binary's HTTP server against hostile clients: every refusal and the order of checks, request smuggling,
+//! slow clients, many connections.
 
 mod check_order;
 mod connection_reuse;

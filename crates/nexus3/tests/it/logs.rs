@@ -1,4 +1,4 @@
-//! Logs: one directory per agent, never mixed, private, bounded, and without any secret.
+//! Logs: one directory per agent, no mixing between agents, private file modes, rotation, no secrets.
 
 mod audit;
 mod files;
@@ -6,7 +6,7 @@ mod streams;
 
 use testkit::TestDaemon;
 
-/// Ends the daemon, so that everything it logged is written.
+/// Stops the daemon, which flushes its logs.
 fn stop(daemon: &TestDaemon) {
     daemon.signal("SIGTERM");
     assert_eq!(daemon.wait_exit().code(), Some(0), "{}", daemon.stderr());

@@ -1,5 +1,6 @@
-//! A model that does whatever it reads, in five channels of other people's words: files, results, answers of sub-agents,
-//! system prompts and messages of children. The ceiling holds all the same: nothing beyond it happens, whatever is asked.
+//! Prompt injection: a model that follows every instruction it reads, in five channels of untrusted text: files, tool
+//! results, responses of sub-agents, system prompts and messages of children. No injected call has an effect beyond the
+//! agent's ceiling.
 
 mod channels;
 mod injections;

@@ -1,4 +1,4 @@
-//! Tools through real turns: the model calls, the daemon judges and runs, the model reads the result.
+//! Tools in complete turns: the model calls a tool, the daemon judges and runs the call, the model gets the result.
 
 mod blocked_paths;
 mod calls;
@@ -11,15 +11,15 @@ use serde_json::json;
 use crate::support::Fixture;
 use crate::support::folder::TestDirectory;
 
-/// An agent of this preset in this folder.
-fn fixture_with(preset: &str, folder: &TestDirectory) -> Fixture {
-    let stage = Fixture::start();
-    stage.create_with(json!({ "agent_id": "worker", "preset": preset, "cwd": folder.path_str() }));
-    stage
+/// A daemon with the agent `worker`, which has this preset and working directory.
+fn fixture_with(preset: &str, directory: &TestDirectory) -> Fixture {
+    let fixture = Fixture::start();
+    fixture.create_with(json!({ "agent_id": "worker", "preset": preset, "cwd": directory.path_str() }));
+    fixture
 }
 
-/// What came of one call.
-fn tool_result(stage: &Fixture, call: &str) -> String {
-    let said = stage.send_text("worker", call);
-    said.strip_prefix("tool said: ").unwrap_or_else(|| panic!("{call}: {said}")).to_owned()
+/// Has the agent `worker` make a tool call and returns the result.
+fn tool_result(fixture: &Fixture, call: &str) -> String {
+    let text = fixture.send_text("worker", call);
+    text.strip_prefix("tool said: ").unwrap_or_else(|| panic!("{call}: {text}")).to_owned()
 }

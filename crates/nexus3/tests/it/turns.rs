@@ -1,4 +1,4 @@
-//! Turns: their order, their bounds, how they are cancelled, what tools and faults of the model do to them.
+//! Turns: order, queue limits, cancellation, rounds, model faults, client disconnects.
 
 mod cancelling;
 mod client_disconnects;

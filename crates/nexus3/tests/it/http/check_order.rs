@@ -1,4 +1,4 @@
-//! Which refusal wins when a request has several faults, and that none of them waits for a body.
+//! Order of the checks: the refusal for a request with several faults, and that no refusal waits for the body.
 
 use testkit::TestDaemon;
 
@@ -6,7 +6,7 @@ use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{ExpectedMessage, agents};
 use crate::http::support::{NO_ROUTE, assert_error, assert_refused, assert_result, daemon, read_last};
 
-/// One fault that a request can have beside others.
+/// A fault that a request can combine with others.
 struct RequestFault {
     name: &'static str,
     apply: fn(RequestBuilder) -> RequestBuilder,
@@ -17,61 +17,96 @@ struct RequestFault {
 
 const fn fault(
     name: &'static str,
-    spoil: fn(RequestBuilder) -> RequestBuilder,
+    apply: fn(RequestBuilder) -> RequestBuilder,
     status: u16,
     message: &'static str,
 ) -> RequestFault {
     let code = if status == 404 { -32602 } else { -32600 };
-    RequestFault { name, apply: spoil, status, code, message }
+    RequestFault { name, apply, status, code, message }
 }
 
-/// From the first that is looked at to the last. Each spoils something else, so that all can be combined.
+/// The faults in the order of their checks. Each changes a different part of the request, so that they can be combined.
 const FAULTS: [RequestFault; 9] = [
-    fault("malformed", |ask| ask.header("A : a"), 400, "Invalid header line: the name is not a token"),
-    fault("body too large", |ask| ask.replace_header("Content-Length: 1048577"), 413, TOO_LARGE),
-    fault("host", |ask| ask.replace_header("Host: evil.example"), 403, "Host not allowed"),
-    fault("origin", |ask| ask.header("Origin: null"), 403, "Origin not allowed"),
-    fault("method", |ask| ask.method("GET"), 405, "Method not allowed. Use POST."),
-    fault("token", |ask| ask.replace_header("Authorization: Bearer nxk_wrong"), 403, "Invalid API key"),
-    fault("route", |ask| ask.target("/nope"), 404, NO_ROUTE),
-    fault("caller", |ask| ask.header("X-Nexus-Agent: a").header("X-Nexus-Agent: b"), 400, TWO_CALLERS),
-    fault("coding", |ask| ask.header("Content-Encoding: gzip"), 415, "Content-Encoding is not supported"),
+    fault(
+        "malformed",
+        |request| request.header("A : a"),
+        400,
+        "Invalid header line: the name is not a token",
+    ),
+    fault("body too large", |request| request.replace_header("Content-Length: 1048577"), 413, TOO_LARGE),
+    fault("host", |request| request.replace_header("Host: evil.example"), 403, "Host not allowed"),
+    fault("origin", |request| request.header("Origin: null"), 403, "Origin not allowed"),
+    fault("method", |request| request.method("GET"), 405, "Method not allowed. Use POST."),
+    fault(
+        "token",
+        |request| request.replace_header("Authorization: Bearer nxk_wrong"),
+        403,
+        "Invalid API key",
+    ),
+    fault("route", |request| request.target("/nope"), 404, NO_ROUTE),
+    fault(
+        "caller",
+        |request| request.header("X-Nexus-Agent: a").header("X-Nexus-Agent: b"),
+        400,
+        TWO_CALLERS,
+    ),
+    fault(
+        "coding",
+        |request| request.header("Content-Encoding: gzip"),
+        415,
+        "Content-Encoding is not supported",
+    ),
 ];
 
 const TOO_LARGE: &str = "Request body too large: 1048577 > 1048576";
 const TWO_CALLERS: &str = "Duplicate X-Nexus-Agent header";
 
-/// Faults that stand in the place of one above.
+/// Alternatives to a fault of [`FAULTS`], each with the index of the fault that it replaces.
 const ALTERNATIVE_FAULTS: [(usize, RequestFault); 3] = [
-    (0, fault("no host", |ask| ask.without_header("Host"), 400, "Missing Host header")),
-    (5, fault("no token", |ask| ask.without_header("Authorization"), 401, "Authorization header required")),
-    (6, fault("agent", |ask| ask.target("/agent/nope"), 404, "Agent not found: nope")),
+    (0, fault("no host", |request| request.without_header("Host"), 400, "Missing Host header")),
+    (
+        5,
+        fault(
+            "no token",
+            |request| request.without_header("Authorization"),
+            401,
+            "Authorization header required",
+        ),
+    ),
+    (6, fault("agent", |request| request.target("/agent/nope"), 404, "Agent not found: nope")),
 ];
 
 impl RequestFault {
-    fn check(&self, beside: &str, daemon: &TestDaemon, ask: RequestBuilder) {
-        let name = format!("{} beside {beside}", self.name);
-        // Everything is refused without the body, so that it need not come.
+    fn check(&self, combined_with: &str, daemon: &TestDaemon, request: RequestBuilder) {
+        let name = format!("{} combined with {combined_with}", self.name);
+        // Only the head is sent: the server refuses all these requests without reading the body.
         let mut connection = daemon.connection();
-        connection.send(&(self.apply)(ask).head());
-        let answer = read_last(&name, &mut connection);
-        assert_error(&name, &answer, self.status, self.code, ExpectedMessage::Exactly(self.message), "null");
+        connection.send(&(self.apply)(request).head());
+        let response = read_last(&name, &mut connection);
+        assert_error(
+            &name,
+            &response,
+            self.status,
+            self.code,
+            ExpectedMessage::Exactly(self.message),
+            "null",
+        );
     }
 }
 
 #[test]
-fn the_fault_that_is_looked_at_first_wins_before_the_body_has_come() {
+fn first_failed_check_decides_before_the_body_arrives() {
     let daemon = daemon().config("[limits]\nbody_ms = 600000\n").start();
-    for (place, first) in FAULTS.iter().enumerate() {
+    for (index, first) in FAULTS.iter().enumerate() {
         first.check("nothing", &daemon, RequestBuilder::valid(&daemon));
-        for second in &FAULTS[place + 1..] {
+        for second in &FAULTS[index + 1..] {
             first.check(second.name, &daemon, (second.apply)(RequestBuilder::valid(&daemon)));
         }
     }
-    for (place, first) in &ALTERNATIVE_FAULTS {
+    for (index, first) in &ALTERNATIVE_FAULTS {
         first.check("nothing", &daemon, RequestBuilder::valid(&daemon));
-        for second in &FAULTS[place + 1..] {
-            // The fault that is looked at later must not undo the other.
+        for second in &FAULTS[index + 1..] {
+            // Replacing the Host header would undo its absence.
             if second.name != "host" || first.name != "no host" {
                 first.check(second.name, &daemon, (second.apply)(RequestBuilder::valid(&daemon)));
             }
@@ -80,103 +115,106 @@ fn the_fault_that_is_looked_at_first_wins_before_the_body_has_come() {
 }
 
 #[test]
-fn a_stream_is_guarded_like_a_call() {
+fn event_stream_requests_pass_the_same_checks_as_calls() {
     let daemon = daemon().config("[limits]\nbody_ms = 600000\n").start();
-    let watch = || RequestBuilder::valid(&daemon).method("GET").target("/events");
-    let all: Vec<&RequestFault> =
+    let stream_request = || RequestBuilder::valid(&daemon).method("GET").target("/events");
+    let all_faults: Vec<&RequestFault> =
         FAULTS.iter().chain(ALTERNATIVE_FAULTS.iter().map(|(_, fault)| fault)).collect();
-    let of = |names: &[&str]| -> Vec<&RequestFault> {
-        names.iter().map(|name| *all.iter().find(|fault| fault.name == *name).expect("a fault")).collect()
+    let faults_named = |names: &[&str]| -> Vec<&RequestFault> {
+        names
+            .iter()
+            .map(|name| *all_faults.iter().find(|fault| fault.name == *name).expect("a known fault name"))
+            .collect()
     };
-    let faults = of(&["malformed", "body too large", "host", "origin", "token", "caller"]);
-    for (place, first) in faults.iter().enumerate() {
-        first.check("nothing of a stream", &daemon, watch());
-        for second in &faults[place + 1..] {
-            first.check(second.name, &daemon, (second.apply)(watch()));
+    let faults = faults_named(&["malformed", "body too large", "host", "origin", "token", "caller"]);
+    for (index, first) in faults.iter().enumerate() {
+        first.check("nothing, event stream", &daemon, stream_request());
+        for second in &faults[index + 1..] {
+            first.check(second.name, &daemon, (second.apply)(stream_request()));
         }
     }
-    for first in of(&["no host", "no token"]) {
-        first.check("nothing of a stream", &daemon, watch());
+    for first in faults_named(&["no host", "no token"]) {
+        first.check("nothing, event stream", &daemon, stream_request());
     }
 }
 
 #[test]
-fn a_wrong_body_is_only_looked_at_when_nothing_else_is_wrong() {
+fn body_is_parsed_only_after_all_other_checks() {
     let daemon = daemon().start();
     for fault in FAULTS.iter().filter(|fault| fault.status != 413) {
-        let ask = (fault.apply)(RequestBuilder::valid(&daemon).body("not json"));
-        let answer = daemon.send_raw(&ask.bytes());
+        let request = (fault.apply)(RequestBuilder::valid(&daemon).body("not json"));
+        let response = daemon.send_raw(&request.bytes());
         assert_error(
             fault.name,
-            &answer,
+            &response,
             fault.status,
             fault.code,
             ExpectedMessage::Exactly(fault.message),
             "null",
         );
     }
-    let answer = daemon.send_raw(&RequestBuilder::valid(&daemon).body("not json").bytes());
-    let says = ExpectedMessage::StartsWith("Invalid JSON: ");
-    assert_error("only the body is wrong", &answer, 400, -32700, says, "null");
+    let response = daemon.send_raw(&RequestBuilder::valid(&daemon).body("not json").bytes());
+    let expected_message = ExpectedMessage::StartsWith("Invalid JSON: ");
+    assert_error("only the body is invalid", &response, 400, -32700, expected_message, "null");
 }
 
 #[test]
-fn a_refused_request_has_no_effect() {
+fn refused_request_has_no_effect() {
     let daemon = daemon().start();
     for fault in &FAULTS {
-        let ask = (fault.apply)(RequestBuilder::create_agent(&daemon, "refused"));
-        let answer = daemon.send_raw(&ask.bytes());
-        assert_eq!(answer.status, fault.status, "{}", fault.name);
+        let request = (fault.apply)(RequestBuilder::create_agent(&daemon, "refused"));
+        let response = daemon.send_raw(&request.bytes());
+        assert_eq!(response.status, fault.status, "{}", fault.name);
     }
     assert!(agents(&daemon).is_empty());
 }
 
 #[test]
-fn a_body_is_asked_for_only_when_its_request_is_welcome() {
+fn server_sends_100_continue_only_for_accepted_heads() {
     let daemon = daemon().config("[limits]\nbody_ms = 600000\n").start();
-    let expecting = RequestBuilder::valid(&daemon).header("Expect: 100-continue");
+    let with_expect = RequestBuilder::valid(&daemon).header("Expect: 100-continue");
     for fault in &FAULTS {
-        fault.check("an expectation", &daemon, expecting.clone());
+        fault.check("Expect: 100-continue", &daemon, with_expect.clone());
     }
     let mut connection = daemon.connection();
-    connection.send(&expecting.head());
+    connection.send(&with_expect.head());
     let interim = connection.read_response();
     assert_eq!(interim.raw, b"HTTP/1.1 100 Continue\r\n\r\n");
     connection.send(crate::http::request_builder::LIST_AGENTS.as_bytes());
-    assert_result("after 100", &connection.read_response());
+    assert_result("after 100 Continue", &connection.read_response());
     connection.send(&RequestBuilder::valid(&daemon).bytes());
-    assert_result("the connection stays", &connection.read_response());
+    assert_result("next request on the connection", &connection.read_response());
 }
 
 #[test]
-fn an_expectation_is_ignored_where_nothing_is_to_be_expected() {
+fn expect_header_is_ignored_where_it_has_no_meaning() {
     let daemon = daemon().start();
-    let bodiless = RequestBuilder::valid(&daemon).body("").header("Expect: 100-continue");
-    let says = ExpectedMessage::StartsWith("Invalid JSON: ");
-    assert_error("no body", &daemon.send_raw(&bodiless.bytes()), 400, -32700, says, "null");
-    let old = RequestBuilder::valid(&daemon).version("HTTP/1.0").header("Expect: 100-continue");
-    assert_result("HTTP/1.0", &daemon.send_raw(&old.bytes()));
-    let eager = RequestBuilder::valid(&daemon).header("Expect: 100-Continue").bytes();
+    let without_body = RequestBuilder::valid(&daemon).body("").header("Expect: 100-continue");
+    let expected_message = ExpectedMessage::StartsWith("Invalid JSON: ");
+    assert_error("no body", &daemon.send_raw(&without_body.bytes()), 400, -32700, expected_message, "null");
+    let http_1_0 = RequestBuilder::valid(&daemon).version("HTTP/1.0").header("Expect: 100-continue");
+    assert_result("HTTP/1.0", &daemon.send_raw(&http_1_0.bytes()));
+    let body_without_waiting = RequestBuilder::valid(&daemon).header("Expect: 100-Continue").bytes();
     let mut connection = daemon.connection();
-    connection.send(&eager);
+    connection.send(&body_without_waiting);
     let first = connection.read_response();
     let last = if first.status == 100 { connection.read_response() } else { first };
-    assert_result("a body that is sent without waiting", &last);
+    assert_result("body sent without waiting for 100", &last);
 }
 
 #[test]
-fn a_refused_request_keeps_its_connection_only_when_all_of_it_has_come() {
+fn refusal_closes_the_connection_if_the_body_is_missing() {
     let daemon = daemon().start();
     let refused = RequestBuilder::valid(&daemon).target("/agent/nope");
     let mut connection = daemon.connection();
     for _ in 0..3 {
         connection.send(&refused.bytes());
-        let answer = connection.read_response();
-        assert_refused("all has come", &answer, 404, "Agent not found: nope");
-        assert_eq!(answer.header("connection"), None);
+        let response = connection.read_response();
+        assert_refused("complete request", &response, 404, "Agent not found: nope");
+        assert_eq!(response.header("connection"), None);
     }
     connection.send(&refused.head());
-    let answer = read_last("the body has not come", &mut connection);
-    assert_refused("the body has not come", &answer, 404, "Agent not found: nope");
-    assert_eq!(answer.header("connection"), Some("close"), "the peer is told");
+    let response = read_last("body not sent", &mut connection);
+    assert_refused("body not sent", &response, 404, "Agent not found: nope");
+    assert_eq!(response.header("connection"), Some("close"), "the response announces the close");
 }

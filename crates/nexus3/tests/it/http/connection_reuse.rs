@@ -1,75 +1,75 @@
-//! Connections that are used again, and those that are not: HTTP/1.1, HTTP/1.0, and what a client asks for.
+//! Keep-alive: which connections are reused and which are closed, for HTTP/1.1, HTTP/1.0 and the Connection header.
 
 use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{assert_result, daemon, read_last};
 
 #[test]
-fn one_connection_carries_a_thousand_requests() {
+fn one_connection_serves_a_thousand_requests() {
     let daemon = daemon().start();
     let mut connection = daemon.connection();
     let bytes = RequestBuilder::valid(&daemon).bytes();
     for _ in 0..1000 {
         connection.send(&bytes);
-        let answer = connection.read_response();
-        assert_result("again", &answer);
-        assert_eq!(answer.header("connection"), None);
+        let response = connection.read_response();
+        assert_result("reused connection", &response);
+        assert_eq!(response.header("connection"), None);
     }
 }
 
 #[test]
-fn notifications_and_errors_leave_the_connection_as_it_is() {
+fn notifications_and_errors_leave_the_connection_open() {
     let daemon = daemon().start();
     let mut connection = daemon.connection();
-    let good = RequestBuilder::valid(&daemon);
-    let asks = [
-        (good.clone().body(r#"{"jsonrpc":"2.0","method":"list_agents"}"#), 204),
-        (good.clone().body("not json"), 400),
-        (good.clone().body(""), 400),
-        (good.clone().target("/nope"), 404),
-        (good.clone().replace_header("Host: evil.example"), 403),
-        (good.clone().method("GET").body(""), 405),
-        (good.clone().without_header("Authorization"), 401),
-        (good, 200),
+    let valid = RequestBuilder::valid(&daemon);
+    let requests = [
+        (valid.clone().body(r#"{"jsonrpc":"2.0","method":"list_agents"}"#), 204),
+        (valid.clone().body("not json"), 400),
+        (valid.clone().body(""), 400),
+        (valid.clone().target("/nope"), 404),
+        (valid.clone().replace_header("Host: evil.example"), 403),
+        (valid.clone().method("GET").body(""), 405),
+        (valid.clone().without_header("Authorization"), 401),
+        (valid, 200),
     ];
     for _ in 0..10 {
-        for (ask, status) in &asks {
-            connection.send(&ask.bytes());
+        for (request, status) in &requests {
+            connection.send(&request.bytes());
             assert_eq!(connection.read_response().status, *status);
         }
     }
 }
 
 #[test]
-fn a_client_that_asks_for_the_end_gets_it_after_its_answer() {
+fn connection_close_header_closes_after_the_response() {
     let daemon = daemon().start();
     for header in
         ["Connection: close", "connection: Close", "Connection: keep-alive, close", "Connection: close, x"]
     {
         let mut connection = daemon.connection();
         connection.send(&RequestBuilder::valid(&daemon).header(header).bytes());
-        let answer = read_last(header, &mut connection);
-        assert_result(header, &answer);
-        assert_eq!(answer.header("connection"), Some("close"), "{header}");
+        let response = read_last(header, &mut connection);
+        assert_result(header, &response);
+        assert_eq!(response.header("connection"), Some("close"), "{header}");
     }
 }
 
 #[test]
-fn http_1_0_ends_after_one_answer_unless_it_asks_to_go_on() {
+fn http_1_0_closes_after_one_response_unless_keep_alive() {
     let daemon = daemon().start();
-    let old = RequestBuilder::valid(&daemon).version("HTTP/1.0");
+    let http_1_0 = RequestBuilder::valid(&daemon).version("HTTP/1.0");
     let mut connection = daemon.connection();
-    connection.send(&old.bytes());
-    let answer = read_last("HTTP/1.0", &mut connection);
-    assert_result("HTTP/1.0", &answer);
-    assert!(answer.raw.starts_with(b"HTTP/1.0 200 OK\r\n"));
+    connection.send(&http_1_0.bytes());
+    let response = read_last("HTTP/1.0", &mut connection);
+    assert_result("HTTP/1.0", &response);
+    assert!(response.raw.starts_with(b"HTTP/1.0 200 OK\r\n"));
 
-    let going_on = old.header("Connection: keep-alive");
+    let keep_alive = http_1_0.header("Connection: keep-alive");
     let mut connection = daemon.connection();
     for _ in 0..3 {
-        connection.send(&going_on.bytes());
-        let answer = connection.read_response();
-        assert_result("HTTP/1.0 that goes on", &answer);
-        assert_eq!(answer.header("connection"), Some("keep-alive"));
+        connection.send(&keep_alive.bytes());
+        let response = connection.read_response();
+        assert_result("HTTP/1.0 with keep-alive", &response);
+        assert_eq!(response.header("connection"), Some("keep-alive"));
     }
     connection.send(&RequestBuilder::valid(&daemon).bytes());
     assert_result("HTTP/1.1 on the same connection", &connection.read_response());

@@ -1,4 +1,4 @@
-//! Peers that leave early: half closed, reset in the middle of a request, gone before their answer.
+//! Clients that disconnect early: half-closed, reset in the middle of a request, gone before the response.
 
 use serde_json::json;
 use testkit::{ScriptedModel, TestDaemon};
@@ -8,28 +8,31 @@ use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{WellBehavedClient, agents, assert_result, daemon, read_last};
 
 #[test]
-fn a_peer_that_only_listens_any_more_gets_its_answer() {
+fn half_closed_client_gets_its_response() {
     let daemon = daemon().start();
     for chunked in [false, true] {
-        let good = RequestBuilder::valid(&daemon);
-        let ask =
-            if chunked { good.chunks([crate::http::request_builder::LIST_AGENTS.as_bytes()]) } else { good };
+        let valid = RequestBuilder::valid(&daemon);
+        let request = if chunked {
+            valid.chunks([crate::http::request_builder::LIST_AGENTS.as_bytes()])
+        } else {
+            valid
+        };
         let mut connection = daemon.connection();
-        connection.send(&ask.bytes());
+        connection.send(&request.bytes());
         connection.shutdown_write();
-        assert_result("half closed", &read_last("half closed", &mut connection));
+        assert_result("half-closed", &read_last("half-closed", &mut connection));
     }
     let mut connection = daemon.connection();
     connection.send(&RequestBuilder::valid(&daemon).bytes().repeat(20));
     connection.shutdown_write();
     for _ in 0..19 {
-        assert_result("half closed, pipelined", &connection.read_response());
+        assert_result("half-closed, pipelined", &connection.read_response());
     }
-    assert_result("half closed, pipelined", &read_last("the last", &mut connection));
+    assert_result("half-closed, pipelined", &read_last("half-closed, last response", &mut connection));
 }
 
 #[test]
-fn a_peer_that_only_listens_any_more_waits_for_its_turn() {
+fn half_closed_client_gets_the_response_of_its_turn() {
     let model = ScriptedModel::start();
     let daemon = daemon().model(&model).start();
     let mut connection = daemon.connection();
@@ -38,32 +41,32 @@ fn a_peer_that_only_listens_any_more_waits_for_its_turn() {
     model.wait_stalled(1);
     WellBehavedClient::new(&daemon).call();
     model.release("gate");
-    let answer = read_last("half closed", &mut connection);
-    assert_result("half closed", &answer);
-    assert_eq!(answer.json()["result"]["content"], "done released gate");
+    let response = read_last("half-closed", &mut connection);
+    assert_result("half-closed", &response);
+    assert_eq!(response.json()["result"]["content"], "done released gate");
 }
 
 #[test]
-fn a_request_cut_off_at_any_byte_has_no_effect() {
+fn request_reset_at_any_byte_has_no_effect() {
     let daemon = daemon().start();
-    let whole = RequestBuilder::create_agent(&daemon, "cut").bytes();
-    for cut in 0..whole.len() {
+    let complete = RequestBuilder::create_agent(&daemon, "cut").bytes();
+    for cut in 0..complete.len() {
         let mut connection = daemon.connection();
-        connection.send(&whole[..cut]);
+        connection.send(&complete[..cut]);
         connection.reset();
     }
-    let mut honest = WellBehavedClient::new(&daemon);
-    honest.call_until("all are given back", || held_connections(daemon.port()) == 1);
-    assert!(honest.agents().is_empty());
+    let mut client = WellBehavedClient::new(&daemon);
+    client.call_until("all connections are released", || held_connections(daemon.port()) == 1);
+    assert!(client.agents().is_empty());
 }
 
 #[test]
-fn a_request_that_ends_at_any_byte_has_no_effect_and_is_told_so() {
+fn request_truncated_at_any_byte_gets_400_and_has_no_effect() {
     let daemon = daemon().start();
-    let whole = RequestBuilder::create_agent(&daemon, "cut").bytes();
-    for cut in 0..whole.len() {
+    let complete = RequestBuilder::create_agent(&daemon, "cut").bytes();
+    for cut in 0..complete.len() {
         let mut connection = daemon.connection();
-        connection.send(&whole[..cut]);
+        connection.send(&complete[..cut]);
         connection.shutdown_write();
         let name = format!("cut at {cut}");
         assert_eq!(read_last(&name, &mut connection).status, 400, "{name}");
@@ -72,9 +75,9 @@ fn a_request_that_ends_at_any_byte_has_no_effect_and_is_told_so() {
 }
 
 #[test]
-fn peers_that_leave_right_after_asking_harm_nobody() {
+fn clients_that_leave_after_sending_do_no_harm() {
     let daemon = daemon().start();
-    let mut honest = WellBehavedClient::new(&daemon);
+    let mut client = WellBehavedClient::new(&daemon);
     for number in 0..200 {
         let mut connection = daemon.connection();
         connection.send(&RequestBuilder::create_agent(&daemon, &format!("left-{number}")).bytes());
@@ -82,9 +85,9 @@ fn peers_that_leave_right_after_asking_harm_nobody() {
             connection.reset();
         }
     }
-    honest.call_until("all are given back", || held_connections(daemon.port()) == 1);
-    // Whole requests may have been run; each agent is then there once, and answers.
-    let found = honest.agents();
+    client.call_until("all connections are released", || held_connections(daemon.port()) == 1);
+    // Complete requests may have run: each agent then exists once and responds.
+    let found = client.agents();
     let mut unique = found.clone();
     unique.sort();
     unique.dedup();
@@ -95,34 +98,34 @@ fn peers_that_leave_right_after_asking_harm_nobody() {
 }
 
 #[test]
-fn a_turn_goes_on_when_its_client_has_left() {
+fn turn_continues_after_its_client_disconnects() {
     let model = ScriptedModel::start();
     let daemon = daemon().model(&model).start();
     let mut connection = daemon.connection();
     connection.send(&send_request(&daemon, "!hold gate done"));
     model.wait_stalled(1);
     connection.reset();
-    let mut honest = WellBehavedClient::new(&daemon);
-    honest.call();
+    let mut client = WellBehavedClient::new(&daemon);
+    client.call();
     model.release("gate");
-    let said = || daemon.call_result("/", "get_messages", json!({}))["messages"].to_string();
-    honest.call_until("the turn has ended", || said().contains("done released gate"));
+    let messages = || daemon.call_result("/", "get_messages", json!({}))["messages"].to_string();
+    client.call_until("the turn has ended", || messages().contains("done released gate"));
 }
 
 #[test]
-fn answers_that_nobody_waits_for_are_thrown_away() {
+fn responses_to_reset_connections_are_discarded() {
     let daemon = daemon().start();
-    let many = RequestBuilder::valid(&daemon).bytes().repeat(50);
+    let pipeline = RequestBuilder::valid(&daemon).bytes().repeat(50);
     for _ in 0..50 {
         let mut connection = daemon.connection();
-        connection.send(&many);
+        connection.send(&pipeline);
         connection.reset();
     }
-    let mut honest = WellBehavedClient::new(&daemon);
-    honest.call_until("all are given back", || held_connections(daemon.port()) == 1);
+    let mut client = WellBehavedClient::new(&daemon);
+    client.call_until("all connections are released", || held_connections(daemon.port()) == 1);
 }
 
-/// A message to `main`.
+/// The bytes of a `send` request to `main`.
 fn send_request(daemon: &TestDaemon, content: &str) -> Vec<u8> {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "send", "params": { "content": content } });
     RequestBuilder::valid(daemon).body(body.to_string()).bytes()

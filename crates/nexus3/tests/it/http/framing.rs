@@ -1,5 +1,5 @@
-//! Requests that disagree with themselves about where they end. Behind each stands a second request, which must never
-//! be run: whoever sits in front of us may have taken it for a body.
+//! Request smuggling: requests with ambiguous framing. Each is followed by a second request, which must never run: a
+//! proxy in front of the daemon may have taken it for a body.
 
 use testkit::TestDaemon;
 
@@ -11,7 +11,7 @@ const BOTH: &str = "Content-Length and Transfer-Encoding in one request";
 const NO_TOKEN: &str = "Invalid header line: the name is not a token";
 const CONTROL: &str = "Invalid header line: control character in the value";
 
-/// Header lines about the length, in the place of all others, and why they are refused.
+/// Header lines that replace the valid Content-Length, with the message of the refusal.
 const LENGTHS: [(&[&str], &str); 40] = [
     (&["Content-Length: 5", "Transfer-Encoding: chunked"], BOTH),
     (&["Transfer-Encoding: chunked", "Content-Length: 5"], BOTH),
@@ -55,7 +55,7 @@ const LENGTHS: [(&[&str], &str); 40] = [
     (&["Content-Length: 5\0"], CONTROL),
 ];
 
-/// Bodies that are chunked wrongly; BODY is a good body of 47 bytes.
+/// Bodies with invalid chunk framing; BODY stands for a valid body of 47 bytes.
 const CHUNKS: [&str; 29] = [
     "zz\r\nBODY\r\n0\r\n\r\n",
     "\r\nBODY\r\n0\r\n\r\n",
@@ -88,7 +88,7 @@ const CHUNKS: [&str; 29] = [
     "2f\r\nBODY\r\n0\r\n A: b\r\n\r\n",
 ];
 
-/// Bodies that are chunked in unusual ways, which are right all the same.
+/// Bodies with unusual but valid chunk framing.
 const ODD_CHUNKS: [&str; 8] = [
     "2F\r\nBODY\r\n0\r\n\r\n",
     "0000000000002f\r\nBODY\r\n0\r\n\r\n",
@@ -100,77 +100,77 @@ const ODD_CHUNKS: [&str; 8] = [
     "2f\r\nBODY\r\n0\r\nTransfer-Encoding: chunked\r\nAuthorization: Bearer x\r\n\r\n",
 ];
 
-/// A request behind which another one stands: as bytes that follow it, and as what a chunked body would leave over.
-fn smuggled_requests(daemon: &TestDaemon, front: &[u8]) -> [Vec<u8>; 2] {
+/// A request followed by a hidden second one: directly, and after the last chunk of a chunked body.
+fn smuggled_requests(daemon: &TestDaemon, first: &[u8]) -> [Vec<u8>; 2] {
     let hidden = RequestBuilder::create_agent(daemon, "hidden").bytes();
-    [[front, &hidden].concat(), [front, b"0\r\n\r\n", &hidden].concat()]
+    [[first, &hidden].concat(), [first, b"0\r\n\r\n", &hidden].concat()]
 }
 
 #[test]
-fn a_head_of_two_minds_about_its_length_is_refused_and_nothing_behind_it_is_run() {
+fn ambiguous_length_is_refused_and_nothing_after_it_runs() {
     let daemon = daemon().start();
     for (lines, message) in LENGTHS {
-        let good = RequestBuilder::valid(&daemon).without_header("Content-Length");
-        let head = lines.iter().fold(good, RequestBuilder::header).head();
+        let valid = RequestBuilder::valid(&daemon).without_header("Content-Length");
+        let head = lines.iter().fold(valid, RequestBuilder::header).head();
         for bytes in smuggled_requests(&daemon, &head) {
-            let answer = request_once(&format!("{lines:?}"), &daemon, &bytes);
-            assert_refused(&format!("{lines:?}"), &answer, 400, message);
+            let response = request_once(&format!("{lines:?}"), &daemon, &bytes);
+            assert_refused(&format!("{lines:?}"), &response, 400, message);
         }
     }
-    let old = RequestBuilder::valid(&daemon).version("HTTP/1.0").header("Connection: keep-alive");
-    let old = old.chunks([LIST_AGENTS.as_bytes()]).bytes();
-    for bytes in smuggled_requests(&daemon, &old) {
-        let answer = request_once("HTTP/1.0", &daemon, &bytes);
-        assert_refused("HTTP/1.0", &answer, 400, "Transfer-Encoding in an HTTP/1.0 request");
+    let http_1_0 = RequestBuilder::valid(&daemon).version("HTTP/1.0").header("Connection: keep-alive");
+    let http_1_0 = http_1_0.chunks([LIST_AGENTS.as_bytes()]).bytes();
+    for bytes in smuggled_requests(&daemon, &http_1_0) {
+        let response = request_once("HTTP/1.0", &daemon, &bytes);
+        assert_refused("HTTP/1.0", &response, 400, "Transfer-Encoding in an HTTP/1.0 request");
     }
     assert!(agents(&daemon).is_empty());
 }
 
 #[test]
-fn a_body_that_is_chunked_wrongly_is_refused_and_nothing_behind_it_is_run() {
+fn invalid_chunks_are_refused_and_nothing_after_them_runs() {
     let daemon = daemon().start();
     for body in CHUNKS {
-        let front = RequestBuilder::valid(&daemon).framed(body.replace("BODY", LIST_AGENTS)).bytes();
-        for bytes in smuggled_requests(&daemon, &front) {
+        let first = RequestBuilder::valid(&daemon).framed(body.replace("BODY", LIST_AGENTS)).bytes();
+        for bytes in smuggled_requests(&daemon, &first) {
             let name = body.escape_debug().to_string();
-            let answer = request_once(&name, &daemon, &bytes);
-            assert_refused(&name, &answer, 400, "Invalid chunked body");
+            let response = request_once(&name, &daemon, &bytes);
+            assert_refused(&name, &response, 400, "Invalid chunked body");
         }
     }
     assert!(agents(&daemon).is_empty());
 }
 
 #[test]
-fn a_body_that_is_chunked_oddly_is_the_last_of_its_connection() {
+fn unusual_chunks_are_accepted_and_close_the_connection() {
     let daemon = daemon().start();
     for body in ODD_CHUNKS {
-        let front = RequestBuilder::valid(&daemon).framed(body.replace("BODY", LIST_AGENTS)).bytes();
-        for bytes in smuggled_requests(&daemon, &front) {
+        let first = RequestBuilder::valid(&daemon).framed(body.replace("BODY", LIST_AGENTS)).bytes();
+        for bytes in smuggled_requests(&daemon, &first) {
             let name = body.escape_debug().to_string();
-            let answer = request_once(&name, &daemon, &bytes);
-            assert_result(&name, &answer);
-            assert_eq!(answer.header("connection"), Some("close"), "{name}");
+            let response = request_once(&name, &daemon, &bytes);
+            assert_result(&name, &response);
+            assert_eq!(response.header("connection"), Some("close"), "{name}");
         }
     }
     assert!(agents(&daemon).is_empty());
 }
 
 #[test]
-fn a_trailer_that_ends_like_a_head_of_old_hides_nothing() {
+fn trailer_with_bare_line_feeds_hides_no_request() {
     let daemon = daemon().start();
-    // Hyper takes bare line feeds here; nothing may follow a chunked body, so that it does not matter.
+    // Hyper accepts bare line feeds here. That is harmless: the server closes the connection after a chunked body.
     for end in ["0\r\n\n", "0\r\nA: b\n\n", "0\r\nA: b\r\n\n"] {
-        let front = RequestBuilder::valid(&daemon).framed(format!("2f\r\n{LIST_AGENTS}\r\n{end}")).bytes();
-        for bytes in smuggled_requests(&daemon, &front) {
-            let answer = request_once(end, &daemon, &bytes);
-            assert!([200, 400].contains(&answer.status), "{}", answer.status);
+        let first = RequestBuilder::valid(&daemon).framed(format!("2f\r\n{LIST_AGENTS}\r\n{end}")).bytes();
+        for bytes in smuggled_requests(&daemon, &first) {
+            let response = request_once(end, &daemon, &bytes);
+            assert!([200, 400].contains(&response.status), "{}", response.status);
         }
     }
     assert!(agents(&daemon).is_empty());
 }
 
 #[test]
-fn a_chunked_body_cannot_be_used_to_fill_the_memory() {
+fn chunk_framing_cannot_exhaust_memory() {
     let daemon = daemon().start();
     let letters: Vec<&[u8]> = LIST_AGENTS.as_bytes().chunks(1).collect();
     let extended = |letter: &[u8]| [b"1;", &[b'e'; 1024][..], b"\r\n", letter, b"\r\n"].concat();
@@ -185,26 +185,26 @@ fn a_chunked_body_cannot_be_used_to_fill_the_memory() {
     ];
     let before = daemon.anonymous_memory_kb();
     for (name, body) in floods {
-        let front = RequestBuilder::valid(&daemon).framed(body).bytes();
-        let answer = request_once(name, &daemon, &front);
-        assert_refused(name, &answer, 400, "Invalid chunked body");
+        let first = RequestBuilder::valid(&daemon).framed(body).bytes();
+        let response = request_once(name, &daemon, &first);
+        assert_refused(name, &response, 400, "Invalid chunked body");
     }
-    let grown = daemon.anonymous_memory_kb().saturating_sub(before);
-    assert!(grown < 8 * 1024, "grown by {grown} KB");
+    let growth_kb = daemon.anonymous_memory_kb().saturating_sub(before);
+    assert!(growth_kb < 8 * 1024, "memory grew by {growth_kb} KB");
 }
 
 #[test]
-fn a_length_hides_nothing_from_us() {
+fn request_inside_a_body_never_runs() {
     let daemon = daemon().start();
     let hidden = RequestBuilder::create_agent(&daemon, "hidden").bytes();
-    // What is declared as a body is a body, whatever it looks like.
+    // The declared length makes these bytes a body, although they look like a request.
     let wrapped = RequestBuilder::valid(&daemon).body(&hidden).bytes();
     assert_eq!(daemon.send_raw(&wrapped).status, 400);
     for method in ["GET", "HEAD", "OPTIONS", "DELETE"] {
-        let ask = RequestBuilder::valid(&daemon).method(method).body(&hidden);
-        assert_eq!(daemon.send_raw(&ask.bytes()).status, 405, "{method}");
+        let request = RequestBuilder::valid(&daemon).method(method).body(&hidden);
+        assert_eq!(daemon.send_raw(&request.bytes()).status, 405, "{method}");
         let chunked = RequestBuilder::valid(&daemon).method(method).chunks([&hidden[..]]);
-        assert_eq!(daemon.send_raw(&chunked.bytes()).status, 405, "{method} in chunks");
+        assert_eq!(daemon.send_raw(&chunked.bytes()).status, 405, "{method}, chunked");
     }
     assert!(agents(&daemon).is_empty());
 }

@@ -1,39 +1,41 @@
-//! The daemon's connections as the kernel lists them. Its own list of descriptors can only be read by root: the daemon
-//! hides itself from other processes of its user.
+//! Counts the daemon's connections in the kernel's socket table. Only root could read the daemon's list of descriptors:
+//! the daemon is not dumpable, which closes `/proc` to other processes of its user.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-/// How often the list is read until two readings agree.
+/// Limit on the readings until two in a row agree.
 const READINGS_MAX: usize = 20;
 
-/// How many connections the daemon on this port holds a descriptor for. One that waits to be accepted, or that was
-/// closed and only lingers in the kernel, has none.
+/// Number of connections for which the daemon on this port holds a descriptor. A connection in the backlog, or one that
+/// is closed and lingers in the kernel, has none.
 ///
-/// The kernel gives its list a page at a time. Where the last line of a page is gone when the next is read, it goes on by
-/// counting lines from the start; sockets of anybody on the machine that came or went meanwhile then make it tell a stretch
-/// of lines twice, or leave one out. So each connection counts once, and only what two readings agree on is believed.
+/// The kernel returns its table one page at a time. If the last line of a page is gone when the next page is read, the
+/// kernel resumes by counting lines from the start. Sockets of any process on the machine that were opened or closed
+/// meanwhile then make it repeat or skip lines. So each connection counts once, and a count is valid only when two
+/// readings agree.
 pub(crate) fn held_connections(port: u16) -> usize {
-    let mut before = held_by(port);
+    let mut previous = held_by(port);
     for _ in 0..READINGS_MAX {
-        let now = held_by(port);
-        if now == before {
+        let current = held_by(port);
+        if current == previous {
             break;
         }
-        before = now;
+        previous = current;
     }
-    before.len()
+    previous.len()
 }
 
-/// The peers, each with the number of the descriptor's file.
+/// The remote addresses of held connections, each with the inode of its socket.
 fn held_by(port: u16) -> BTreeSet<(String, String)> {
-    let table = fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
-    let local = format!(":{port:04X}");
-    let held = |line: &str| {
+    let table = fs::read_to_string("/proc/net/tcp").expect("the kernel's socket table is readable");
+    let local_port = format!(":{port:04X}");
+    let held_connection = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [_, here, there, _, _, _, _, _, _, inode, ..] = fields[..] else { return None };
-        let is_held = here.ends_with(&local) && !there.ends_with(":0000") && inode != "0";
-        is_held.then(|| (there.to_owned(), inode.to_owned()))
+        let [_, local_address, remote_address, _, _, _, _, _, _, inode, ..] = fields[..] else { return None };
+        let is_held =
+            local_address.ends_with(&local_port) && !remote_address.ends_with(":0000") && inode != "0";
+        is_held.then(|| (remote_address.to_owned(), inode.to_owned()))
     };
-    table.lines().filter_map(held).collect()
+    table.lines().filter_map(held_connection).collect()
 }

@@ -1,4 +1,4 @@
-//! Bytes that are not HTTP as it should be: refused with 400, the connection closed, nothing behind them run.
+//! Malformed HTTP: the server responds 400 and closes the connection, and no request that follows runs.
 
 use testkit::TestDaemon;
 
@@ -7,8 +7,8 @@ use crate::http::support::{
     ExpectedMessage, agents, assert_error, assert_refused, assert_result, daemon, request_once,
 };
 
-/// Lines in the place of a good header line.
-const LINES: [&[u8]; 25] = [
+/// Malformed header lines.
+const HEADER_LINES: [&[u8]; 25] = [
     b"A: b\r\n folded",
     b"A: b\r\n\tfolded: c",
     b" A: b",
@@ -36,7 +36,7 @@ const LINES: [&[u8]; 25] = [
     b"A: \xed\xa0\x80",
 ];
 
-/// What other protocols say first, and what is no request line.
+/// First bytes of other protocols, and malformed request lines.
 const OPENINGS: [&[u8]; 24] = [
     b"GET /\r\n",
     b"GET / \r\n",
@@ -64,8 +64,8 @@ const OPENINGS: [&[u8]; 24] = [
     b"\x05\x01\x00",
 ];
 
-/// The first bytes of a client that wants TLS, of one that wants PROXY 2, and of one with our frames.
-const BINARY: [&[u8]; 4] = [
+/// First bytes of binary protocols: TLS, SSL 2, PROXY protocol version 2, and length-prefixed frames.
+const BINARY_OPENINGS: [&[u8]; 4] = [
     b"\x16\x03\x01\x00\xc0\x01\x00\x00\xbc\x03\x03",
     b"\x80\x2e\x01\x03\x01",
     b"\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a",
@@ -75,15 +75,15 @@ const BINARY: [&[u8]; 4] = [
 fn check(daemon: &TestDaemon, bytes: &[u8]) {
     let name = bytes.escape_ascii().to_string();
     let hidden = RequestBuilder::create_agent(daemon, "hidden").bytes();
-    let answer = request_once(&name, daemon, &[bytes, &hidden].concat());
-    assert_error(&name, &answer, 400, -32600, ExpectedMessage::StartsWith("Invalid "), "null");
-    assert_eq!(answer.header("connection"), Some("close"), "{name}");
+    let response = request_once(&name, daemon, &[bytes, &hidden].concat());
+    assert_error(&name, &response, 400, -32600, ExpectedMessage::StartsWith("Invalid "), "null");
+    assert_eq!(response.header("connection"), Some("close"), "{name}");
 }
 
 #[test]
-fn a_malformed_header_line_ends_its_connection() {
+fn malformed_header_line_closes_the_connection() {
     let daemon = daemon().start();
-    for line in LINES {
+    for line in HEADER_LINES {
         check(&daemon, &RequestBuilder::valid(&daemon).header(line).bytes());
         let host = format!("Host: 127.0.0.1:{}\r\n\r\n", daemon.port());
         check(&daemon, &[b"POST / HTTP/1.1\r\n", line, b"\r\n", host.as_bytes()].concat());
@@ -92,55 +92,55 @@ fn a_malformed_header_line_ends_its_connection() {
 }
 
 #[test]
-fn what_is_no_request_line_ends_its_connection() {
+fn malformed_request_line_closes_the_connection() {
     let daemon = daemon().start();
-    for opening in OPENINGS.iter().chain(&BINARY) {
+    for opening in OPENINGS.iter().chain(&BINARY_OPENINGS) {
         check(&daemon, opening);
     }
     assert!(agents(&daemon).is_empty());
 }
 
 #[test]
-fn a_client_of_another_protocol_is_answered_before_it_sends_a_line() {
+fn binary_protocol_gets_400_before_it_sends_a_line() {
     let daemon = daemon().config("[limits]\nhead_ms = 600000\nfirst_byte_ms = 600000\n").start();
-    for opening in BINARY.iter().filter(|bytes| bytes[0] != b'\r') {
+    for opening in BINARY_OPENINGS.iter().filter(|bytes| bytes[0] != b'\r') {
         let name = opening.escape_ascii().to_string();
-        let answer = daemon.send_raw(opening);
-        assert_error(&name, &answer, 400, -32600, ExpectedMessage::StartsWith("Invalid request "), "null");
-        assert!(answer.closed, "{name}");
+        let response = daemon.send_raw(opening);
+        assert_error(&name, &response, 400, -32600, ExpectedMessage::StartsWith("Invalid request "), "null");
+        assert!(response.closed, "{name}");
     }
 }
 
 #[test]
-fn lines_end_with_both_characters() {
+fn line_ending_needs_both_cr_and_lf() {
     let daemon = daemon().start();
-    let good = RequestBuilder::valid(&daemon).bytes();
-    let ends: Vec<usize> = (0..good.len()).filter(|at| good[*at] == b'\r').collect();
+    let valid = RequestBuilder::valid(&daemon).bytes();
+    let ends: Vec<usize> = (0..valid.len()).filter(|at| valid[*at] == b'\r').collect();
     assert!(ends.len() > 3);
     for end in ends {
-        let without_return = [&good[..end], &good[end + 1..]].concat();
-        let answer = request_once("no CR", &daemon, &without_return);
-        assert_refused("no CR", &answer, 400, "Invalid line ending: lines end with CR LF");
-        let without_feed = [&good[..=end], &good[end + 2..]].concat();
-        let answer = request_once("no LF", &daemon, &without_feed);
-        assert_eq!(answer.status, 400, "no LF at {end}: {}", answer.text());
+        let without_cr = [&valid[..end], &valid[end + 1..]].concat();
+        let response = request_once("no CR", &daemon, &without_cr);
+        assert_refused("no CR", &response, 400, "Invalid line ending: lines end with CR LF");
+        let without_lf = [&valid[..=end], &valid[end + 2..]].concat();
+        let response = request_once("no LF", &daemon, &without_lf);
+        assert_eq!(response.status, 400, "no LF at {end}: {}", response.text());
     }
 }
 
 #[test]
-fn letters_beyond_ascii_are_taken_in_a_value_that_means_nothing_to_us() {
+fn non_ascii_is_accepted_in_values_the_server_does_not_read() {
     let daemon = daemon().start();
-    let ask = RequestBuilder::valid(&daemon).header("User-Agent: caf\u{e9} \u{1f600}");
-    assert_result("UTF-8", &daemon.send_raw(&ask.bytes()));
+    let request = RequestBuilder::valid(&daemon).header("User-Agent: caf\u{e9} \u{1f600}");
+    assert_result("UTF-8", &daemon.send_raw(&request.bytes()));
 }
 
 #[test]
-fn a_target_longer_than_any_address_is_refused_in_our_words() {
+fn target_too_long_for_hyper_gets_a_well_formed_refusal() {
     let daemon = daemon().config("[limits]\nrequest_line_bytes_max = 200000\n").start();
     for (bytes, status) in [(65_534, 404), (65_535, 400), (70_000, 400)] {
         let target = format!("/{}", "a".repeat(bytes - 1));
-        let answer = daemon.send_raw(&RequestBuilder::valid(&daemon).target(target).bytes());
-        assert_eq!(answer.status, status, "{bytes}");
-        crate::http::support::assert_well_formed("a long target", &answer);
+        let response = daemon.send_raw(&RequestBuilder::valid(&daemon).target(target).bytes());
+        assert_eq!(response.status, status, "{bytes}");
+        crate::http::support::assert_well_formed("long target", &response);
     }
 }

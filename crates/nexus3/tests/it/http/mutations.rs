@@ -1,4 +1,4 @@
-//! A good request with one byte changed, added or taken away, everywhere: whatever comes of it, it is an answer of ours.
+//! A valid request with one byte changed, inserted or removed, at every position: the response is always well formed.
 
 use std::net::Shutdown;
 
@@ -7,63 +7,63 @@ use testkit::{RawConnection, TestDaemon};
 use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{WellBehavedClient, agents, assert_well_formed, daemon};
 
-/// The bytes that mean something in a head, and some that never should be there.
+/// Bytes with a meaning in a request head, and some that are never valid there.
 const BYTES: [u8; 20] = *b"\0\t\n\r ,:;/?*\"(-+09Aa\xff";
 
 #[test]
-fn no_single_byte_makes_the_door_speak_in_other_words() {
+fn every_one_byte_mutation_gets_a_well_formed_response() {
     let daemon = daemon().start();
-    let good = RequestBuilder::valid(&daemon).bytes();
-    for at in 0..good.len() {
+    let valid = RequestBuilder::valid(&daemon).bytes();
+    for at in 0..valid.len() {
         for byte in BYTES {
-            check(&daemon, &[&good[..at], &[byte], &good[at + 1..]].concat());
-            check(&daemon, &[&good[..at], &[byte], &good[at..]].concat());
+            check(&daemon, &[&valid[..at], &[byte], &valid[at + 1..]].concat());
+            check(&daemon, &[&valid[..at], &[byte], &valid[at..]].concat());
         }
-        check(&daemon, &[&good[..at], &good[at + 1..]].concat());
-        check(&daemon, &[&good[..at], &good[at..=at], &good[at..]].concat());
+        check(&daemon, &[&valid[..at], &valid[at + 1..]].concat());
+        check(&daemon, &[&valid[..at], &valid[at..=at], &valid[at..]].concat());
     }
     WellBehavedClient::new(&daemon).call();
 }
 
 #[test]
-fn no_pair_of_requests_runs_into_each_other() {
+fn request_after_a_malformed_head_never_runs() {
     let daemon = daemon().start();
     let first = RequestBuilder::valid(&daemon).bytes();
-    // The second can only be run when the first was read with the length that it says.
+    // The second request could run only if the server read the first with its declared length.
     let second = RequestBuilder::create_agent(&daemon, "second").bytes();
     let head = RequestBuilder::valid(&daemon).head().len();
     for at in 0..head {
-        let spoiled = [&first[..at], b"\0", &first[at + 1..], &second].concat();
-        let answers = check(&daemon, &spoiled);
-        assert_eq!(answers, 1, "at {at}");
+        let malformed = [&first[..at], b"\0", &first[at + 1..], &second].concat();
+        let responses = check(&daemon, &malformed);
+        assert_eq!(responses, 1, "at {at}");
     }
     assert!(agents(&daemon).is_empty());
 }
 
-/// Every answer is well formed, and the connection ends; returns how many answers there were.
+/// Asserts that every response is well formed and that the connection closes; returns the number of responses.
 fn check(daemon: &TestDaemon, bytes: &[u8]) -> usize {
     let name = bytes.escape_ascii().to_string();
     let mut connection = daemon.connection();
     let _ = connection.try_send(bytes);
     let _ = connection.stream().shutdown(Shutdown::Write);
-    let mut answers = 0;
-    while let Some(answer) = read_any(&mut connection) {
-        answers += 1;
-        match answer.status {
+    let mut responses = 0;
+    while let Some(response) = read_any(&mut connection) {
+        responses += 1;
+        match response.status {
             100 => continue,
             200 | 204 | 400 | 401 | 403 | 404 | 405 | 413 | 415 | 417 | 431 => {}
             status => panic!("{name}: {status}"),
         }
-        assert_well_formed(&name, &answer);
+        assert_well_formed(&name, &response);
     }
-    assert!(answers > 0, "{name}: no answer");
-    answers
+    assert!(responses > 0, "{name}: no response");
+    responses
 }
 
 fn read_any(connection: &mut RawConnection) -> Option<testkit::RawResponse> {
     match connection.try_read_response() {
-        Ok(answer) => Some(answer),
+        Ok(response) => Some(response),
         Err(cause) if cause.kind() == std::io::ErrorKind::UnexpectedEof => None,
-        Err(cause) => panic!("no whole answer: {cause}"),
+        Err(cause) => panic!("incomplete response: {cause}"),
     }
 }

@@ -1,11 +1,11 @@
-//! Hosts and origins: what a page in a browser can send, and what only looks like us.
+//! Host and Origin checks: requests that a web page can send, and hosts that resemble the daemon's.
 
 use testkit::TestDaemon;
 
 use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{agents, assert_refused, assert_result, daemon};
 
-/// Hosts that are not ours, for a port P of ours.
+/// Hosts to refuse; P stands for the daemon's port.
 const HOSTS: [&str; 32] = [
     "",
     "evil.example",
@@ -41,7 +41,7 @@ const HOSTS: [&str; 32] = [
     "http://localhost:P",
 ];
 
-/// Origins of pages, friendly and not, none of them configured.
+/// Origins that are not configured; P stands for the daemon's port.
 const ORIGINS: [&str; 20] = [
     "",
     "null",
@@ -68,63 +68,69 @@ const ORIGINS: [&str; 20] = [
 const LISTED: &str = r#"allowed_origins = ["https://page.example"]"#;
 
 #[test]
-fn only_the_names_of_this_machine_with_our_port_are_our_host() {
+fn host_must_be_a_loopback_name_with_the_daemons_port() {
     let daemon = daemon().start();
     for name in ["127.0.0.1", "localhost", "LocalHost", "[::1]"] {
-        let ask = RequestBuilder::valid(&daemon).replace_header(format!("Host: {name}:{}", daemon.port()));
-        assert_result(name, &daemon.send_raw(&ask.bytes()));
+        let request =
+            RequestBuilder::valid(&daemon).replace_header(format!("Host: {name}:{}", daemon.port()));
+        assert_result(name, &daemon.send_raw(&request.bytes()));
     }
     check_hosts(&daemon);
 }
 
 #[test]
-fn an_origin_is_refused_unless_it_is_listed_letter_for_letter() {
+fn origin_is_refused_unless_it_is_listed_exactly() {
     let daemon = daemon().config(LISTED).start();
     let listed = RequestBuilder::valid(&daemon).header("Origin: https://page.example");
-    let answer = daemon.send_raw(&listed.bytes());
-    assert_result("the listed origin", &answer);
+    let response = daemon.send_raw(&listed.bytes());
+    assert_result("listed origin", &response);
     check_origins(&daemon);
-    let two = listed.header("Origin: https://evil.example");
-    assert_refused("a listed and another", &daemon.send_raw(&two.bytes()), 403, "Origin not allowed");
+    let two_origins = listed.header("Origin: https://evil.example");
+    assert_refused(
+        "a listed origin and another",
+        &daemon.send_raw(&two_origins.bytes()),
+        403,
+        "Origin not allowed",
+    );
 }
 
 #[test]
-fn without_a_token_hosts_and_origins_still_count() {
+fn hosts_and_origins_are_checked_without_auth_too() {
     let daemon = daemon().arg("--no-auth").config(LISTED).start();
     assert_eq!(daemon.token(), None);
-    assert_result("nobody needs a token", &daemon.send_raw(&RequestBuilder::valid(&daemon).bytes()));
+    assert_result("no token needed", &daemon.send_raw(&RequestBuilder::valid(&daemon).bytes()));
     let wrong = RequestBuilder::valid(&daemon).header("Authorization: Bearer nxk_wrong");
-    assert_result("nobody looks at a token", &daemon.send_raw(&wrong.bytes()));
+    assert_result("token not checked", &daemon.send_raw(&wrong.bytes()));
     check_hosts(&daemon);
     check_origins(&daemon);
 }
 
 #[test]
-fn what_a_page_sends_without_asking_first_has_no_effect() {
+fn web_page_request_without_preflight_has_no_effect() {
     let daemon = daemon().arg("--no-auth").start();
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"] {
-        let ask = RequestBuilder::create_agent(&daemon, "page").header(format!("Content-Type: {kind}"));
-        let named = ask.clone().header("Origin: http://rebound.example");
-        assert_refused(kind, &daemon.send_raw(&named.bytes()), 403, "Origin not allowed");
-        let rebound = ask.replace_header(format!("Host: rebound.example:{}", daemon.port()));
-        assert_refused(kind, &daemon.send_raw(&rebound.bytes()), 403, "Host not allowed");
+        let request = RequestBuilder::create_agent(&daemon, "page").header(format!("Content-Type: {kind}"));
+        let with_origin = request.clone().header("Origin: http://rebound.example");
+        assert_refused(kind, &daemon.send_raw(&with_origin.bytes()), 403, "Origin not allowed");
+        let with_host = request.replace_header(format!("Host: rebound.example:{}", daemon.port()));
+        assert_refused(kind, &daemon.send_raw(&with_host.bytes()), 403, "Host not allowed");
     }
     assert!(agents(&daemon).is_empty());
 }
 
 #[test]
-fn a_preflight_gets_no_leave() {
+fn preflight_is_refused() {
     let daemon = daemon().config(LISTED).start();
     for origin in ["https://page.example", "https://evil.example"] {
-        let ask = RequestBuilder::valid(&daemon)
+        let request = RequestBuilder::valid(&daemon)
             .method("OPTIONS")
             .header(format!("Origin: {origin}"))
             .header("Access-Control-Request-Method: POST")
             .header("Access-Control-Request-Headers: authorization")
             .header("Access-Control-Request-Private-Network: true");
-        let answer = daemon.send_raw(&ask.bytes());
-        assert!([403, 405].contains(&answer.status), "{origin}: {}", answer.status);
-        crate::http::support::assert_well_formed(origin, &answer);
+        let response = daemon.send_raw(&request.bytes());
+        assert!([403, 405].contains(&response.status), "{origin}: {}", response.status);
+        crate::http::support::assert_well_formed(origin, &response);
     }
 }
 
@@ -132,8 +138,8 @@ fn check_hosts(daemon: &TestDaemon) {
     let port = daemon.port().to_string();
     for host in HOSTS {
         let host = host.replace('P', &port);
-        let ask = RequestBuilder::valid(daemon).replace_header(format!("Host: {host}"));
-        assert_refused(&host, &daemon.send_raw(&ask.bytes()), 403, "Host not allowed");
+        let request = RequestBuilder::valid(daemon).replace_header(format!("Host: {host}"));
+        assert_refused(&host, &daemon.send_raw(&request.bytes()), 403, "Host not allowed");
     }
 }
 
@@ -141,7 +147,7 @@ fn check_origins(daemon: &TestDaemon) {
     let port = daemon.port().to_string();
     for origin in ORIGINS {
         let origin = origin.replace('P', &port);
-        let ask = RequestBuilder::valid(daemon).header(format!("Origin: {origin}"));
-        assert_refused(&origin, &daemon.send_raw(&ask.bytes()), 403, "Origin not allowed");
+        let request = RequestBuilder::valid(daemon).header(format!("Origin: {origin}"));
+        assert_refused(&origin, &daemon.send_raw(&request.bytes()), 403, "Origin not allowed");
     }
 }

@@ -1,4 +1,4 @@
-//! Requests sent ahead of their answers: answered one after the other, up to the first that ends the connection.
+//! HTTP pipelining: the server responds in order, up to the first request that closes the connection.
 
 use std::io::{Read as _, Write as _};
 
@@ -8,55 +8,55 @@ use testkit::{RawConnection, ScriptedModel, TestDaemon};
 use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{WellBehavedClient, agents, assert_refused, assert_result, daemon, read_last};
 
-/// A call with this id.
-fn numbered(daemon: &TestDaemon, id: usize) -> RequestBuilder {
+/// A `list_agents` request with this id.
+fn request_with_id(daemon: &TestDaemon, id: usize) -> RequestBuilder {
     RequestBuilder::valid(daemon)
         .body(json!({ "jsonrpc": "2.0", "id": id, "method": "list_agents" }).to_string())
 }
 
-fn read_numbered(connection: &mut RawConnection, ids: std::ops::Range<usize>) {
+fn read_responses(connection: &mut RawConnection, ids: std::ops::Range<usize>) {
     for id in ids {
-        let answer = connection.read_response();
-        assert_eq!((answer.status, &answer.json()["id"]), (200, &json!(id)));
+        let response = connection.read_response();
+        assert_eq!((response.status, &response.json()["id"]), (200, &json!(id)));
     }
 }
 
 #[test]
-fn a_hundred_requests_at_once_are_answered_in_their_order() {
+fn a_hundred_pipelined_requests_get_responses_in_order() {
     let daemon = daemon().start();
     let mut connection = daemon.connection();
-    let bytes: Vec<u8> = (0..100).flat_map(|id| numbered(&daemon, id).bytes()).collect();
+    let bytes: Vec<u8> = (0..100).flat_map(|id| request_with_id(&daemon, id).bytes()).collect();
     connection.send(&bytes);
-    read_numbered(&mut connection, 0..100);
-    // Cut anywhere, it is the same.
+    read_responses(&mut connection, 0..100);
+    // The same in pieces that do not match the requests.
     for piece in bytes.chunks(97) {
         connection.send(piece);
     }
-    read_numbered(&mut connection, 0..100);
+    read_responses(&mut connection, 0..100);
 }
 
 #[test]
-fn a_thousand_requests_with_large_bodies_are_answered_in_their_order() {
+fn a_thousand_large_requests_get_responses_in_order() {
     let daemon = daemon().start();
     let mut connection = daemon.connection();
-    let sender = connection.stream().try_clone().expect("a socket can be shared");
+    let sender = connection.stream().try_clone().expect("a socket can be cloned");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut sender = sender;
             for id in 0..1000 {
                 let body = json!({ "jsonrpc": "2.0", "id": id, "method": "list_agents" }).to_string();
                 let bytes = RequestBuilder::valid(&daemon).body(format!("{body:<9000}")).bytes();
-                sender.write_all(&bytes).expect("the door takes more");
+                sender.write_all(&bytes).expect("the server reads on");
             }
         });
-        read_numbered(&mut connection, 0..1000);
+        read_responses(&mut connection, 0..1000);
     });
 }
 
 #[test]
-fn a_malformed_request_among_others_is_answered_in_its_place_and_is_the_last() {
+fn malformed_request_in_a_pipeline_ends_it() {
     let daemon = daemon().start();
-    let spoiled = [
+    let malformed = [
         (
             "malformed",
             RequestBuilder::valid(&daemon).header("A : a"),
@@ -76,12 +76,12 @@ fn a_malformed_request_among_others_is_answered_in_its_place_and_is_the_last() {
             "Invalid Content-Length: 47",
         ),
     ];
-    for (name, ask, status, message) in spoiled {
-        let before: Vec<u8> = (0..50).flat_map(|id| numbered(&daemon, id).bytes()).collect();
+    for (name, request, status, message) in malformed {
+        let before: Vec<u8> = (0..50).flat_map(|id| request_with_id(&daemon, id).bytes()).collect();
         let after = RequestBuilder::create_agent(&daemon, "after").bytes().repeat(49);
         let mut connection = daemon.connection();
-        connection.send(&[before, ask.bytes(), after].concat());
-        read_numbered(&mut connection, 0..50);
+        connection.send(&[before, request.bytes(), after].concat());
+        read_responses(&mut connection, 0..50);
         assert_refused(name, &read_last(name, &mut connection), status, message);
     }
     assert!(agents(&daemon).is_empty());
@@ -90,20 +90,20 @@ fn a_malformed_request_among_others_is_answered_in_its_place_and_is_the_last() {
 const TOO_LARGE: &str = "Request body too large: 1048577 > 1048576";
 
 #[test]
-fn a_refused_request_among_others_is_answered_in_its_place_and_the_rest_goes_on() {
+fn refused_request_in_a_pipeline_does_not_end_it() {
     let daemon = daemon().start();
-    let refused = numbered(&daemon, 1).target("/agent/nope").bytes();
+    let refused = request_with_id(&daemon, 1).target("/agent/nope").bytes();
     let mut connection = daemon.connection();
-    let before: Vec<u8> = (0..50).flat_map(|id| numbered(&daemon, id).bytes()).collect();
-    let after: Vec<u8> = (50..100).flat_map(|id| numbered(&daemon, id).bytes()).collect();
+    let before: Vec<u8> = (0..50).flat_map(|id| request_with_id(&daemon, id).bytes()).collect();
+    let after: Vec<u8> = (50..100).flat_map(|id| request_with_id(&daemon, id).bytes()).collect();
     connection.send(&[before, refused, after].concat());
-    read_numbered(&mut connection, 0..50);
+    read_responses(&mut connection, 0..50);
     assert_refused("in the middle", &connection.read_response(), 404, "Agent not found: nope");
-    read_numbered(&mut connection, 50..100);
+    read_responses(&mut connection, 50..100);
 }
 
 #[test]
-fn a_stalled_request_holds_up_its_followers_but_not_its_forerunners() {
+fn stalled_request_delays_only_the_requests_after_it() {
     let model = ScriptedModel::start();
     let daemon = daemon().model(&model).start();
     let params = json!({ "content": "!hold gate done" });
@@ -111,62 +111,64 @@ fn a_stalled_request_holds_up_its_followers_but_not_its_forerunners() {
     let stalled = RequestBuilder::valid(&daemon).body(stalled).bytes();
     let mut connection = daemon.connection();
     let (before, after) =
-        (numbered(&daemon, 0).bytes(), RequestBuilder::create_agent(&daemon, "after").bytes());
+        (request_with_id(&daemon, 0).bytes(), RequestBuilder::create_agent(&daemon, "after").bytes());
     connection.send(&[before, stalled, after].concat());
-    read_numbered(&mut connection, 0..1);
+    read_responses(&mut connection, 0..1);
     model.wait_stalled(1);
-    assert_eq!(agents(&daemon), ["main"], "what stands behind has to wait");
+    assert_eq!(agents(&daemon), ["main"], "the request after the stalled one waits");
     model.release("gate");
-    assert_result("the stalled one", &connection.read_response());
-    assert_result("the one behind it", &connection.read_response());
+    assert_result("the stalled request", &connection.read_response());
+    assert_result("the request after it", &connection.read_response());
     assert_eq!(agents(&daemon), ["main", "after"]);
 }
 
 #[test]
-fn nothing_is_run_behind_a_request_that_asks_for_the_end() {
+fn no_request_runs_after_connection_close() {
     let daemon = daemon().start();
-    let creating = RequestBuilder::create_agent(&daemon, "after").bytes();
+    let create_agent = RequestBuilder::create_agent(&daemon, "after").bytes();
     for times in [1, 100, 2000] {
         let last = RequestBuilder::valid(&daemon).header("Connection: close").bytes();
         let mut stream = daemon.connect();
-        stream.write_all(&[last, creating.repeat(times)].concat()).expect("what stands behind is taken");
-        let mut answers = String::new();
-        stream.read_to_string(&mut answers).expect("the connection ends in order");
-        assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 1, "{answers}");
-        assert!(answers.ends_with(r#""result":{"agents":[],"total":0}}"#), "{answers}");
+        stream
+            .write_all(&[last, create_agent.repeat(times)].concat())
+            .expect("the server reads the requests that follow");
+        let mut responses = String::new();
+        stream.read_to_string(&mut responses).expect("the connection closes without a reset");
+        assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 1, "{responses}");
+        assert!(responses.ends_with(r#""result":{"agents":[],"total":0}}"#), "{responses}");
     }
     assert!(agents(&daemon).is_empty());
 }
 
 #[test]
-fn a_peer_that_goes_on_sending_after_its_refusal_is_not_cut_off() {
+fn client_that_sends_on_after_a_refusal_is_not_reset() {
     let daemon = daemon().start();
-    let mut honest = WellBehavedClient::new(&daemon);
-    let good = RequestBuilder::valid(&daemon);
+    let mut client = WellBehavedClient::new(&daemon);
+    let valid = RequestBuilder::valid(&daemon);
     let refused = [
-        ("malformed", good.clone().header("A : a"), "the name is not a token"),
+        ("malformed", valid.clone().header("A : a"), "the name is not a token"),
         (
-            "another target",
-            good.clone().target("http://evil.example/"),
+            "target of another host",
+            valid.clone().target("http://evil.example/"),
             "Request target and Host header disagree",
         ),
         (
-            "a body to come",
-            good.clone().replace_header("Content-Length: 100000").target("/nope"),
+            "body not sent",
+            valid.clone().replace_header("Content-Length: 100000").target("/nope"),
             "Not found.",
         ),
     ];
-    for (name, ask, message) in refused {
+    for (name, request, message) in refused {
         let mut connection = daemon.connection();
-        connection.send(&[ask.bytes(), good.bytes().repeat(100)].concat());
-        let begun = connection.stream().peek(&mut [0]).expect("an answer that begins");
-        assert_eq!(begun, 1, "{name}");
-        // A connection that was reset takes no second write.
+        connection.send(&[request.bytes(), valid.bytes().repeat(100)].concat());
+        let peeked_bytes = connection.stream().peek(&mut [0]).expect("a response begins");
+        assert_eq!(peeked_bytes, 1, "{name}");
+        // After a reset the second write would fail.
         for _ in 0..5 {
-            honest.call();
-            connection.send(&good.bytes());
+            client.call();
+            connection.send(&valid.bytes());
         }
-        let answer = read_last(name, &mut connection);
-        assert!(answer.text().contains(message), "{name}: {}", answer.text());
+        let response = read_last(name, &mut connection);
+        assert!(response.text().contains(message), "{name}: {}", response.text());
     }
 }

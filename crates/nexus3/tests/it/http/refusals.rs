@@ -1,4 +1,4 @@
-//! One table of everything the door refuses and of what lies just within its limits; the rows are in `refusals/`.
+//! Table of all refusals and of requests just within the limits. The cases are in `refusals/`.
 
 mod access;
 mod body;
@@ -12,10 +12,10 @@ use crate::http::support::{
     ExpectedMessage, assert_error, assert_result, assert_well_formed, daemon, read_last,
 };
 
-/// One case.
+/// A request and its expected response.
 struct Case {
     name: &'static str,
-    /// What is sent, made from a request that would be answered 200.
+    /// Builds the bytes to send from a valid request.
     bytes: fn(RequestBuilder) -> Vec<u8>,
     expected: Expected,
     connection_after: ConnectionAfter,
@@ -31,28 +31,28 @@ enum Expected {
         message: ExpectedMessage,
         id: &'static str,
     },
-    /// The answer to a notification.
+    /// The response to a notification.
     NoContent,
 }
 
-/// What becomes of the connection after the answer.
+/// State of the connection after the response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConnectionAfter {
-    KeptOpen,
-    /// It is closed, and the answer says so.
+    Open,
+    /// Closed, with `Connection: close` in the response.
     ClosedWithHeader,
-    /// It is closed as HTTP/1.0 does, without a word.
+    /// Closed without that header, as in HTTP/1.0.
     ClosedSilently,
 }
 
-/// Which daemon is asked: one with the limits as they are, or one that waits for nobody.
+/// Timeouts of the daemon that gets the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Timeouts {
     Long,
     Short,
 }
 
-/// What the peer does when all is sent.
+/// State of the client's write side after the request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WriteSide {
     Open,
@@ -60,17 +60,23 @@ enum WriteSide {
 }
 
 impl Case {
-    const fn new(name: &'static str, bytes: fn(RequestBuilder) -> Vec<u8>, wants: Expected) -> Self {
-        let (then, patience, sending) = (ConnectionAfter::KeptOpen, Timeouts::Long, WriteSide::Open);
-        Self { name, bytes, expected: wants, connection_after: then, timeouts: patience, write_side: sending }
+    const fn new(name: &'static str, bytes: fn(RequestBuilder) -> Vec<u8>, expected: Expected) -> Self {
+        Self {
+            name,
+            bytes,
+            expected,
+            connection_after: ConnectionAfter::Open,
+            timeouts: Timeouts::Long,
+            write_side: WriteSide::Open,
+        }
     }
 
-    /// A call that is answered with a result, its id 1.
+    /// A call with id 1 that gets a result.
     const fn accepted(name: &'static str, bytes: fn(RequestBuilder) -> Vec<u8>) -> Self {
         Self::new(name, bytes, Expected::Result)
     }
 
-    /// A request that is refused, by a message without any chance in it; the connection stays.
+    /// A request refused with a fixed message; the connection stays open.
     const fn refused(
         name: &'static str,
         bytes: fn(RequestBuilder) -> Vec<u8>,
@@ -78,11 +84,11 @@ impl Case {
         message: &'static str,
     ) -> Self {
         let code = if status == 404 { -32602 } else { -32600 };
-        let says = ExpectedMessage::Exactly(message);
-        Self::new(name, bytes, Expected::Error { status, code, message: says, id: "null" })
+        let expected_message = ExpectedMessage::Exactly(message);
+        Self::new(name, bytes, Expected::Error { status, code, message: expected_message, id: "null" })
     }
 
-    /// A head that may not pass; the connection ends with it.
+    /// A request refused with a fixed message; the connection closes.
     const fn refused_and_closed(
         name: &'static str,
         bytes: fn(RequestBuilder) -> Vec<u8>,
@@ -114,19 +120,20 @@ impl Case {
 }
 
 #[test]
-fn every_request_gets_the_answer_the_documents_promise() {
-    let usual = daemon().config("[limits]\nbody_ms = 600000\nhead_ms = 600000\n").start();
-    let impatient = daemon().config("[limits]\nfirst_byte_ms = 1000\nhead_ms = 200\nbody_ms = 200\n").start();
-    for daemon in [&usual, &impatient] {
+fn every_request_gets_its_documented_response() {
+    let long_timeouts = daemon().config("[limits]\nbody_ms = 600000\nhead_ms = 600000\n").start();
+    let short_timeouts =
+        daemon().config("[limits]\nfirst_byte_ms = 1000\nhead_ms = 200\nbody_ms = 200\n").start();
+    for daemon in [&long_timeouts, &short_timeouts] {
         daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     }
     let tables: [&[Case]; 4] = [head::CASES, access::CASES, body::CASES, envelope::CASES];
-    for row in tables.into_iter().flatten() {
-        let daemon = match row.timeouts {
-            Timeouts::Long => &usual,
-            Timeouts::Short => &impatient,
+    for case in tables.into_iter().flatten() {
+        let daemon = match case.timeouts {
+            Timeouts::Long => &long_timeouts,
+            Timeouts::Short => &short_timeouts,
         };
-        row.check(daemon);
+        case.check(daemon);
     }
 }
 
@@ -134,42 +141,42 @@ impl Case {
     fn check(&self, daemon: &TestDaemon) {
         let name = self.name;
         let mut connection = daemon.connection();
-        // The answer may come, and the connection end, before everything was sent.
+        // The server may respond and close before it has read everything.
         let _ = connection.try_send(&(self.bytes)(RequestBuilder::valid(daemon)));
         if self.write_side == WriteSide::HalfClosed {
             connection.shutdown_write();
         }
-        let answer = match self.connection_after {
-            ConnectionAfter::KeptOpen => connection.read_response(),
+        let response = match self.connection_after {
+            ConnectionAfter::Open => connection.read_response(),
             ConnectionAfter::ClosedWithHeader | ConnectionAfter::ClosedSilently => {
                 read_last(name, &mut connection)
             }
         };
         match self.expected {
-            Expected::Result => assert_result(name, &answer),
-            Expected::Error { status, code, message: says, id } => {
-                assert_error(name, &answer, status, code, says, id)
+            Expected::Result => assert_result(name, &response),
+            Expected::Error { status, code, message, id } => {
+                assert_error(name, &response, status, code, message, id)
             }
             Expected::NoContent => {
-                assert_eq!(answer.status, 204, "{name}");
-                assert_well_formed(name, &answer);
+                assert_eq!(response.status, 204, "{name}");
+                assert_well_formed(name, &response);
             }
         }
         assert_eq!(
-            answer.header("connection"),
+            response.header("connection"),
             (self.connection_after == ConnectionAfter::ClosedWithHeader).then_some("close"),
             "{name}"
         );
-        if self.connection_after == ConnectionAfter::KeptOpen {
-            check_kept_open(name, daemon, &mut connection);
+        if self.connection_after == ConnectionAfter::Open {
+            check_still_open(name, daemon, &mut connection);
         }
     }
 }
 
-/// A connection that stays answers its next request.
-fn check_kept_open(name: &str, daemon: &TestDaemon, connection: &mut RawConnection) {
+/// Asserts that an open connection serves another request.
+fn check_still_open(name: &str, daemon: &TestDaemon, connection: &mut RawConnection) {
     connection.send(&RequestBuilder::valid(daemon).bytes());
-    let again = connection.try_read_response();
-    let again = again.unwrap_or_else(|cause| panic!("{name}: no second answer: {cause}"));
-    assert_result(name, &again);
+    let second = connection.try_read_response();
+    let second = second.unwrap_or_else(|cause| panic!("{name}: no second response: {cause}"));
+    assert_result(name, &second);
 }

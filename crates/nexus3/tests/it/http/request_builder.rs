@@ -1,11 +1,11 @@
-//! Writes requests for tests: starts from a good one, spoils what a test wants spoiled.
+//! Builder of HTTP requests for tests: starts from a valid request and changes any part of it.
 
 use testkit::TestDaemon;
 
-/// A call that changes nothing, with the id 1.
+/// A read-only call with the id 1.
 pub(crate) const LIST_AGENTS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#;
 
-/// A request on its way to bytes. Nothing is checked: what a test writes is what is sent.
+/// An HTTP request under construction. Nothing is validated, so that tests can send malformed requests.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestBuilder {
     method: String,
@@ -16,23 +16,23 @@ pub(crate) struct RequestBuilder {
 }
 
 impl RequestBuilder {
-    /// A request that is answered 200: `list_agents` at `/`, with host, token and length.
+    /// A request that gets 200: `list_agents` on `/`, with host, token and length.
     pub(crate) fn valid(daemon: &TestDaemon) -> Self {
-        let ask = Self {
+        let request = Self {
             method: "POST".to_owned(),
             target: "/".to_owned(),
             version: "HTTP/1.1".to_owned(),
             headers: vec![format!("Host: 127.0.0.1:{}", daemon.port()).into_bytes()],
             body: Vec::new(),
         };
-        let ask = match daemon.token() {
-            Some(token) => ask.header(format!("Authorization: Bearer {token}")),
-            None => ask,
+        let request = match daemon.token() {
+            Some(token) => request.header(format!("Authorization: Bearer {token}")),
+            None => request,
         };
-        ask.body(LIST_AGENTS)
+        request.body(LIST_AGENTS)
     }
 
-    /// A request that would leave an agent behind if it were run.
+    /// A request that creates an agent, which shows whether the request ran.
     pub(crate) fn create_agent(daemon: &TestDaemon, agent: &str) -> Self {
         let params = format!(r#"{{"agent_id":"{agent}"}}"#);
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{params}}}"#);
@@ -54,13 +54,13 @@ impl RequestBuilder {
         self
     }
 
-    /// Adds a header line, beside others of its name.
+    /// Adds a header line; others of the same name stay.
     pub(crate) fn header(mut self, line: impl AsRef<[u8]>) -> Self {
         self.headers.push(line.as_ref().to_vec());
         self
     }
 
-    /// Adds a header line in the place of all others of its name.
+    /// Adds a header line and removes all others of the same name.
     pub(crate) fn replace_header(self, line: impl AsRef<[u8]>) -> Self {
         let line = line.as_ref();
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default().to_vec();
@@ -75,14 +75,14 @@ impl RequestBuilder {
         self
     }
 
-    /// Sets the body and its length.
+    /// Sets the body and its Content-Length.
     pub(crate) fn body(mut self, body: impl AsRef<[u8]>) -> Self {
         self.body = body.as_ref().to_vec();
         let length = format!("Content-Length: {}", self.body.len());
         self.replace_header(length)
     }
 
-    /// Sets the body in chunks, as they are given.
+    /// Sets a chunked body with these chunks.
     pub(crate) fn chunks<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut framed = Vec::new();
         for piece in pieces {
@@ -94,14 +94,14 @@ impl RequestBuilder {
         self.framed(framed)
     }
 
-    /// Sets a body that is chunked by its own word.
+    /// Sets a chunked body whose framing the caller has written.
     pub(crate) fn framed(self, framed: impl AsRef<[u8]>) -> Self {
-        let mut ask = self.without_header("Content-Length").header("Transfer-Encoding: chunked");
-        ask.body = framed.as_ref().to_vec();
-        ask
+        let mut request = self.without_header("Content-Length").header("Transfer-Encoding: chunked");
+        request.body = framed.as_ref().to_vec();
+        request
     }
 
-    /// How many bytes all header lines have, with their ends.
+    /// Size of all header lines, including CR LF.
     pub(crate) fn header_bytes(&self) -> usize {
         self.headers.iter().map(|line| line.len() + 2).sum()
     }
@@ -110,7 +110,7 @@ impl RequestBuilder {
         self.headers.len()
     }
 
-    /// Everything before the body.
+    /// Request line and headers, with the empty line at the end.
     pub(crate) fn head(&self) -> Vec<u8> {
         let mut head = format!("{} {} {}\r\n", self.method, self.target, self.version).into_bytes();
         for line in &self.headers {

@@ -1,4 +1,4 @@
-//! Every method at every path against a frozen list: what answers, and that nothing else does.
+//! Every method on every path against a fixed table: which routes exist, and that no other path responds.
 
 use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{assert_well_formed, daemon};
@@ -8,7 +8,8 @@ const METHODS: [&str; 12] = [
     "QUERY",
 ];
 
-/// Every path that ever meant something to somebody, and the answer to `list_agents` posted there with the token.
+/// The daemon's paths and paths common on other HTTP servers, with the status of an authenticated POST of
+/// `list_agents`.
 const PATHS: [(&str, u16); 24] = [
     ("/", 200),
     ("/rpc", 200),
@@ -37,30 +38,30 @@ const PATHS: [(&str, u16); 24] = [
 ];
 
 #[test]
-fn nothing_answers_but_what_is_on_the_list() {
+fn only_listed_paths_accept_post() {
     let daemon = daemon().start();
     daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
-    let (good, stranger) =
+    let (valid, without_token) =
         (RequestBuilder::valid(&daemon), RequestBuilder::valid(&daemon).without_header("Authorization"));
-    for (path, posted) in PATHS {
-        let status = |ask: &RequestBuilder, method: &str| {
-            let answer = daemon.send_raw(&ask.clone().method(method).target(path).bytes());
+    for (path, post_status) in PATHS {
+        let status = |request: &RequestBuilder, method: &str| {
+            let response = daemon.send_raw(&request.clone().method(method).target(path).bytes());
             if method != "HEAD" {
-                assert_well_formed(&format!("{method} {path}"), &answer);
+                assert_well_formed(&format!("{method} {path}"), &response);
             }
-            answer.status
+            response.status
         };
-        assert_eq!(status(&good, "POST"), posted, "POST {path}");
-        assert_eq!(status(&stranger, "POST"), 401, "POST {path} without a token");
+        assert_eq!(status(&valid, "POST"), post_status, "POST {path}");
+        assert_eq!(status(&without_token, "POST"), 401, "POST {path} without a token");
         for method in METHODS {
-            assert_eq!(status(&good, method), 405, "{method} {path}");
-            assert_eq!(status(&stranger, method), 405, "{method} {path} without a token");
+            assert_eq!(status(&valid, method), 405, "{method} {path}");
+            assert_eq!(status(&without_token, method), 405, "{method} {path} without a token");
         }
     }
 }
 
-/// What is watched by GET with the token, and what looks like it and is not.
-const WATCHED: [(&str, u16); 12] = [
+/// Paths of event streams and similar paths, with the status of an authenticated GET.
+const EVENT_PATHS: [(&str, u16); 12] = [
     ("/events", 200),
     ("/events?after=0", 200),
     ("/agent/main/events", 200),
@@ -76,62 +77,65 @@ const WATCHED: [(&str, u16); 12] = [
 ];
 
 #[test]
-fn nothing_is_watched_but_what_is_on_the_list() {
+fn only_listed_paths_serve_event_streams() {
     let daemon = daemon().start();
     daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
-    let (good, stranger) = (
+    let (valid, without_token) = (
         RequestBuilder::valid(&daemon).body(""),
         RequestBuilder::valid(&daemon).without_header("Authorization").body(""),
     );
-    for (path, watched) in WATCHED {
-        let head = |ask: &RequestBuilder, method: &str| {
+    for (path, get_status) in EVENT_PATHS {
+        let head = |request: &RequestBuilder, method: &str| {
             let mut connection = daemon.connection();
-            connection.send(&ask.clone().method(method).target(path).bytes());
-            connection.read_head_response().expect("a head")
+            connection.send(&request.clone().method(method).target(path).bytes());
+            connection.read_head_response().expect("a response head")
         };
-        let answer = head(&good, "GET");
-        assert_eq!(answer.status, watched, "GET {path}");
-        if watched == 200 {
+        let response = head(&valid, "GET");
+        assert_eq!(response.status, get_status, "GET {path}");
+        if get_status == 200 {
             let headers =
-                ["content-type", "cache-control", "x-content-type-options"].map(|name| answer.header(name));
+                ["content-type", "cache-control", "x-content-type-options"].map(|name| response.header(name));
             assert_eq!(headers, [Some("text/event-stream"), Some("no-store"), Some("nosniff")], "{path}");
         }
-        let unknown = if watched == 405 { 405 } else { 401 };
-        assert_eq!(head(&stranger, "GET").status, unknown, "GET {path} without a token");
-        assert_eq!(head(&good, "POST").status, 404, "POST {path}");
-        assert_eq!(head(&stranger, "POST").status, 401, "POST {path} without a token");
+        let without_token_status = if get_status == 405 { 405 } else { 401 };
+        assert_eq!(head(&without_token, "GET").status, without_token_status, "GET {path} without a token");
+        assert_eq!(head(&valid, "POST").status, 404, "POST {path}");
+        assert_eq!(head(&without_token, "POST").status, 401, "POST {path} without a token");
         for method in METHODS.into_iter().filter(|method| *method != "GET") {
-            assert_eq!(head(&good, method).status, 405, "{method} {path}");
+            assert_eq!(head(&valid, method).status, 405, "{method} {path}");
         }
     }
 }
 
 #[test]
-fn a_head_request_gets_the_head_of_its_refusal() {
+fn head_request_gets_a_refusal_without_body() {
     let daemon = daemon().start();
     let mut connection = daemon.connection();
     connection.send(&RequestBuilder::valid(&daemon).method("HEAD").body("").bytes());
-    let answer = connection.read_head_response().expect("a head");
-    assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
+    let response = connection.read_head_response().expect("a response head");
+    assert_eq!((response.status, response.header("allow")), (405, Some("POST")));
     connection.send(&RequestBuilder::valid(&daemon).bytes());
-    crate::http::support::assert_result("no body stands before it", &connection.read_response());
+    crate::http::support::assert_result(
+        "next response follows without a body in between",
+        &connection.read_response(),
+    );
 }
 
 #[test]
-fn nobody_becomes_a_tunnel_or_another_protocol() {
+fn connect_is_refused_and_upgrade_is_ignored() {
     let daemon = daemon().start();
     let tunnel = RequestBuilder::valid(&daemon).method("CONNECT").target("127.0.0.1:80").bytes();
     assert_eq!(daemon.send_raw(&tunnel).status, 400);
     for upgrade in ["websocket", "h2c", "TLS/1.0"] {
-        let ask = RequestBuilder::valid(&daemon)
+        let request = RequestBuilder::valid(&daemon)
             .header("Connection: Upgrade")
             .header(format!("Upgrade: {upgrade}"));
-        let socket = ask.clone().method("GET").header("Sec-WebSocket-Version: 13");
-        let socket = socket.header("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==");
-        assert_eq!(daemon.send_raw(&socket.bytes()).status, 405, "{upgrade}");
+        let websocket = request.clone().method("GET").header("Sec-WebSocket-Version: 13");
+        let websocket = websocket.header("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(daemon.send_raw(&websocket.bytes()).status, 405, "{upgrade}");
         let mut connection = daemon.connection();
         for _ in 0..2 {
-            connection.send(&ask.bytes());
+            connection.send(&request.bytes());
             crate::http::support::assert_result(upgrade, &connection.read_response());
         }
     }

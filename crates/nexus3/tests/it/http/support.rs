@@ -1,4 +1,4 @@
-//! What the tests of the door share: starting a daemon, calling it honestly, and what an answer must look like.
+//! Shared by the HTTP tests: starting a daemon, a well-behaved client, and assertions on responses.
 
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use testkit::{RawConnection, RawResponse, TestDaemon, TestDaemonBuilder};
 
 use crate::http::request_builder::RequestBuilder;
 
-/// Longer than anything here may take on a loaded machine.
+/// Limit on every wait, generous enough for a loaded machine.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
@@ -17,11 +17,11 @@ pub(crate) fn daemon() -> TestDaemonBuilder {
     TestDaemon::builder(env!("CARGO_BIN_EXE_nexus3"))
 }
 
-/// What is expected of a message.
+/// Expected error message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ExpectedMessage {
     Exactly(&'static str),
-    /// The rest is chance, or another test's affair.
+    /// For messages whose rest varies or is checked by another test.
     StartsWith(&'static str),
 }
 
@@ -34,86 +34,90 @@ impl ExpectedMessage {
     }
 }
 
-/// The headers that answers of the door may have, and no others.
+/// The only headers that a response may have.
 const HEADERS_ALLOWED: [&str; 6] =
     ["content-type", "x-content-type-options", "content-length", "connection", "www-authenticate", "allow"];
 
-/// Holds an answer with a body to the form that all of them have.
-pub(crate) fn assert_well_formed(name: &str, answer: &RawResponse) {
-    for (header, _) in &answer.headers {
+/// Asserts the headers that all responses share.
+pub(crate) fn assert_well_formed(name: &str, response: &RawResponse) {
+    for (header, _) in &response.headers {
         assert!(HEADERS_ALLOWED.contains(&header.to_lowercase().as_str()), "{name}: header {header}");
     }
-    if answer.status == 204 {
-        assert_eq!(answer.raw.len(), head_bytes(answer), "{name}: a body where there is none");
+    if response.status == 204 {
+        assert_eq!(response.raw.len(), head_bytes(response), "{name}: 204 with a body");
         return;
     }
-    assert_eq!(answer.header("content-type"), Some("application/json; charset=utf-8"), "{name}");
-    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{name}");
-    assert_eq!(answer.header("content-length"), Some(answer.body.len().to_string().as_str()), "{name}");
-    let challenge = (answer.status == 401).then_some("Bearer");
-    assert_eq!(answer.header("www-authenticate"), challenge, "{name}");
-    assert_eq!(answer.header("allow"), (answer.status == 405).then_some("POST"), "{name}");
+    assert_eq!(response.header("content-type"), Some("application/json; charset=utf-8"), "{name}");
+    assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{name}");
+    assert_eq!(response.header("content-length"), Some(response.body.len().to_string().as_str()), "{name}");
+    let challenge = (response.status == 401).then_some("Bearer");
+    assert_eq!(response.header("www-authenticate"), challenge, "{name}");
+    assert_eq!(response.header("allow"), (response.status == 405).then_some("POST"), "{name}");
 }
 
-fn head_bytes(answer: &RawResponse) -> usize {
-    answer.raw.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |at| at + 4)
+fn head_bytes(response: &RawResponse) -> usize {
+    response.raw.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |at| at + 4)
 }
 
-/// Holds an answer to an error: its status, code, message and id, byte for byte.
+/// Asserts that a response is this error: status, code, message and id, byte for byte.
 pub(crate) fn assert_error(
     name: &str,
-    answer: &RawResponse,
+    response: &RawResponse,
     status: u16,
     code: i64,
-    says: ExpectedMessage,
+    expected_message: ExpectedMessage,
     id: &str,
 ) {
-    assert_eq!(answer.status, status, "{name}: {}", answer.text());
-    assert_well_formed(name, answer);
-    let body = answer.json();
+    assert_eq!(response.status, status, "{name}: {}", response.text());
+    assert_well_formed(name, response);
+    let body = response.json();
     let message = body["error"]["message"].as_str().unwrap_or_default().to_owned();
-    assert!(says.matches(&message), "{name}: says {message:?}, not {says:?}");
-    assert!(!message.is_empty(), "{name}: an empty message");
+    assert!(
+        expected_message.matches(&message),
+        "{name}: message is {message:?}, expected {expected_message:?}"
+    );
+    assert!(!message.is_empty(), "{name}: empty message");
     let error = json!({ "code": code, "message": message }).to_string();
     let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-    assert_eq!(answer.text(), expected, "{name}");
+    assert_eq!(response.text(), expected, "{name}");
 }
 
-/// Holds an answer to a refusal of the request as such.
-pub(crate) fn assert_refused(name: &str, answer: &RawResponse, status: u16, message: &'static str) {
+/// Asserts that a response is an HTTP refusal.
+pub(crate) fn assert_refused(name: &str, response: &RawResponse, status: u16, message: &'static str) {
     let code = if status == 404 { -32602 } else { -32600 };
-    assert_error(name, answer, status, code, ExpectedMessage::Exactly(message), "null");
+    assert_error(name, response, status, code, ExpectedMessage::Exactly(message), "null");
 }
 
-/// Holds an answer to a result of the request with the id 1.
-pub(crate) fn assert_result(name: &str, answer: &RawResponse) {
-    assert_eq!(answer.status, 200, "{name}: {}", answer.text());
-    assert_well_formed(name, answer);
-    let body = answer.json();
+/// Asserts that a response is the result of the request with the id 1.
+pub(crate) fn assert_result(name: &str, response: &RawResponse) {
+    assert_eq!(response.status, 200, "{name}: {}", response.text());
+    assert_well_formed(name, response);
+    let body = response.json();
     let keys: Vec<&str> = body.as_object().map(|body| body.keys().map(String::as_str).collect()).unwrap();
     assert_eq!(keys.len(), 3, "{name}: {body}");
     assert_eq!((&body["jsonrpc"], &body["id"]), (&json!("2.0"), &json!(1)), "{name}: {body}");
     assert!(body["result"].is_object(), "{name}: {body}");
 }
 
-/// Reads the one answer that a connection gets before it ends.
+/// Reads the last response of a connection and asserts that the connection closes.
 pub(crate) fn read_last(name: &str, connection: &mut RawConnection) -> RawResponse {
-    let answer = connection.try_read_response().unwrap_or_else(|cause| panic!("{name}: no answer: {cause}"));
+    let response =
+        connection.try_read_response().unwrap_or_else(|cause| panic!("{name}: no response: {cause}"));
     let rest = connection.read_to_end();
-    assert!(rest.is_empty(), "{name}: after the last answer: {:?}", String::from_utf8_lossy(&rest));
-    answer
+    assert!(rest.is_empty(), "{name}: after the last response: {:?}", String::from_utf8_lossy(&rest));
+    response
 }
 
-/// Sends bytes, says that there are no more, and reads the one answer that comes back.
+/// Sends bytes, closes the write side, and reads the only response.
 pub(crate) fn request_once(name: &str, daemon: &TestDaemon, bytes: &[u8]) -> RawResponse {
     let mut connection = daemon.connection();
-    // A refusal may come, and the connection end, before everything was sent.
+    // The server may refuse and close before it has read everything.
     let _ = connection.try_send(bytes);
     let _ = connection.stream().shutdown(Shutdown::Write);
     read_last(name, &mut connection)
 }
 
-/// An honest client on one connection of its own.
+/// A client with a connection of its own that sends only valid requests.
 pub(crate) struct WellBehavedClient<'a> {
     daemon: &'a TestDaemon,
     connection: RawConnection,
@@ -124,12 +128,12 @@ impl<'a> WellBehavedClient<'a> {
         Self { daemon, connection: daemon.connection() }
     }
 
-    /// Makes one call and holds its answer to a result.
+    /// Makes a call and asserts that it gets a result.
     pub(crate) fn call(&mut self) -> Value {
         self.connection.send(&RequestBuilder::valid(self.daemon).bytes());
-        let answer = self.connection.read_response();
-        assert_result("an honest call", &answer);
-        answer.json()
+        let response = self.connection.read_response();
+        assert_result("call of the well-behaved client", &response);
+        response.json()
     }
 
     pub(crate) fn agents(&mut self) -> Vec<String> {
@@ -138,20 +142,20 @@ impl<'a> WellBehavedClient<'a> {
         agents.iter().filter_map(|agent| Some(agent["agent_id"].as_str()?.to_owned())).collect()
     }
 
-    /// Calls until something has come about, and is answered each time.
-    pub(crate) fn call_until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
+    /// Calls until the condition holds, and asserts that each call gets a result.
+    pub(crate) fn call_until(&mut self, condition: &str, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         loop {
             self.call();
-            if is_so() {
+            if holds() {
                 return;
             }
-            assert!(start.elapsed() < WAIT_MAX, "{what}: not after {WAIT_MAX:?}");
+            assert!(start.elapsed() < WAIT_MAX, "{condition}: not within {WAIT_MAX:?}");
         }
     }
 }
 
-/// The names of all agents.
+/// The ids of all agents.
 pub(crate) fn agents(daemon: &TestDaemon) -> Vec<String> {
     WellBehavedClient::new(daemon).agents()
 }

@@ -1,4 +1,4 @@
-//! Tokens: every wrong shape at every path gets the same answer, whatever stands around it.
+//! Tokens: every path refuses every wrong token with the same response, whatever other headers the request has.
 
 use testkit::TestDaemon;
 
@@ -10,7 +10,7 @@ const PATHS: [&str; 5] = ["/", "/rpc", "/agent/main", "/agent/nope", "/nope"];
 const REQUIRED: (u16, &str) = (401, "Authorization header required");
 const INVALID: (u16, &str) = (403, "Invalid API key");
 
-/// What can stand behind `Authorization:` that is no token at all; TOKEN is the right one.
+/// Values of `Authorization` without a bearer token; TOKEN stands for the daemon's token.
 const MISSING: [&str; 11] = [
     "",
     "Bearer",
@@ -25,7 +25,7 @@ const MISSING: [&str; 11] = [
     "Bearer=TOKEN",
 ];
 
-/// And what is one, but not ours.
+/// Bearer tokens that are wrong.
 const WRONG: [&str; 9] = [
     "x",
     "nxk_",
@@ -46,31 +46,38 @@ fn start() -> (TestDaemon, String) {
 }
 
 #[test]
-fn every_path_refuses_every_wrong_token_in_the_same_words() {
+fn every_path_refuses_every_wrong_token_the_same_way() {
     let (daemon, token) = start();
-    let upper = token.to_uppercase();
-    let (short, end) = (&token[..token.len() - 1], &token[1..]);
+    let uppercase = token.to_uppercase();
+    let (without_last_byte, without_first_byte) = (&token[..token.len() - 1], &token[1..]);
     for path in PATHS {
-        let good = RequestBuilder::create_agent(&daemon, "stranger").target(path);
-        let check = |name: &str, ask: RequestBuilder, (status, message): (u16, &'static str)| {
-            assert_refused(&format!("{name:?} at {path}"), &daemon.send_raw(&ask.bytes()), status, message);
+        let valid = RequestBuilder::create_agent(&daemon, "stranger").target(path);
+        let check = |name: &str, request: RequestBuilder, (status, message): (u16, &'static str)| {
+            assert_refused(
+                &format!("{name:?} at {path}"),
+                &daemon.send_raw(&request.bytes()),
+                status,
+                message,
+            );
         };
-        check("nothing", good.clone().without_header("Authorization"), REQUIRED);
-        check("twice", good.clone().header(format!("Authorization: Bearer {token}")), REQUIRED);
+        check("no header", valid.clone().without_header("Authorization"), REQUIRED);
+        check("two headers", valid.clone().header(format!("Authorization: Bearer {token}")), REQUIRED);
         for shape in MISSING {
             let line = format!("Authorization: {}", shape.replace("TOKEN", &token));
-            check(shape, good.clone().replace_header(line), REQUIRED);
+            check(shape, valid.clone().replace_header(line), REQUIRED);
         }
         let wrong = WRONG.map(|shape| shape.replace("TOKEN", &token));
-        for shape in wrong.iter().map(String::as_str).chain([short, end, &upper]) {
-            check(shape, good.clone().replace_header(format!("Authorization: Bearer {shape}")), INVALID);
+        for shape in
+            wrong.iter().map(String::as_str).chain([without_last_byte, without_first_byte, &uppercase])
+        {
+            check(shape, valid.clone().replace_header(format!("Authorization: Bearer {shape}")), INVALID);
         }
     }
     assert_eq!(agents(&daemon), ["main"]);
 }
 
 #[test]
-fn the_right_token_passes_in_every_case_of_its_scheme() {
+fn scheme_and_header_name_are_case_insensitive() {
     let (daemon, token) = start();
     let lines = [
         "Authorization: bearer TOKEN",
@@ -79,15 +86,15 @@ fn the_right_token_passes_in_every_case_of_its_scheme() {
         "Authorization: Bearer\tTOKEN",
     ];
     for line in lines {
-        let ask = RequestBuilder::valid(&daemon)
+        let request = RequestBuilder::valid(&daemon)
             .without_header("Authorization")
             .header(line.replace("TOKEN", &token));
-        assert_result(line, &daemon.send_raw(&ask.bytes()));
+        assert_result(line, &daemon.send_raw(&request.bytes()));
     }
 }
 
 #[test]
-fn a_token_anywhere_else_is_none() {
+fn token_outside_the_authorization_header_is_ignored() {
     let (daemon, token) = start();
     let headers = [
         "Proxy-Authorization: Bearer",
@@ -97,29 +104,29 @@ fn a_token_anywhere_else_is_none() {
         "Referer: http://a/?t=",
     ];
     for header in headers {
-        let ask = RequestBuilder::valid(&daemon)
+        let request = RequestBuilder::valid(&daemon)
             .without_header("Authorization")
             .header(format!("{header} {token}"));
-        assert_refused(header, &daemon.send_raw(&ask.bytes()), REQUIRED.0, REQUIRED.1);
+        assert_refused(header, &daemon.send_raw(&request.bytes()), REQUIRED.0, REQUIRED.1);
     }
     for target in ["/?token=TOKEN", "/rpc?api_key=TOKEN", "/?Authorization=Bearer%20TOKEN"] {
-        let ask = RequestBuilder::valid(&daemon)
+        let request = RequestBuilder::valid(&daemon)
             .without_header("Authorization")
             .target(target.replace("TOKEN", &token));
-        assert_refused(target, &daemon.send_raw(&ask.bytes()), REQUIRED.0, REQUIRED.1);
+        assert_refused(target, &daemon.send_raw(&request.bytes()), REQUIRED.0, REQUIRED.1);
     }
-    let user = format!("http://{token}@127.0.0.1:{}/", daemon.port());
-    let ask = RequestBuilder::valid(&daemon).without_header("Authorization").target(user);
+    let url = format!("http://{token}@127.0.0.1:{}/", daemon.port());
+    let request = RequestBuilder::valid(&daemon).without_header("Authorization").target(url);
     assert_refused(
-        "in the URL",
-        &daemon.send_raw(&ask.bytes()),
+        "token in the URL",
+        &daemon.send_raw(&request.bytes()),
         400,
         "Request target and Host header disagree",
     );
 }
 
 #[test]
-fn a_claim_to_come_from_this_machine_changes_nothing() {
+fn forwarding_headers_change_nothing() {
     let (daemon, _) = start();
     let claims = [
         "X-Forwarded-For: 127.0.0.1",
@@ -131,20 +138,20 @@ fn a_claim_to_come_from_this_machine_changes_nothing() {
         "X-HTTP-Method-Override: GET",
         "X-Original-URL: /rpc",
     ];
-    let good = RequestBuilder::valid(&daemon);
-    let asks = [
-        good.clone(),
-        good.clone().without_header("Authorization"),
-        good.clone().replace_header("Host: evil.example"),
-        good.clone().header("Origin: http://evil.example"),
-        good.clone().target("/nope"),
-        good.method("GET"),
+    let valid = RequestBuilder::valid(&daemon);
+    let requests = [
+        valid.clone(),
+        valid.clone().without_header("Authorization"),
+        valid.clone().replace_header("Host: evil.example"),
+        valid.clone().header("Origin: http://evil.example"),
+        valid.clone().target("/nope"),
+        valid.method("GET"),
     ];
-    for ask in asks {
-        let plain = daemon.send_raw(&ask.bytes());
+    for request in requests {
+        let plain = daemon.send_raw(&request.bytes());
         for claim in claims {
-            let claimed = daemon.send_raw(&ask.clone().header(claim).bytes());
-            assert_eq!(claimed.raw, plain.raw, "{claim}");
+            let with_claim = daemon.send_raw(&request.clone().header(claim).bytes());
+            assert_eq!(with_claim.raw, plain.raw, "{claim}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The audit trail: every denial is written down once, with who asked and which rule said no, and never with a token.
+//! Audit log: one line per denial, with the principal and the rule, and never with a token.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,11 +16,11 @@ use crate::support::{
 const NO_ECHO: &str = "Tool 'echo' is disabled by permission policy";
 
 #[test]
-fn each_denied_call_has_one_line_with_its_principal() {
-    let stage = Fixture::start();
-    let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
-    let child = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-    let daemon = &stage.daemon;
+fn each_denied_call_has_one_audit_line_with_its_principal() {
+    let fixture = Fixture::start();
+    let lead = fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
+    let child = fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    let daemon = &fixture.daemon;
     call_as(daemon, &child, &agent_path("lead"), "get_context", json!({}));
     call_as(daemon, &child, "/", "send", json!({ "content": "hi" }));
     call_as(daemon, &child, "/", "shutdown_server", json!({}));
@@ -28,18 +28,18 @@ fn each_denied_call_has_one_line_with_its_principal() {
     call_as(daemon, &lead, &agent_path("lead"), "set_permissions", json!({}));
     post_as(daemon, &child, &[("X-Nexus-Agent", "lead")], "/", "list_agents", json!({}));
     let request = br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#;
-    daemon.post("/", &[("X-Nexus-Agent", "nobody")], request);
+    daemon.post("/", &[("X-Nexus-Agent", "absent")], request);
     daemon.post(
         &agent_path("lead"),
         &[("X-Nexus-Agent", "child")],
         br#"{"jsonrpc":"2.0","method":"get_context"}"#,
     );
     call_as(daemon, &lead, &agent_path("child"), "get_context", json!({}));
-    let no = "Agent 'child' is not authorized to call get_context on 'lead'";
+    let not_authorized = "Agent 'child' is not authorized to call get_context on 'lead'";
     assert_denials(
         daemon,
         &[
-            ["child", "get_context", "identity", no],
+            ["child", "get_context", "identity", not_authorized],
             ["child", "send", "identity", "Agent 'child' is not authorized to call send on 'main'"],
             [
                 "child",
@@ -61,18 +61,20 @@ fn each_denied_call_has_one_line_with_its_principal() {
                 "X-Nexus-Agent does not match the agent of the capability token",
             ],
             ["admin", "list_agents", "identity", "X-Nexus-Agent names no agent that exists"],
-            ["child", "get_context", "identity", no],
+            ["child", "get_context", "identity", not_authorized],
         ],
     );
 }
 
 #[test]
-fn each_denied_tool_call_has_one_line() {
-    let stage = Fixture::start();
-    let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
-    let params = json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(), "disable_tools": ["echo"] });
-    stage.create_with(params);
-    stage.create("stranger");
+fn each_denied_tool_call_has_one_audit_line() {
+    let fixture = Fixture::start();
+    let (directory, outside) = (TestDirectory::new(), TestDirectory::new());
+    let cwd = directory.path_str();
+    fixture.create_with(
+        json!({ "agent_id": "lead", "preset": "trusted", "cwd": cwd, "disable_tools": ["echo"] }),
+    );
+    fixture.create("stranger");
     let out = outside.path_of("x");
     for call in [
         "!tool echo {\"text\":\"hi\"}".to_owned(),
@@ -82,13 +84,13 @@ fn each_denied_tool_call_has_one_line() {
         r#"!tool agent_destroy {"agent_id":"stranger"}"#.to_owned(),
         "!tool get_time {}".to_owned(),
     ] {
-        stage.send("lead", &call);
+        fixture.send("lead", &call);
     }
     let write =
-        format!("cannot write '{out}': Path outside allowed directories. Allowed: {}", folder.path_str());
+        format!("cannot write '{out}': Path outside allowed directories. Allowed: {}", directory.path_str());
     let reach = "cannot target agent 'stranger'; allowed: parent and child agents";
     assert_denials(
-        &stage.daemon,
+        &fixture.daemon,
         &[
             ["lead", "echo", "tools", NO_ECHO],
             ["lead", "fs.write_file", "write", &write],
@@ -100,13 +102,13 @@ fn each_denied_tool_call_has_one_line() {
 }
 
 #[test]
-fn a_file_that_is_denied_where_it_is_opened_has_a_line_too() {
-    let stage = Fixture::start();
-    let (folder, outside) =
+fn denial_on_opening_a_file_has_an_audit_line() {
+    let fixture = Fixture::start();
+    let (directory, outside) =
         (TestDirectory::with_files(&[(".git/config", "")]), TestDirectory::with_files(&[("b.txt", "out")]));
-    folder.link("far", &outside.path_of("b.txt"));
-    folder.link("home", stage.daemon.home().to_str().unwrap());
-    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str() }));
+    directory.link("far", &outside.path_of("b.txt"));
+    directory.link("home", fixture.daemon.home().to_str().unwrap());
+    fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": directory.path_str() }));
     let calls = [
         write_file_script("far", "x"),
         read_file_script("home/logs"),
@@ -114,41 +116,42 @@ fn a_file_that_is_denied_where_it_is_opened_has_a_line_too() {
         read_file_script("/proc/self/environ"),
     ];
     for call in &calls {
-        let said = stage.send_text("lead", call);
-        assert!(said.starts_with("tool said: Permission denied: "), "{call}: {said}");
+        let text = fixture.send_text("lead", call);
+        assert!(text.starts_with("tool said: Permission denied: "), "{call}: {text}");
     }
-    let lines = denials(&stage.daemon);
+    let lines = denials(&fixture.daemon);
     let actions: Vec<_> = lines.iter().map(|line| line["action"].as_str().unwrap_or("-")).collect();
     assert_eq!(actions, ["fs.write_file", "fs.read_file", "fs.write_file", "fs.read_file"], "{lines:?}");
     assert!(lines.iter().all(|line| line["principal"] == "lead"), "{lines:?}");
 }
 
-/// Asks for what cannot be had; each must be denied and written down once as the admin's.
+/// Sends requests that exceed the permissions; asserts that each is denied and has one audit line with the principal
+/// `admin`.
 fn assert_each_is_audited(method: &str, prepare: impl Fn(&Fixture) -> Vec<(String, Value)>) {
-    let stage = Fixture::start();
-    let asked = prepare(&stage);
+    let fixture = Fixture::start();
+    let requests = prepare(&fixture);
     let mut texts = Vec::new();
-    for (place, params) in asked {
-        let error = stage.daemon.error(&place, method, params);
+    for (path, params) in requests {
+        let error = fixture.daemon.error(&path, method, params);
         assert_eq!(error["data"]["kind"], "permission_denied", "{error}");
         texts.push(error["message"].as_str().unwrap().to_owned());
     }
-    let lines = denials(&stage.daemon);
-    let written: Vec<_> = lines.iter().map(|line| line["text"].as_str().unwrap_or("-").to_owned()).collect();
-    assert_eq!(written, texts, "{method}: every denial once, in order");
+    let lines = denials(&fixture.daemon);
+    let audited: Vec<_> = lines.iter().map(|line| line["text"].as_str().unwrap_or("-").to_owned()).collect();
+    assert_eq!(audited, texts, "{method}: one line per denial, in order");
     assert!(lines.iter().all(|line| line["principal"] == "admin"), "{lines:?}");
 }
 
 #[test]
-fn each_denied_create_has_one_line() {
-    let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
-    assert_each_is_audited("create_agent", |stage| {
+fn each_denied_create_has_one_audit_line() {
+    let (directory, outside) = (TestDirectory::new(), TestDirectory::new());
+    assert_each_is_audited("create_agent", |fixture| {
         let lead = json!({
-            "agent_id": "lead", "cwd": folder.path_str(), "may_create": ["sandboxed"], "allowed_write_paths": ["out"],
-            "budget": { "turns": 1, "children": 0 },
+            "agent_id": "lead", "cwd": directory.path_str(), "may_create": ["sandboxed"],
+            "allowed_write_paths": ["out"], "budget": { "turns": 1, "children": 0 },
         });
-        stage.create_with(lead);
-        let asks = [
+        fixture.create_with(lead);
+        let requests = [
             json!({ "preset": "trusted" }),
             json!({ "cwd": outside.path_str() }),
             json!({ "allowed_write_paths": ["elsewhere"] }),
@@ -162,67 +165,67 @@ fn each_denied_create_has_one_line() {
             params["parent_agent_id"] = json!("lead");
             ("/".to_owned(), params)
         };
-        asks.into_iter().map(under_lead).collect()
+        requests.into_iter().map(under_lead).collect()
     });
 }
 
 #[test]
-fn a_create_that_is_too_deep_has_one_line() {
-    assert_each_is_audited("create_agent", |stage| {
+fn create_beyond_the_depth_limit_has_one_audit_line() {
+    assert_each_is_audited("create_agent", |fixture| {
         for depth in 0..=5 {
             let mut params =
                 json!({ "agent_id": format!("d{depth}"), "preset": "trusted", "may_create": ["trusted"] });
             if depth > 0 {
                 params["parent_agent_id"] = json!(format!("d{}", depth - 1));
             }
-            stage.create_with(params);
+            fixture.create_with(params);
         }
         vec![("/".to_owned(), json!({ "preset": "trusted", "parent_agent_id": "d5" }))]
     });
 }
 
 #[test]
-fn each_denied_change_of_permissions_has_one_line() {
-    let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
-    assert_each_is_audited("set_permissions", |stage| {
+fn each_denied_permission_change_has_one_audit_line() {
+    let (directory, outside) = (TestDirectory::new(), TestDirectory::new());
+    assert_each_is_audited("set_permissions", |fixture| {
         let budget = json!({ "turns": 1 });
-        stage.create_with(
-            json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(), "budget": budget }),
+        fixture.create_with(
+            json!({ "agent_id": "lead", "preset": "trusted", "cwd": directory.path_str(), "budget": budget }),
         );
-        stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-        let asks = [
+        fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+        let requests = [
             json!({ "preset": "trusted" }),
             json!({ "allowed_write_paths": [outside.path_str()] }),
             json!({ "budget": { "turns": 2 } }),
         ];
-        asks.into_iter().map(|params| (agent_path("child"), params)).collect()
+        requests.into_iter().map(|params| (agent_path("child"), params)).collect()
     });
 }
 
 #[test]
-fn a_change_of_permissions_is_written_down_with_who_made_it() {
-    let stage = Fixture::start();
-    let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
-    stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-    stage.set_permissions("child", json!({ "disable_tools": ["echo"] }));
-    call_as(&stage.daemon, &lead, &agent_path("child"), "set_permissions", json!({ "disable_tools": [] }));
-    assert_eq!(denials(&stage.daemon).len(), 0);
-    let trail = fs::read_to_string(log_file(&stage.daemon, "_daemon", "audit.jsonl")).unwrap();
+fn permission_change_is_audited_with_its_principal() {
+    let fixture = Fixture::start();
+    let lead = fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
+    fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    fixture.set_permissions("child", json!({ "disable_tools": ["echo"] }));
+    call_as(&fixture.daemon, &lead, &agent_path("child"), "set_permissions", json!({ "disable_tools": [] }));
+    assert_eq!(denials(&fixture.daemon).len(), 0);
+    let trail = fs::read_to_string(log_file(&fixture.daemon, "_daemon", "audit.jsonl")).unwrap();
     let lines: Vec<Value> = trail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let changes: Vec<_> = lines.iter().filter(|line| line["action"] == "set_permissions").collect();
     let principals: Vec<_> = changes.iter().map(|line| line["principal"].as_str().unwrap_or("-")).collect();
     assert_eq!(principals, ["admin", "lead"], "{trail}");
-    assert!(changes.iter().all(|line| line["agent"] == "child"), "and whose they are: {trail}");
+    assert!(changes.iter().all(|line| line["agent"] == "child"), "the changed agent: {trail}");
 }
 
 #[test]
-fn a_line_is_whole_json_whatever_is_in_it_and_for_its_user_alone() {
-    let stage = Fixture::start();
-    stage.create_with(json!({ "agent_id": "lead", "disable_tools": ["echo"] }));
+fn audit_line_is_valid_json_in_a_private_file() {
+    let fixture = Fixture::start();
+    fixture.create_with(json!({ "agent_id": "lead", "disable_tools": ["echo"] }));
     let forged = "x\\n{\\\"event\\\":\\\"denied\\\",\\\"principal\\\":\\\"admin\\\"}\\u001b[2J";
-    stage.send("lead", &format!("!tool read_file {{\"path\":\"/{forged}\"}}"));
-    stage.send("lead", "!tool echo {\"text\":\"hi\"}");
-    let lines = denials(&stage.daemon);
+    fixture.send("lead", &format!("!tool read_file {{\"path\":\"/{forged}\"}}"));
+    fixture.send("lead", "!tool echo {\"text\":\"hi\"}");
+    let lines = denials(&fixture.daemon);
     assert_eq!(lines.len(), 2, "{lines:?}");
     for line in &lines {
         let names = crate::support::member_names(line);
@@ -231,10 +234,10 @@ fn a_line_is_whole_json_whatever_is_in_it_and_for_its_user_alone() {
         assert!(line["time"].as_str().is_some_and(|time| time.starts_with("20")), "{line}");
         assert!(!is_timestamp(&line["text"]), "{line}");
     }
-    let file = log_file(&stage.daemon, "_daemon", "audit.jsonl");
+    let file = log_file(&fixture.daemon, "_daemon", "audit.jsonl");
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
     assert!(!fs::read_to_string(&file).unwrap().contains('\u{1b}'));
-    let stderr = stage.daemon.stderr();
+    let stderr = fixture.daemon.stderr();
     assert!(!stderr.contains('\u{1b}') && !stderr.contains("\n{"), "{stderr:?}");
 }
 
@@ -242,40 +245,40 @@ fn a_line_is_whole_json_whatever_is_in_it_and_for_its_user_alone() {
 fn no_capability_token_is_in_any_file_or_stream() {
     let model = ScriptedModel::start();
     let arguments = ["--log-level", "trace", "--log-verbose", "--log-raw"];
-    let started =
+    let daemon_with_all_logs =
         arguments.iter().fold(daemon_builder(&model), |builder, argument| builder.arg(*argument)).start();
-    let stage = Fixture { daemon: started, model };
+    let fixture = Fixture { daemon: daemon_with_all_logs, model };
     let lead =
-        stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "initial_message": "hello" }));
-    let child = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-    stage.send_text(
+        fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted", "initial_message": "hello" }));
+    let child = fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    fixture.send_text(
         "lead",
         r#"!tool agent_create {"agent_id":"made","initial_message":"hi","wait_for_initial_response":true}"#,
     );
-    let made = call_as(&stage.daemon, &lead, "/", "create_agent", json!({ "agent_id": "over-http" }));
-    let made = made["result"]["token"].as_str().unwrap().to_owned();
-    call_as(&stage.daemon, &child, &agent_path("lead"), "get_context", json!({}));
-    post_as(&stage.daemon, &child, &[("X-Nexus-Agent", "lead")], "/", "list_agents", json!({}));
-    let nearly = format!("{child}x");
-    assert_eq!(post_as(&stage.daemon, &nearly, &[], "/", "list_agents", json!({})).status, 403);
-    let broken = format!("POST / HTTP/1.1\r\nAuthorization: Bearer {child}\r\nbad header\r\n\r\n");
-    stage.daemon.send_raw(broken.as_bytes());
-    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "child" }));
-    assert_eq!(post_as(&stage.daemon, &child, &[], "/", "list_agents", json!({})).status, 403);
-    assert!(!denials(&stage.daemon).is_empty());
-    for token in [&lead, &child, &made] {
+    let created = call_as(&fixture.daemon, &lead, "/", "create_agent", json!({ "agent_id": "over-http" }));
+    let created = created["result"]["token"].as_str().unwrap().to_owned();
+    call_as(&fixture.daemon, &child, &agent_path("lead"), "get_context", json!({}));
+    post_as(&fixture.daemon, &child, &[("X-Nexus-Agent", "lead")], "/", "list_agents", json!({}));
+    let wrong_token = format!("{child}x");
+    assert_eq!(post_as(&fixture.daemon, &wrong_token, &[], "/", "list_agents", json!({})).status, 403);
+    let malformed = format!("POST / HTTP/1.1\r\nAuthorization: Bearer {child}\r\nbad header\r\n\r\n");
+    fixture.daemon.send_raw(malformed.as_bytes());
+    fixture.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "child" }));
+    assert_eq!(post_as(&fixture.daemon, &child, &[], "/", "list_agents", json!({})).status, 403);
+    assert!(!denials(&fixture.daemon).is_empty());
+    for token in [&lead, &child, &created] {
         assert!(
-            !stage.daemon.stdout().contains(token.as_str())
-                && !stage.daemon.stderr().contains(token.as_str())
+            !fixture.daemon.stdout().contains(token.as_str())
+                && !fixture.daemon.stderr().contains(token.as_str())
         );
-        for (path, text) in files_below(stage.daemon.home()) {
+        for (path, text) in files_below(fixture.daemon.home()) {
             assert!(!text.contains(token.as_str()), "{}", path.display());
         }
         assert!(
-            stage.model.requests().iter().all(|request| !request.body.to_string().contains(token.as_str()))
+            fixture.model.requests().iter().all(|request| !request.body.to_string().contains(token.as_str()))
         );
     }
-    let shown: Vec<_> =
-        files_below(stage.daemon.home()).into_iter().filter(|(_, text)| text.contains("nxc_")).collect();
-    assert_eq!(shown.len(), 0, "not even the start of one: {shown:?}");
+    let files_with_prefix: Vec<_> =
+        files_below(fixture.daemon.home()).into_iter().filter(|(_, text)| text.contains("nxc_")).collect();
+    assert_eq!(files_with_prefix.len(), 0, "not even the prefix of a token: {files_with_prefix:?}");
 }

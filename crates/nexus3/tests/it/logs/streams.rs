@@ -1,4 +1,4 @@
-//! Standard error for people and for programs, and that no stream ever holds a secret.
+//! Standard error as text and as JSON, raw logs, and the absence of secrets in all of them.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::support::model_requests::without_volatile_suffix;
 use crate::support::{BIN, ExpectError as _, Fixture, daemon_builder, files_below, log_file};
 
 #[test]
-fn json_lines_are_json_whatever_is_in_them() {
+fn json_log_lines_are_valid_json_for_any_content() {
     let model = ScriptedModel::start();
     let daemon = daemon_builder(&model).arg("--log-json").arg("--log-level").arg("trace").start();
     daemon.call_result("/", "create_agent", json!({ "agent_id": "worker" }));
@@ -32,13 +32,14 @@ fn json_lines_are_json_whatever_is_in_them() {
         assert!(line["timestamp"].is_string() && line["level"].is_string(), "{line}");
         assert!(line["fields"]["message"].is_string(), "{line}");
     }
-    let failed = lines.iter().find(|line| line["level"] == "WARN").expect("the failed turn is a warning");
+    let failed =
+        lines.iter().find(|line| line["level"] == "WARN").expect("the failed turn is logged as a warning");
     assert!(failed["fields"]["message"].as_str().unwrap().contains("API request failed (500)"), "{failed}");
     assert_eq!(failed["spans"][0]["agent"], "worker", "{failed}");
 }
 
 #[test]
-fn plain_lines_cannot_be_forged() {
+fn text_log_lines_cannot_be_forged() {
     let model = ScriptedModel::start();
     let daemon = daemon_builder(&model).start();
     let forged = "!status 500 x\n2026-01-01 00:00:00.000  INFO nexus3::serve: stopped\u{1b}[2J";
@@ -50,7 +51,7 @@ fn plain_lines_cannot_be_forged() {
 }
 
 #[test]
-fn what_agents_say_is_not_on_stderr() {
+fn message_contents_are_not_on_stderr() {
     let model = ScriptedModel::start();
     let daemon = daemon_builder(&model).arg("--log-level").arg("trace").arg("--log-raw").arg("-V").start();
     daemon.call_result("/", "send", json!({ "content": "between you and me" }));
@@ -63,7 +64,7 @@ fn what_agents_say_is_not_on_stderr() {
 }
 
 #[test]
-fn the_level_decides_what_is_on_stderr() {
+fn log_level_filters_stderr() {
     let quiet = TestDaemon::builder(BIN).config("log.level = \"error\"").start();
     stop(&quiet);
     assert_eq!(quiet.stderr(), "");
@@ -73,26 +74,26 @@ fn the_level_decides_what_is_on_stderr() {
 }
 
 #[test]
-fn raw_lines_are_json_and_hold_both_directions() {
-    let stage = Fixture::with_config("log.raw = true");
-    stage.create("worker");
-    stage.send("worker", "hi");
-    stage.send_expecting_error("worker", "!status 500 not json");
-    stage.daemon.call("/agent/worker", "send", json!({ "content": "!garbage" }));
-    stop(&stage.daemon);
-    let raw = fs::read_to_string(log_file(&stage.daemon, "worker", "raw.jsonl")).unwrap();
+fn raw_log_lines_are_json_with_both_directions() {
+    let fixture = Fixture::with_config("log.raw = true");
+    fixture.create("worker");
+    fixture.send("worker", "hi");
+    fixture.send_expecting_error("worker", "!status 500 not json");
+    fixture.daemon.call("/agent/worker", "send", json!({ "content": "!garbage" }));
+    stop(&fixture.daemon);
+    let raw = fs::read_to_string(log_file(&fixture.daemon, "worker", "raw.jsonl")).unwrap();
     let lines: Vec<Value> = raw.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let directions: Vec<_> = lines.iter().filter_map(|line| line["direction"].as_str()).collect();
     for direction in ["request", "chunk", "response"] {
         assert!(directions.contains(&direction), "{direction} in {directions:?}");
     }
     let request = lines.iter().find(|line| line["direction"] == "request").unwrap();
-    let said = request["body"]["messages"][1]["content"].as_str().map(without_volatile_suffix);
-    assert_eq!(said, Some("hi"), "{request}");
+    let content = request["body"]["messages"][1]["content"].as_str().map(without_volatile_suffix);
+    assert_eq!(content, Some("hi"), "{request}");
 }
 
 #[test]
-fn neither_the_key_nor_the_token_is_logged_anywhere() {
+fn neither_the_key_nor_the_token_is_logged() {
     let key = "sk-fedcba9876543210-secret";
     let model = ScriptedModel::with_key(key);
     for json_lines in [false, true] {
@@ -109,7 +110,7 @@ fn neither_the_key_nor_the_token_is_logged_anywhere() {
         assert_eq!(daemon.post("/", &wrong, b"{}").status, 403);
         let broken = format!("POST / HTTP/1.1\r\nAuthorization: Bearer {token}\r\nbad header\r\n\r\n");
         daemon.send_raw(broken.as_bytes());
-        daemon.post("/agent/nobody", &[], b"{}");
+        daemon.post("/agent/absent", &[], b"{}");
         stop(&daemon);
         for secret in [key, token] {
             assert!(!daemon.stdout().contains(secret) && !daemon.stderr().contains(secret));

@@ -1,5 +1,5 @@
-//! Places that no grant opens: behind links that lead out, the daemon's own home, other processes, and names that run
-//! later as the user.
+//! Paths that no grant opens: symlinks that lead out of the directory, the daemon's home, files of processes, and files
+//! that the user's programs would execute later.
 
 use std::fs;
 
@@ -13,72 +13,72 @@ fn blocked_error(given: &str) -> String {
     format!("Permission denied: Path not in allowed directories: {given}")
 }
 
-/// The daemon's token file.
-fn token_file(stage: &Fixture) -> String {
-    let name = format!("rpc-{}.token", stage.daemon.port());
-    let file = stage.daemon.home().canonicalize().unwrap().join(name);
+/// Path of the daemon's token file.
+fn token_file(fixture: &Fixture) -> String {
+    let name = format!("rpc-{}.token", fixture.daemon.port());
+    let file = fixture.daemon.home().canonicalize().unwrap().join(name);
     assert!(file.exists(), "{}", file.display());
     file.to_str().unwrap().to_owned()
 }
 
-fn assert_the_model_saw_no_token(stage: &Fixture) {
-    let token = stage.daemon.token().unwrap();
-    for request in stage.model.requests() {
+fn assert_no_token_in_model_requests(fixture: &Fixture) {
+    let token = fixture.daemon.token().unwrap();
+    for request in fixture.model.requests() {
         assert!(!request.body.to_string().contains(token));
     }
 }
 
 #[test]
-fn a_link_is_followed_only_as_far_as_the_folder_goes() {
-    let (folder, outside) =
+fn symlinks_are_followed_only_within_the_directory() {
+    let (directory, outside) =
         (TestDirectory::with_files(&[("deep/a.txt", "in")]), TestDirectory::with_files(&[("b.txt", "out")]));
-    folder.link("near", "deep/a.txt");
-    folder.link("near-folder", "deep");
-    folder.link("far", &outside.path_of("b.txt"));
-    folder.link("far-folder", outside.path_str());
-    folder.link("up", "../../../../../../etc/passwd");
-    folder.link("round", "round");
-    folder.link("chain", "far-folder/b.txt");
-    let stage = fixture_with("sandboxed", &folder);
-    assert_eq!(tool_result(&stage, &read_file_script("near")), "in");
-    assert_eq!(tool_result(&stage, &read_file_script("near-folder/a.txt")), "in");
+    directory.link("near", "deep/a.txt");
+    directory.link("near-folder", "deep");
+    directory.link("far", &outside.path_of("b.txt"));
+    directory.link("far-folder", outside.path_str());
+    directory.link("up", "../../../../../../etc/passwd");
+    directory.link("round", "round");
+    directory.link("chain", "far-folder/b.txt");
+    let fixture = fixture_with("sandboxed", &directory);
+    assert_eq!(tool_result(&fixture, &read_file_script("near")), "in");
+    assert_eq!(tool_result(&fixture, &read_file_script("near-folder/a.txt")), "in");
     for name in ["far", "far-folder/b.txt", "up", "round", "chain"] {
-        assert_eq!(tool_result(&stage, &read_file_script(name)), blocked_error(name));
+        assert_eq!(tool_result(&fixture, &read_file_script(name)), blocked_error(name));
     }
 }
 
 #[test]
-fn nothing_is_written_through_a_link_that_leads_out() {
-    let (folder, outside) = (TestDirectory::new(), TestDirectory::with_files(&[("b.txt", "out")]));
-    folder.link("far", &outside.path_of("b.txt"));
-    folder.link("far-folder", outside.path_str());
-    folder.link("dangling", &outside.path_of("new.txt"));
-    let stage = fixture_with("trusted", &folder);
+fn nothing_is_written_through_a_symlink_that_leads_out() {
+    let (directory, outside) = (TestDirectory::new(), TestDirectory::with_files(&[("b.txt", "out")]));
+    directory.link("far", &outside.path_of("b.txt"));
+    directory.link("far-folder", outside.path_str());
+    directory.link("dangling", &outside.path_of("new.txt"));
+    let fixture = fixture_with("trusted", &directory);
     for name in ["far", "far-folder/b.txt", "far-folder/new.txt", "far-folder/new/c.txt"] {
-        assert_eq!(tool_result(&stage, &write_file_script(name, "gone")), blocked_error(name));
+        assert_eq!(tool_result(&fixture, &write_file_script(name, "gone")), blocked_error(name));
     }
-    let said = tool_result(&stage, &write_file_script("dangling", "gone"));
+    let result = tool_result(&fixture, &write_file_script("dangling", "gone"));
     let names: Vec<_> =
         fs::read_dir(outside.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["b.txt"], "{said}");
+    assert_eq!(names, ["b.txt"], "{result}");
     assert_eq!(outside.read("b.txt").as_deref(), Some("out"));
 }
 
 #[test]
-fn the_daemons_home_is_closed_to_everybody_also_behind_a_link() {
-    let folder = TestDirectory::new();
-    let stage = fixture_with("trusted", &folder);
-    let (token, home) = (token_file(&stage), stage.daemon.home().canonicalize().unwrap());
+fn daemon_home_is_blocked_directly_and_behind_symlinks() {
+    let directory = TestDirectory::new();
+    let fixture = fixture_with("trusted", &directory);
+    let (token, home) = (token_file(&fixture), fixture.daemon.home().canonicalize().unwrap());
     let home = home.to_str().unwrap();
     let name = token.rsplit('/').next().unwrap();
-    folder.link("token", &token);
-    folder.link("home", home);
-    folder.link("above", home.rsplit_once('/').unwrap().0);
+    directory.link("token", &token);
+    directory.link("home", home);
+    directory.link("above", home.rsplit_once('/').unwrap().0);
     for path in
         [token.clone(), format!("{home}/logs/worker/context.md"), format!("{home}/none"), home.to_owned()]
     {
         let text = format!("Permission denied: cannot read '{path}': the path is blocked");
-        assert_eq!(tool_result(&stage, &read_file_script(&path)), text);
+        assert_eq!(tool_result(&fixture, &read_file_script(&path)), text);
     }
     for path in [
         "token".to_owned(),
@@ -86,69 +86,69 @@ fn the_daemons_home_is_closed_to_everybody_also_behind_a_link() {
         format!("above/home/{name}"),
         "home/config.toml".to_owned(),
     ] {
-        let said = tool_result(&stage, &read_file_script(&path));
+        let result = tool_result(&fixture, &read_file_script(&path));
         let missing = format!("Execution failed: File not found: {path}");
         assert!(
-            said == blocked_error(&path) || (path.ends_with(".toml") && said == missing),
-            "{path}: {said}"
+            result == blocked_error(&path) || (path.ends_with(".toml") && result == missing),
+            "{path}: {result}"
         );
     }
-    assert_the_model_saw_no_token(&stage);
+    assert_no_token_in_model_requests(&fixture);
 }
 
 #[test]
-fn the_daemons_home_is_closed_also_when_it_is_inside_the_grant() {
-    let folder = TestDirectory::new();
+fn daemon_home_is_blocked_inside_a_granted_directory() {
+    let directory = TestDirectory::new();
     let model = testkit::ScriptedModel::start();
-    let home = folder.path().join("home");
+    let home = directory.path().join("home");
     let daemon = crate::support::daemon_builder(&model).home(&home).start();
-    let stage = Fixture { daemon, model };
-    stage.create_with(json!({ "agent_id": "worker", "preset": "trusted", "cwd": folder.path_str() }));
-    let token = token_file(&stage);
-    folder.link("link", "home");
+    let fixture = Fixture { daemon, model };
+    fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted", "cwd": directory.path_str() }));
+    let token = token_file(&fixture);
+    directory.link("link", "home");
     for path in [token.as_str(), "home/../home/logs"] {
-        assert!(tool_result(&stage, &read_file_script(path)).ends_with("the path is blocked"), "{path}");
+        assert!(tool_result(&fixture, &read_file_script(path)).ends_with("the path is blocked"), "{path}");
     }
     for path in ["home/config.toml", "home/new/a.txt", token.as_str()] {
         assert!(
-            tool_result(&stage, &write_file_script(path, "auth = false")).ends_with("the path is blocked"),
+            tool_result(&fixture, &write_file_script(path, "auth = false")).ends_with("the path is blocked"),
             "{path}"
         );
     }
     for path in ["link/config.toml", "link/new/a.txt"] {
-        assert_eq!(tool_result(&stage, &write_file_script(path, "auth = false")), blocked_error(path));
+        assert_eq!(tool_result(&fixture, &write_file_script(path, "auth = false")), blocked_error(path));
     }
     assert!(!home.join("config.toml").exists() && !home.join("new").exists());
-    assert_the_model_saw_no_token(&stage);
+    assert_no_token_in_model_requests(&fixture);
 }
 
 #[test]
-fn the_daemons_home_is_closed_to_an_agent_that_lives_there() {
-    let stage = Fixture::start();
-    let home = stage.daemon.home().canonicalize().unwrap();
+fn daemon_home_is_blocked_as_working_directory() {
+    let fixture = Fixture::start();
+    let home = fixture.daemon.home().canonicalize().unwrap();
     for preset in ["sandboxed", "trusted"] {
         let name = format!("in-{preset}");
-        stage.create_with(json!({ "agent_id": name, "preset": preset, "cwd": home }));
-        let file = format!("rpc-{}.token", stage.daemon.port());
+        fixture.create_with(json!({ "agent_id": name, "preset": preset, "cwd": home }));
+        let file = format!("rpc-{}.token", fixture.daemon.port());
         assert!(
-            stage.send_text(&name, &read_file_script(&file)).ends_with("the path is blocked"),
+            fixture.send_text(&name, &read_file_script(&file)).ends_with("the path is blocked"),
             "{preset}"
         );
     }
     assert!(
-        stage
+        fixture
             .send_text("in-trusted", &write_file_script("config.toml", "auth = false"))
             .ends_with("the path is blocked")
     );
-    assert_the_model_saw_no_token(&stage);
+    assert_no_token_in_model_requests(&fixture);
 }
 
 #[test]
-fn other_processes_are_no_files() {
-    let folder = TestDirectory::new();
-    let stage = fixture_with("trusted", &folder);
-    let pid = stage.daemon.pid();
-    folder.link("environ", &format!("/proc/{pid}/environ"));
+fn process_files_are_blocked() {
+    let directory = TestDirectory::new();
+    let fixture = fixture_with("trusted", &directory);
+    let pid = fixture.daemon.pid();
+    directory.link("environ", &format!("/proc/{pid}/environ"));
     let paths = [
         format!("/proc/{pid}/environ"),
         "/proc/self/environ".to_owned(),
@@ -157,15 +157,15 @@ fn other_processes_are_no_files() {
         "environ".to_owned(),
     ];
     for path in paths {
-        assert_eq!(tool_result(&stage, &read_file_script(&path)), blocked_error(&path));
+        assert_eq!(tool_result(&fixture, &read_file_script(&path)), blocked_error(&path));
     }
 }
 
 #[test]
-fn names_that_run_later_are_not_written() {
-    let folder = TestDirectory::with_files(&[(".git/config", "[core]"), ("src/a.rs", "")]);
-    folder.link("hooks", ".git");
-    let stage = fixture_with("trusted", &folder);
+fn files_that_are_executed_later_are_not_written() {
+    let directory = TestDirectory::with_files(&[(".git/config", "[core]"), ("src/a.rs", "")]);
+    directory.link("hooks", ".git");
+    let fixture = fixture_with("trusted", &directory);
     for name in [
         ".git/hooks/pre-commit",
         ".GIT/hooks/pre-commit",
@@ -182,14 +182,14 @@ fn names_that_run_later_are_not_written() {
         let text = format!(
             "Permission denied: {name} is protected: agents write no .git, no editor settings and no shell start files"
         );
-        assert_eq!(tool_result(&stage, &write_file_script(name, "#!/bin/sh")), text);
+        assert_eq!(tool_result(&fixture, &write_file_script(name, "#!/bin/sh")), text);
     }
-    assert_eq!(folder.read(".git/config").as_deref(), Some("[core]"));
-    let mut left: Vec<_> =
-        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, [".git", "hooks", "src"]);
-    assert_eq!(fs::read_dir(folder.path_of(".git")).unwrap().count(), 1);
-    assert_eq!(tool_result(&stage, &read_file_script(".git/config")), "[core]", "to read is another matter");
-    assert!(tool_result(&stage, &write_file_script(".gitignore", "target")).contains("\"success\":true"));
+    assert_eq!(directory.read(".git/config").as_deref(), Some("[core]"));
+    let mut names: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".git", "hooks", "src"]);
+    assert_eq!(fs::read_dir(directory.path_of(".git")).unwrap().count(), 1);
+    assert_eq!(tool_result(&fixture, &read_file_script(".git/config")), "[core]", "reading is allowed");
+    assert!(tool_result(&fixture, &write_file_script(".gitignore", "target")).contains("\"success\":true"));
 }

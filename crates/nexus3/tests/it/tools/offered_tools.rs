@@ -1,4 +1,4 @@
-//! The tools that a model is shown are those its agent may call, in the names that models allow.
+//! A model request offers the tools that the agent may call, under names that model APIs accept.
 
 use serde_json::{Value, json};
 
@@ -19,21 +19,21 @@ const PURE: [&str; 10] = [
 const AGENTS: [&str; 6] =
     ["agent_create", "agent_send", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
 
-/// The tools in the question that a message brings about.
-fn offered_tools(stage: &Fixture, agent: &str) -> Vec<Value> {
-    stage.send(agent, "hi");
-    let last = stage.model.requests().pop().unwrap();
+/// Sends a message and returns the tools of the model request.
+fn offered_tools(fixture: &Fixture, agent: &str) -> Vec<Value> {
+    fixture.send(agent, "hi");
+    let last = fixture.model.requests().pop().unwrap();
     last.body["tools"].as_array().cloned().unwrap_or_default()
 }
 
-fn names(stage: &Fixture, agent: &str) -> Vec<String> {
+fn names(fixture: &Fixture, agent: &str) -> Vec<String> {
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
-    offered_tools(stage, agent).iter().map(name).collect()
+    offered_tools(fixture, agent).iter().map(name).collect()
 }
 
 #[test]
-fn each_preset_shows_what_it_allows() {
-    let stage = Fixture::start();
+fn each_preset_offers_the_tools_it_allows() {
+    let fixture = Fixture::start();
     for (preset, more) in [
         ("worker", vec!["fs_read_file", "result_read"]),
         ("sandboxed", vec!["fs_read_file", "result_read", "agent_send"]),
@@ -42,50 +42,56 @@ fn each_preset_shows_what_it_allows() {
             [&["fs_read_file", "fs_write_file", "fs_append_file", "result_read"][..], &AGENTS].concat(),
         ),
     ] {
-        stage.create_with(json!({ "agent_id": preset, "preset": preset }));
-        assert_eq!(names(&stage, preset), [&PURE[..], &more].concat(), "{preset}");
+        fixture.create_with(json!({ "agent_id": preset, "preset": preset }));
+        assert_eq!(names(&fixture, preset), [&PURE[..], &more].concat(), "{preset}");
     }
-    stage.create_with(json!({ "agent_id": "writer", "allowed_write_paths": ["out"] }));
-    let shown = names(&stage, "writer");
+    fixture.create_with(json!({ "agent_id": "writer", "allowed_write_paths": ["out"] }));
+    let offered = names(&fixture, "writer");
     for tool in ["fs_write_file", "fs_append_file"] {
-        assert!(shown.contains(&tool.to_owned()), "who may write is shown how: {shown:?}");
+        assert!(
+            offered.contains(&tool.to_owned()),
+            "an agent that may write is offered the tools for it: {offered:?}"
+        );
     }
 }
 
 #[test]
-fn a_disabled_tool_is_absent_in_each_of_its_spellings() {
-    let stage = Fixture::start();
-    for (place, spelling) in ["fs.read_file", "fs_read_file", "read_file"].into_iter().enumerate() {
-        let name = format!("a{place}");
-        stage.create_with(
+fn tool_can_be_disabled_by_each_of_its_spellings() {
+    let fixture = Fixture::start();
+    for (index, spelling) in ["fs.read_file", "fs_read_file", "read_file"].into_iter().enumerate() {
+        let name = format!("a{index}");
+        fixture.create_with(
             json!({ "agent_id": name, "preset": "trusted", "disable_tools": [spelling, "echo"] }),
         );
-        let shown = names(&stage, &name);
-        assert!(!shown.iter().any(|tool| tool == "fs_read_file" || tool == "echo"), "{spelling}: {shown:?}");
-        assert_eq!(shown.len(), 18);
-        let said = stage.send_text(&name, "!tool read_file {\"path\":\"/etc/hostname\"}");
+        let offered = names(&fixture, &name);
+        assert!(
+            !offered.iter().any(|tool| tool == "fs_read_file" || tool == "echo"),
+            "{spelling}: {offered:?}"
+        );
+        assert_eq!(offered.len(), 18);
+        let text = fixture.send_text(&name, "!tool read_file {\"path\":\"/etc/hostname\"}");
         assert_eq!(
-            said,
+            text,
             "tool said: Permission denied: Tool 'fs.read_file' is disabled by permission policy"
         );
     }
 }
 
 #[test]
-fn the_originals_names_of_tools_can_be_disabled_too() {
-    let stage = Fixture::start();
+fn tools_can_be_disabled_by_their_original_names() {
+    let fixture = Fixture::start();
     let disabled = ["nexus_send", "nexus_create", "nexus_status", "nexus_cancel", "nexus_destroy"];
-    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "disable_tools": disabled }));
-    let shown = names(&stage, "lead");
-    let agents: Vec<_> = shown.iter().filter(|name| name.starts_with("agent_")).collect();
+    fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted", "disable_tools": disabled }));
+    let offered = names(&fixture, "lead");
+    let agents: Vec<_> = offered.iter().filter(|name| name.starts_with("agent_")).collect();
     assert_eq!(agents, ["agent_list"]);
 }
 
 #[test]
-fn a_tool_is_described_by_a_closed_schema() {
-    let stage = Fixture::start();
-    stage.create_with(json!({ "agent_id": "worker", "preset": "trusted" }));
-    let tools = offered_tools(&stage, "worker");
+fn tool_schema_forbids_additional_properties() {
+    let fixture = Fixture::start();
+    fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted" }));
+    let tools = offered_tools(&fixture, "worker");
     for tool in &tools {
         assert_eq!(tool["type"], "function");
         let function = &tool["function"];
@@ -108,17 +114,18 @@ fn a_tool_is_described_by_a_closed_schema() {
 }
 
 #[test]
-fn tools_are_counted_among_the_tokens() {
-    let stage = Fixture::start();
+fn tool_schemas_count_as_tokens() {
+    let fixture = Fixture::start();
     for preset in ["worker", "trusted"] {
-        stage.create_with(json!({ "agent_id": preset, "preset": preset }));
+        fixture.create_with(json!({ "agent_id": preset, "preset": preset }));
     }
-    let tokens = |agent: &str| stage.daemon.call_result(&format!("/agent/{agent}"), "get_tokens", json!({}));
+    let tokens =
+        |agent: &str| fixture.daemon.call_result(&format!("/agent/{agent}"), "get_tokens", json!({}));
     let count = |tokens: &Value| tokens["tools"].as_u64().unwrap();
     let (worker, trusted) = (tokens("worker"), tokens("trusted"));
     assert!(count(&worker) > 0 && count(&trusted) > count(&worker), "{worker} {trusted}");
-    let every = json!({ "disable_tools": stage.agent("worker")["tools"] });
-    stage.set_permissions("worker", every);
+    let every = json!({ "disable_tools": fixture.agent("worker")["tools"] });
+    fixture.set_permissions("worker", every);
     assert_eq!(count(&tokens("worker")), 0);
-    assert_eq!(names(&stage, "worker"), [""; 0], "no tools, no list");
+    assert_eq!(names(&fixture, "worker"), [""; 0], "without tools there is no tool list");
 }

@@ -1,4 +1,4 @@
-//! Tools that only compute, each with its exact result.
+//! Tools without effects, each with its exact result.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use super::{fixture_with, tool_result};
 use crate::support::folder::TestDirectory;
 
 #[test]
-fn each_tool_gives_its_exact_result() {
-    let stage = fixture_with("worker", &TestDirectory::new());
+fn each_tool_returns_its_exact_result() {
+    let fixture = fixture_with("worker", &TestDirectory::new());
     let cases = [
         ("echo", json!({ "text": "line\n\"two\" \u{1F980}" }), "line\n\"two\" \u{1F980}"),
         ("base64_encode", json!({ "text": "Hello, World!" }), "SGVsbG8sIFdvcmxkIQ=="),
@@ -70,18 +70,18 @@ fn each_tool_gives_its_exact_result() {
         ),
     ];
     for (tool, arguments, result) in cases {
-        let said = tool_result(&stage, &format!("!tool {tool} {arguments}"));
-        let fits = if result.ends_with(": ") { said.starts_with(result) } else { said == result };
-        assert!(fits, "{tool} {arguments}: {said:?} instead of {result:?}");
+        let actual = tool_result(&fixture, &format!("!tool {tool} {arguments}"));
+        let matches = if result.ends_with(": ") { actual.starts_with(result) } else { actual == result };
+        assert!(matches, "{tool} {arguments}: {actual:?}, expected {result:?}");
     }
 }
 
 #[test]
-fn the_time_is_told_in_three_ways_that_agree() {
-    let stage = fixture_with("worker", &TestDirectory::new());
-    let before = jiff_second();
-    let time: Value = serde_json::from_str(&tool_result(&stage, "!tool get_time {}")).unwrap();
-    let after = jiff_second();
+fn get_time_returns_text_timestamp_and_time_zone() {
+    let fixture = fixture_with("worker", &TestDirectory::new());
+    let before = unix_seconds();
+    let time: Value = serde_json::from_str(&tool_result(&fixture, "!tool get_time {}")).unwrap();
+    let after = unix_seconds();
     assert_eq!(time["timezone"], "UTC");
     let second = time["timestamp"].as_u64().unwrap();
     assert!((before..=after).contains(&second), "{time}");
@@ -89,35 +89,35 @@ fn the_time_is_told_in_three_ways_that_agree() {
     assert!(text.ends_with("+00:00") && text.len() == "2026-01-01T00:00:00.000000000+00:00".len(), "{time}");
 }
 
-fn jiff_second() -> u64 {
+fn unix_seconds() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.expect("it is after 1970").as_secs()
 }
 
 #[test]
-fn uuids_are_random_and_as_many_as_asked_for() {
-    let stage = fixture_with("worker", &TestDirectory::new());
+fn uuids_are_random_and_as_many_as_requested() {
+    let fixture = fixture_with("worker", &TestDirectory::new());
     let is_uuid = |text: &str| {
         text.len() == 36 && text.as_bytes()[14] == b'4' && b"89ab".contains(&text.as_bytes()[19])
     };
     let (one, two) = (
-        tool_result(&stage, "!tool uuid_generate {}"),
-        tool_result(&stage, "!tool uuid.generate {\"count\":1}"),
+        tool_result(&fixture, "!tool uuid_generate {}"),
+        tool_result(&fixture, "!tool uuid.generate {\"count\":1}"),
     );
     assert!(is_uuid(&one) && is_uuid(&two) && one != two, "{one} {two}");
     let many: Vec<String> =
-        serde_json::from_str(&tool_result(&stage, "!tool uuid_generate {\"count\":3}")).unwrap();
+        serde_json::from_str(&tool_result(&fixture, "!tool uuid_generate {\"count\":3}")).unwrap();
     assert!(many.len() == 3 && many.iter().all(|text| is_uuid(text)), "{many:?}");
-    let most: Vec<String> =
-        serde_json::from_str(&tool_result(&stage, "!tool uuid_generate {\"count\":5000}")).unwrap();
-    assert_eq!(most.len(), 100);
+    let capped: Vec<String> =
+        serde_json::from_str(&tool_result(&fixture, "!tool uuid_generate {\"count\":5000}")).unwrap();
+    assert_eq!(capped.len(), 100);
 }
 
 #[test]
-fn a_long_result_is_cut_where_the_setting_says() {
-    let stage = crate::support::Fixture::with_config("limits.tool_result_bytes_max = 1024");
-    stage.create("worker");
-    let said = tool_result(&stage, &format!("!tool echo {}", json!({ "text": "\u{fc}".repeat(2000) })));
+fn long_result_is_truncated_at_the_configured_size() {
+    let fixture = crate::support::Fixture::with_config("limits.tool_result_bytes_max = 1024");
+    fixture.create("worker");
+    let actual = tool_result(&fixture, &format!("!tool echo {}", json!({ "text": "\u{fc}".repeat(2000) })));
     let expected = format!("{}\n[truncated: 1024 of 4000 bytes shown]", "\u{fc}".repeat(512));
-    assert_eq!(said, expected);
+    assert_eq!(actual, expected);
 }

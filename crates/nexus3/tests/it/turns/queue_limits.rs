@@ -1,4 +1,4 @@
-//! Full queues: an answer that says when to come back, never a wait, and room again afterwards.
+//! Full queues: the daemon rejects at once with a retry delay, and accepts again when the queue has room.
 
 use serde_json::{Value, json};
 
@@ -12,82 +12,82 @@ fn assert_busy(response: &Value, message: &str) {
 }
 
 #[test]
-fn a_full_agent_refuses_and_takes_again_when_there_is_room() {
-    let stage = Fixture::with_config("limits.agent_queue_max = 2");
-    stage.create("full");
-    stage.create("other");
-    let mut running = stage.start_send("full", "!hold gate", "running");
-    stage.model.wait_stalled(1);
+fn full_agent_queue_rejects_and_accepts_again_later() {
+    let fixture = Fixture::with_config("limits.agent_queue_max = 2");
+    fixture.create("full");
+    fixture.create("other");
+    let mut running = fixture.start_send("full", "!hold gate", "running");
+    fixture.model.wait_stalled(1);
     for number in 0..5 {
         let params = json!({ "content": "waits", "request_id": number });
-        running.start(&stage.daemon, &agent_path("full"), "send", params);
+        running.start(&fixture.daemon, &agent_path("full"), "send", params);
     }
     for _ in 0..3 {
         assert_busy(&running.next_response(), "busy: 3 turns are open at this agent");
     }
-    assert_eq!(stage.send("other", "hi")["content"], "echo: hi");
-    assert_eq!(stage.cancel("full", "nobody")["cancelled"], false, "control calls need no place");
-    assert_eq!(stage.context("full")["message_count"], 1);
-    stage.model.release("gate");
-    let mut answers: Vec<_> = (0..3).map(|_| running.next_result()["content"].take()).collect();
-    answers.sort_by_key(Value::to_string);
-    assert_eq!(answers, [" released gate", "echo: waits", "echo: waits"]);
-    assert_eq!(stage.send("full", "hi")["content"], "echo: hi");
+    assert_eq!(fixture.send("other", "hi")["content"], "echo: hi");
+    assert_eq!(fixture.cancel("full", "absent")["cancelled"], false, "control calls need no permit");
+    assert_eq!(fixture.context("full")["message_count"], 1);
+    fixture.model.release("gate");
+    let mut contents: Vec<_> = (0..3).map(|_| running.next_result()["content"].take()).collect();
+    contents.sort_by_key(Value::to_string);
+    assert_eq!(contents, [" released gate", "echo: waits", "echo: waits"]);
+    assert_eq!(fixture.send("full", "hi")["content"], "echo: hi");
 }
 
 #[test]
-fn a_full_daemon_refuses_turns_of_all_agents() {
-    let stage = Fixture::with_config("[limits]\nturns_running_max = 2\nturns_queued_max = 1");
+fn full_daemon_rejects_turns_of_all_agents() {
+    let fixture = Fixture::with_config("[limits]\nturns_running_max = 2\nturns_queued_max = 1");
     let mut calls = PendingCalls::new();
     for number in 0..6 {
         let name = format!("agent-{number}");
-        stage.create(&name);
-        calls.start(&stage.daemon, &agent_path(&name), "send", json!({ "content": "!hold gate" }));
+        fixture.create(&name);
+        calls.start(&fixture.daemon, &agent_path(&name), "send", json!({ "content": "!hold gate" }));
     }
     for _ in 0..3 {
         assert_busy(&calls.next_response(), "busy: 3 turns are open");
     }
-    stage.model.wait_stalled(2);
-    assert_eq!(stage.model.requests().len(), 2, "no more than may run at once");
-    stage.create("late");
+    fixture.model.wait_stalled(2);
+    assert_eq!(fixture.model.requests().len(), 2, "turns_running_max limits the model calls");
+    fixture.create("late");
     assert_busy(
-        &stage.daemon.call(&agent_path("late"), "send", json!({ "content": "hi" })),
+        &fixture.daemon.call(&agent_path("late"), "send", json!({ "content": "hi" })),
         "busy: 3 turns are open",
     );
-    assert_eq!(stage.context("late")["message_count"], 0, "a refused send leaves nothing");
-    stage.model.release("gate");
+    assert_eq!(fixture.context("late")["message_count"], 0, "a rejected send leaves no message");
+    fixture.model.release("gate");
     for _ in 0..3 {
         assert_eq!(calls.next_result()["content"], " released gate");
     }
-    assert_eq!(stage.send("late", "hi")["content"], "echo: hi");
+    assert_eq!(fixture.send("late", "hi")["content"], "echo: hi");
 }
 
 #[test]
-fn a_place_is_given_back_however_a_turn_ends() {
-    let stage =
+fn permit_is_released_however_a_turn_ends() {
+    let fixture =
         Fixture::with_config("[limits]\nturns_running_max = 1\nturns_queued_max = 1\nagent_queue_max = 1");
-    stage.create("worker");
+    fixture.create("worker");
     for round in 0..3 {
-        let names = ["stalled", "waiting"].map(|name| format!("{name} {round}"));
-        let stalled = stage.start_send("worker", "!stall", &names[0]);
-        stage.model.wait_stalled(1);
-        let waiting = stage.enqueue_send("worker", "waits", &names[1]);
-        assert_eq!(stage.cancel("worker", &*names[1])["cancelled"], true, "{round}");
-        stage.cancel("worker", &*names[0]);
+        let request_ids = ["stalled", "waiting"].map(|name| format!("{name} {round}"));
+        let stalled = fixture.start_send("worker", "!stall", &request_ids[0]);
+        fixture.model.wait_stalled(1);
+        let waiting = fixture.enqueue_send("worker", "waits", &request_ids[1]);
+        assert_eq!(fixture.cancel("worker", &*request_ids[1])["cancelled"], true, "{round}");
+        fixture.cancel("worker", &*request_ids[0]);
         assert_eq!(stalled.next_result()["cancelled"], true, "{round}");
         assert_eq!(waiting.next_result()["cancelled"], true, "{round}");
-        stage.send_expecting_error("worker", "!status 500");
-        stage.send("worker", "!tool hammer {}");
-        stage.daemon.post(
+        fixture.send_expecting_error("worker", "!status 500");
+        fixture.send("worker", "!tool hammer {}");
+        fixture.daemon.post(
             &agent_path("worker"),
             &[],
             br#"{"jsonrpc":"2.0","method":"send","params":{"content":"hi"}}"#,
         );
     }
-    let held = stage.start_send("worker", "!hold gate", "held");
-    stage.model.wait_stalled(1);
-    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
+    let held = fixture.start_send("worker", "!hold gate", "held");
+    fixture.model.wait_stalled(1);
+    fixture.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     assert_eq!(held.next_result()["cancelled"], true);
-    stage.create("worker");
-    assert_eq!(stage.send("worker", "hi")["content"], "echo: hi");
+    fixture.create("worker");
+    assert_eq!(fixture.send("worker", "hi")["content"], "echo: hi");
 }
