@@ -4,10 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::panic::AssertUnwindSafe;
-
 use agent::AgentId;
-use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use nexus3_protocol::envelope::{encode_error, encode_result};
 use nexus3_protocol::{
@@ -121,12 +118,7 @@ impl Dispatcher {
             let error = RpcError::new(ErrorCode::InvalidParams, "params must be an object");
             return refusal_response(&RejectedRequest { id: id.unwrap_or(Id::NULL), error });
         };
-        // A panic in a handler fails only its own call.
-        let result = AssertUnwindSafe(self.dispatch(target, caller, &method, &params)).catch_unwind().await;
-        let result = result.unwrap_or_else(|_| {
-            tracing::error!(%method, "a handler panicked");
-            Err(RpcError::new(ErrorCode::Internal, "Internal error: the call panicked"))
-        });
+        let result = self.dispatch(target, caller, &method, &params).await;
         let Some(id) = id.filter(|id| !id.is_null()) else {
             return CallResponse { kind: ResponseKind::Notification, body: Vec::new() };
         };

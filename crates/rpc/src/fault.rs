@@ -5,7 +5,7 @@ use nexus3_protocol::json::ParamFault;
 use nexus3_protocol::{ErrorCode, RpcError};
 use serde_json::json;
 
-use crate::caller::{Caller, Operation, Principal};
+use crate::caller::{Caller, Principal};
 use crate::dispatcher::Dispatcher;
 
 /// Returns the JSON-RPC error for a fault, and logs the cause of an internal fault, which the caller must not see.
@@ -43,27 +43,22 @@ pub(crate) fn rpc_error(fault: &Fault) -> RpcError {
 }
 
 impl Dispatcher {
-    /// Returns the JSON-RPC error for a call. Records a denial once in the audit trail: in the journal and in the log.
-    pub(crate) fn audited_error(
-        &self,
-        fault: &Fault,
-        caller: &Caller,
-        operation: impl Into<Operation>,
-    ) -> RpcError {
-        if fault.kind == FaultKind::Denied {
-            let (principal, action) = (caller.audit_name(&self.pool), operation.into().name());
-            let rule = fault.cause.as_deref().unwrap_or("ceiling");
-            tracing::warn!(
-                target: "nexus3::audit",
-                event = "denied", principal, action, rule, "{}", fault.public
-            );
-            let own = match caller.principal(&self.pool) {
-                Ok(Principal::Agent(own)) => Some(own),
-                Ok(Principal::Admin) | Err(_) => None,
-            };
-            self.pool.record_denial(&principal, own.as_ref(), action, rule, &fault.public);
+    /// Records a denial once in the audit trail: in the journal and in the log. Other faults are not recorded.
+    pub(crate) fn audit_denial(&self, fault: &Fault, caller: &Caller, operation: &str) {
+        if fault.kind != FaultKind::Denied {
+            return;
         }
-        rpc_error_logged(fault)
+        let principal = caller.audit_name(&self.pool);
+        let rule = fault.cause.as_deref().unwrap_or("ceiling");
+        tracing::warn!(
+            target: "nexus3::audit",
+            event = "denied", principal, action = operation, rule, "{}", fault.public
+        );
+        let own = match caller.principal(&self.pool) {
+            Ok(Principal::Agent(own)) => Some(own),
+            Ok(Principal::Admin) | Err(_) => None,
+        };
+        self.pool.record_denial(&principal, own.as_ref(), operation, rule, &fault.public);
     }
 }
 

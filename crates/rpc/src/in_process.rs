@@ -2,12 +2,10 @@
 //! without serialization.
 
 use nexus3_protocol::methods::{self, spec};
-use nexus3_protocol::{AgentApi, ErrorCode, Method, RpcError};
-use runtime::AgentHandle;
+use nexus3_protocol::{AgentApi, ErrorCode, RpcError};
 
 use crate::caller::Caller;
-use crate::dispatcher::Dispatcher;
-use crate::routing::{AgentHandler, DaemonHandler};
+use crate::dispatcher::{Dispatcher, Target};
 
 /// An [`AgentApi`] that calls a [`Dispatcher`] in the same process.
 #[derive(Clone)]
@@ -29,18 +27,14 @@ impl InProcessApi {
         Self { dispatcher: self.dispatcher.clone(), caller: self.caller.clone().acting_as(agent_id) }
     }
 
-    async fn resolve_agent(&self, agent_id: &str, method: Method) -> Result<AgentHandle, RpcError> {
-        let target = self
-            .dispatcher
-            .agent_target(agent_id)
-            .map_err(|_| RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {agent_id}")))?;
-        let agent = self.dispatcher.resolve_agent(&target, &self.caller, method).await;
-        agent.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, method))
+    fn agent_target(&self, agent_id: &str) -> Result<Target, RpcError> {
+        let not_found = |_| RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {agent_id}"));
+        self.dispatcher.agent_target(agent_id).map_err(not_found)
     }
 }
 
 macro_rules! in_process_calls {
-    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident for $access:ident $(($tool:literal))? $(of $field:ident)?: $params:ident => $output:ident; )*) => {
         impl AgentApi for InProcessApi {
             type Fault = RpcError;
 
@@ -52,9 +46,8 @@ macro_rules! in_process_calls {
 macro_rules! in_process_call {
     (Daemon: $spec:ident $call:ident $params:ident $output:ident) => {
         async fn $call(&self, params: &methods::$params) -> Result<methods::$output, RpcError> {
-            let result =
-                DaemonHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, params.clone()).await;
-            result.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
+            let target = self.dispatcher.daemon_target();
+            Ok(self.dispatcher.invoke::<spec::$spec>(&target, &self.caller, params.clone()).await?)
         }
     };
     (Agent: $spec:ident $call:ident $params:ident $output:ident) => {
@@ -63,11 +56,8 @@ macro_rules! in_process_call {
             agent_id: &str,
             params: &methods::$params,
         ) -> Result<methods::$output, RpcError> {
-            let agent = self.resolve_agent(agent_id, Method::$spec).await?;
-            let result =
-                AgentHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, &agent, params.clone())
-                    .await;
-            result.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
+            let target = self.agent_target(agent_id)?;
+            Ok(self.dispatcher.invoke::<spec::$spec>(&target, &self.caller, params.clone()).await?)
         }
     };
 }

@@ -1,6 +1,7 @@
 //! JSON-RPC dispatch: the only crate that maps protocol types to the runtime's types and back, and that authorizes
 //! callers.
 
+mod authorization;
 mod caller;
 mod dispatcher;
 mod events;
@@ -9,6 +10,7 @@ mod images;
 mod in_process;
 mod local_time;
 mod methods;
+mod operation;
 mod routing;
 mod snapshot;
 mod streams;

@@ -8,13 +8,14 @@ mod watch;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use agent::{Fault, FaultKind};
+use agent::FaultKind;
 use futures_util::Stream;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use nexus3_protocol::events::Event;
 
 use crate::dispatcher::CallResponse;
+use crate::operation::{CallFault, PANICKED_TEXT};
 
 /// Serialized event stream (SSE).
 pub struct EventBytes {
@@ -82,8 +83,12 @@ impl EventBytes {
     }
 }
 
-impl From<&Fault> for StreamError {
-    fn from(fault: &Fault) -> Self {
+impl From<CallFault> for StreamError {
+    fn from(fault: CallFault) -> Self {
+        let fault = match fault {
+            CallFault::Fault(fault) => fault,
+            CallFault::Panicked => return StreamError::Failed(PANICKED_TEXT.to_owned()),
+        };
         let text = fault.public.to_string();
         match fault.kind {
             FaultKind::Denied => StreamError::Denied(text),

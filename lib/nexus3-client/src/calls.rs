@@ -10,7 +10,7 @@ use nexus3_protocol::methods::{self, spec};
 use crate::{AgentClient, CallTarget, Client, ClientFault};
 
 macro_rules! typed_calls {
-    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident for $access:ident $(($tool:literal))? $(of $field:ident)?: $params:ident => $output:ident; )*) => {
         $( typed_call! { $door: $(#[doc = $doc])* $spec $call $params $output } )*
     };
 }
@@ -43,7 +43,7 @@ macro_rules! typed_call {
 nexus3_protocol::for_each_method!(typed_calls);
 
 macro_rules! api_calls {
-    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident for $access:ident $(($tool:literal))? $(of $field:ident)?: $params:ident => $output:ident; )*) => {
         impl AgentApi for Client {
             type Fault = ClientFault;
 

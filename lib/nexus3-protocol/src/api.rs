@@ -6,7 +6,7 @@ use std::future::Future;
 use crate::methods;
 
 macro_rules! declare_calls {
-    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident for $access:ident $(($tool:literal))? $(of $field:ident)?: $params:ident => $output:ident; )*) => {
         $( declare_call! { $door: $(#[doc = $doc])* $call $params $output } )*
     };
 }
@@ -70,7 +70,7 @@ impl<A: AgentApi> AgentScope<'_, A> {
 }
 
 macro_rules! scope_calls {
-    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident for $access:ident $(($tool:literal))? $(of $field:ident)?: $params:ident => $output:ident; )*) => {
         $( scope_call! { $door: $(#[doc = $doc])* $call $params $output } )*
     };
 }

@@ -18,7 +18,7 @@ pub use door::Door;
 pub use envelope::{
     EnvelopeRules, ErrorCode, Id, Incoming, Params, RejectedRequest, Request, Response, RpcError,
 };
-pub use methods::{Method, MethodSpec};
+pub use methods::{Access, Method, MethodSpec};
 
 /// The OpenRPC document of the method list, as checked in; `rpc.discover` returns it.
 pub const OPENRPC: &str = include_str!("../openrpc.json");

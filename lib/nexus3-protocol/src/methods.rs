@@ -1,6 +1,7 @@
 //! The method list: one entry per method. Routing, `openrpc.json`, the reference page, the typed client and the
 //! handler trait are generated from it.
 
+mod access;
 mod agents;
 mod calls;
 mod lifecycle;
@@ -9,6 +10,7 @@ mod scalars;
 #[cfg(test)]
 mod tests;
 
+pub use access::Access;
 pub use agents::{
     AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput, DestroyAgentParams,
     DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams, MayGrantParams,
@@ -34,71 +36,95 @@ pub use scalars::{Count, OnRestart, PageOffset, PageSize, RequestIdParam};
 use crate::Door;
 
 /// Invokes another macro with the method list. Each entry has the form `/// documentation` `Name call = "wire_name" at
-/// Door: Params => Output;`
+/// Door for Access: Params => Output;`, where `of field` after the [`Access`](crate::methods::Access) names the
+/// parameter with the id of the agent that a daemon method acts on.
 #[macro_export]
 macro_rules! for_each_method {
     ($with:ident) => {
         $with! {
             /// Creates an agent and returns its URL and capability token.
-            CreateAgent create_agent = "create_agent" at Daemon: CreateAgentParams => CreateAgentOutput;
+            CreateAgent create_agent = "create_agent"
+                at Daemon for Anyone: CreateAgentParams => CreateAgentOutput;
             /// Destroys an agent and its descendants. Running turns are cancelled and queued sends are answered.
             /// `success` is false when the agent does not exist.
-            DestroyAgent destroy_agent = "destroy_agent" at Daemon: DestroyAgentParams => DestroyAgentOutput;
+            DestroyAgent destroy_agent = "destroy_agent"
+                at Daemon for Subtree of agent_id: DestroyAgentParams => DestroyAgentOutput;
             /// Lists the agents in order of creation.
-            ListAgents list_agents = "list_agents" at Daemon: ListAgentsParams => ListAgentsOutput;
+            ListAgents list_agents = "list_agents"
+                at Daemon for Anyone: ListAgentsParams => ListAgentsOutput;
             /// Lists the stored agents in order of creation, including those asleep. Does not wake any of them.
-            ListSessions list_sessions = "list_sessions" at Daemon: ListSessionsParams => ListSessionsOutput;
+            ListSessions list_sessions = "list_sessions"
+                at Daemon for Anyone: ListSessionsParams => ListSessionsOutput;
             /// Creates a copy of an agent with its first messages. The copy has the same system prompt, permissions,
             /// working directory, model and parent, its own token, and usage counters at zero.
-            ForkAgent fork_agent = "fork_agent" at Daemon: ForkAgentParams => ForkAgentOutput;
+            ForkAgent fork_agent = "fork_agent"
+                at Daemon for Reach("agent_create") of agent_id: ForkAgentParams => ForkAgentOutput;
             /// Removes the newest messages from an agent's context. Side effects of tools are not undone. Rejected
             /// while a turn is running or queued.
-            RollbackAgent rollback_agent = "rollback_agent" at Daemon: RollbackAgentParams => RollbackAgentOutput;
+            RollbackAgent rollback_agent = "rollback_agent"
+                at Daemon for Reach("agent_send") of agent_id: RollbackAgentParams => RollbackAgentOutput;
             /// Changes an agent's id. Everything else stays the same, including its token; the old id becomes free.
-            RenameAgent rename_agent = "rename_agent" at Daemon: RenameAgentParams => RenameAgentOutput;
+            RenameAgent rename_agent = "rename_agent"
+                at Daemon for Reach("agent_create") of agent_id: RenameAgentParams => RenameAgentOutput;
             /// Exports an agent as one JSON session document, which `import_agent` accepts. It contains no token.
-            ExportAgent export_agent = "export_agent" at Daemon: ExportAgentParams => ExportAgentOutput;
+            ExportAgent export_agent = "export_agent"
+                at Daemon for Reach("agent_status") of agent_id: ExportAgentParams => ExportAgentOutput;
             /// Creates an agent from a session document: the output of `export_agent`, or a session file of the
             /// original NEXUS3. The agent has no parent and never gets more permissions than the document states:
             /// `yolo` becomes `trusted`, an unknown preset becomes `sandboxed`. A rejected import changes nothing.
             /// Admin only.
-            ImportAgent import_agent = "import_agent" at Daemon: ImportAgentParams => ImportAgentOutput;
+            ImportAgent import_agent = "import_agent"
+                at Daemon for Admin: ImportAgentParams => ImportAgentOutput;
             /// Stops the daemon. It accepts no new turns; running turns have the grace period to finish.
-            ShutdownServer shutdown_server = "shutdown_server" at Daemon: NoParams => ShutdownServerOutput;
+            ShutdownServer shutdown_server = "shutdown_server"
+                at Daemon for Admin: NoParams => ShutdownServerOutput;
             /// Returns the list of methods as an OpenRPC document.
-            Discover discover = "rpc.discover" at Daemon: NoParams => DiscoverOutput;
+            Discover discover = "rpc.discover"
+                at Daemon for Anyone: NoParams => DiscoverOutput;
             /// Sends a message to an agent and returns its response when the turn has ended. An agent runs one turn at
             /// a time; further messages are queued in order. The turn continues when the client disconnects. Repeating
             /// a `request_id` with the same content joins that turn or returns its stored response, also after a
             /// restart of the daemon. With `Accept: text/event-stream` the turn's events are streamed; the last one,
             /// `response`, holds the JSON-RPC response.
-            Send send = "send" at Agent: SendParams => SendOutput;
+            Send send = "send"
+                at Agent for SelfOrReach("agent_send"): SendParams => SendOutput;
             /// Cancels a running or queued `send`, which then returns the partial text.
-            Cancel cancel = "cancel" at Agent: CancelParams => CancelOutput;
+            Cancel cancel = "cancel"
+                at Agent for SelfOrReach("agent_cancel"): CancelParams => CancelOutput;
             /// Adds an instruction to the running turn. The model reads it at its next call.
-            Steer steer = "steer" at Agent: SteerParams => SteerOutput;
+            Steer steer = "steer"
+                at Agent for SelfOrReach("agent_send"): SteerParams => SteerOutput;
             /// Shortens an agent's context: a model summarizes older messages; when that fails, the oldest are dropped.
             /// The newest messages, the system prompt and pinned messages stay. Queued in order with the sends. Message
             /// indexes change to those of the shorter context.
-            Compact compact = "compact" at Agent: CompactParams => CompactOutput;
+            Compact compact = "compact"
+                at Agent for SelfOrReach("agent_send"): CompactParams => CompactOutput;
             /// Marks an agent as finished. The daemon stops when an admin has marked every agent.
-            Shutdown shutdown = "shutdown" at Agent: NoParams => ShutdownOutput;
+            Shutdown shutdown = "shutdown"
+                at Agent for SelfOrReach("agent_cancel"): NoParams => ShutdownOutput;
             /// Returns the token counts of an agent's context and the tokens its models have used.
-            GetTokens get_tokens = "get_tokens" at Agent: NoParams => TokensOutput;
+            GetTokens get_tokens = "get_tokens"
+                at Agent for SelfOrReach("agent_status"): NoParams => TokensOutput;
             /// Describes an agent's context.
-            GetContext get_context = "get_context" at Agent: NoParams => ContextOutput;
+            GetContext get_context = "get_context"
+                at Agent for SelfOrReach("agent_status"): NoParams => ContextOutput;
             /// Returns a page of an agent's messages, also while a turn is running.
-            GetMessages get_messages = "get_messages" at Agent: MessagesParams => MessagesOutput;
+            GetMessages get_messages = "get_messages"
+                at Agent for SelfOrReach("agent_status"): MessagesParams => MessagesOutput;
             /// Returns one agent in full: its position in the tree, its tools and its resource usage.
-            GetAgent get_agent = "get_agent" at Agent: NoParams => AgentOutput;
+            GetAgent get_agent = "get_agent"
+                at Agent for SelfOrReach("agent_status"): NoParams => AgentOutput;
             /// Lists an agent's children in order of creation.
-            ListChildren list_children = "list_children" at Agent: NoParams => ChildrenOutput;
+            ListChildren list_children = "list_children"
+                at Agent for SelfOrReach("agent_list"): NoParams => ChildrenOutput;
             /// Explains what an agent may currently do and grant: every limit with its reason and the agent that set
             /// it.
-            GetPermissions get_permissions = "get_permissions" at Agent: NoParams => PermissionsOutput;
+            GetPermissions get_permissions = "get_permissions"
+                at Agent for SelfOrReach("agent_status"): NoParams => PermissionsOutput;
             /// Changes an agent's permissions, within what its parent may grant. Takes effect at the next tool call of
             /// the agent and of its descendants. For admins and ancestors.
-            SetPermissions set_permissions = "set_permissions" at Agent: SetPermissionsParams => PermissionsOutput;
+            SetPermissions set_permissions = "set_permissions"
+                at Agent for Reach("agent_create"): SetPermissionsParams => PermissionsOutput;
         }
     };
 }
@@ -114,7 +140,7 @@ pub trait MethodSpec {
 }
 
 macro_rules! define_methods {
-    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident for $access:ident $(($tool:literal))? $(of $field:ident)?: $params:ident => $output:ident; )*) => {
         /// A method of the API.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Method {
@@ -127,7 +153,7 @@ macro_rules! define_methods {
 
             /// Name on the wire.
             #[must_use]
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $( Method::$spec => $name, )* }
             }
 
@@ -135,6 +161,12 @@ macro_rules! define_methods {
             #[must_use]
             pub fn door(self) -> Door {
                 match self { $( Method::$spec => Door::$door, )* }
+            }
+
+            /// Who may call the method.
+            #[must_use]
+            pub const fn access(self) -> Access {
+                match self { $( Method::$spec => Access::$access $(($tool))?, )* }
             }
 
             /// Description for users: the doc comment of the entry.

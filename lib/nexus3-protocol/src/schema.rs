@@ -85,6 +85,7 @@ fn method_object(method: Method, generator: &mut schemars::SchemaGenerator) -> V
         "params": params,
         "result": { "name": "result", "schema": output },
         "x-door": method.door().path(),
+        "x-access": method.access().to_string(),
     })
 }
 
@@ -114,6 +115,7 @@ pub fn methods_markdown() -> String {
         let name = method["name"].as_str().unwrap_or_default();
         let _ = write!(page, "\n## {name}\n\n`POST {}`\n\n", method["x-door"].as_str().unwrap_or_default());
         let _ = writeln!(page, "{}", method["description"].as_str().unwrap_or_default());
+        let _ = writeln!(page, "\nCallers: {}.", method["x-access"].as_str().unwrap_or_default());
         page.push_str(&params_table(method));
         page.push_str(&result_table(&method["result"]["schema"], &schemas));
     }

@@ -3,24 +3,30 @@
 use agent::journal::RestartPolicy;
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{AgentId, Fault, FaultKind, Halt, MessageSource};
-use nexus3_protocol::Method;
 use nexus3_protocol::methods::{
     self, AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput,
     DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams,
     MayGrantParams, NoParams, ShutdownServerOutput, spec,
 };
-use runtime::{AgentSpec, ChildPolicy, FirstMessage, ListScope, MayGrantSpec, NameSpec, PermissionSpec};
+use runtime::{
+    AgentRef, AgentSpec, ChildPolicy, FirstMessage, ListScope, MayGrantSpec, NameSpec, PermissionSpec,
+};
 
 use super::conversation::{SOURCE_DEFAULT, request_id_to_wire, send_output, to_usize};
-use crate::caller::{Caller, Principal};
+use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
 use crate::fault::rpc_error_logged;
 use crate::local_time::format_local;
-use crate::routing::DaemonHandler;
+use crate::operation::Handler;
 
-impl DaemonHandler<spec::CreateAgent> for Dispatcher {
-    async fn handle(&self, caller: &Caller, params: CreateAgentParams) -> Result<CreateAgentOutput, Fault> {
-        let principal = caller.awake_principal(&self.pool).await?;
+impl Handler<spec::CreateAgent> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        _: &(),
+        params: CreateAgentParams,
+    ) -> Result<CreateAgentOutput, Fault> {
+        let principal = principal.wake(&self.pool).await?;
         let wait = params.wait_for_initial_response.unwrap_or(false);
         let spec = agent_spec(params)?;
         let created = self.pool.create(spec, principal.initiator()).await?;
@@ -49,47 +55,51 @@ impl DaemonHandler<spec::CreateAgent> for Dispatcher {
     }
 }
 
-impl DaemonHandler<spec::DestroyAgent> for Dispatcher {
-    async fn handle(&self, caller: &Caller, params: DestroyAgentParams) -> Result<DestroyAgentOutput, Fault> {
-        let id = parse_id("agent_id", &params.agent_id)?;
-        let found = self.pool.find_ref(&id);
-        caller.authorize_destroy(&self.pool, &id, found.as_ref())?;
-        let principal = caller.awake_principal(&self.pool).await?;
+impl Handler<spec::DestroyAgent> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        agent: &Option<AgentRef>,
+        params: DestroyAgentParams,
+    ) -> Result<DestroyAgentOutput, Fault> {
+        let principal = principal.wake(&self.pool).await?;
         let children =
             if params.orphan.unwrap_or(false) { ChildPolicy::Orphan } else { ChildPolicy::Cascade };
-        let success = match &found {
+        let success = match agent {
             Some(agent) => self.pool.destroy(agent, children, principal.initiator()).await?,
             None => false,
         };
         if success {
-            tracing::info!(agent = %id, "agent destroyed");
+            tracing::info!(agent = params.agent_id, "agent destroyed");
         }
         Ok(DestroyAgentOutput { success, agent_id: params.agent_id })
     }
 }
 
-impl DaemonHandler<spec::ListAgents> for Dispatcher {
-    async fn handle(&self, caller: &Caller, params: ListAgentsParams) -> Result<ListAgentsOutput, Fault> {
-        let principal = caller.principal(&self.pool)?;
+impl Handler<spec::ListAgents> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        _: &(),
+        params: ListAgentsParams,
+    ) -> Result<ListAgentsOutput, Fault> {
         let offset = params.offset.map_or(0, |offset| to_usize(offset.0));
         let limit = params.limit.map_or(usize::MAX, |limit| to_usize(limit.0));
-        let (total, agents) = self.pool.list_page(listing_scope(&principal), offset, limit).await?;
+        let (total, agents) = self.pool.list_page(listing_scope(principal), offset, limit).await?;
         let agents = agents.into_iter().map(|agent| self.agent_summary(agent)).collect();
         Ok(ListAgentsOutput { agents, total: total as u64 })
     }
 }
 
-impl DaemonHandler<spec::ShutdownServer> for Dispatcher {
-    async fn handle(&self, caller: &Caller, _: NoParams) -> Result<ShutdownServerOutput, Fault> {
-        caller.authorize_admin(&self.pool, Method::ShutdownServer)?;
+impl Handler<spec::ShutdownServer> for Dispatcher {
+    async fn handle(&self, _: &Principal, _: &(), _: NoParams) -> Result<ShutdownServerOutput, Fault> {
         self.pool.request_stop();
         Ok(ShutdownServerOutput { success: true, message: "Server shutting down".to_owned() })
     }
 }
 
-impl DaemonHandler<spec::Discover> for Dispatcher {
-    async fn handle(&self, caller: &Caller, _: NoParams) -> Result<DiscoverOutput, Fault> {
-        caller.principal(&self.pool)?;
+impl Handler<spec::Discover> for Dispatcher {
+    async fn handle(&self, _: &Principal, _: &(), _: NoParams) -> Result<DiscoverOutput, Fault> {
         serde_json::from_str(nexus3_protocol::OPENRPC).map(DiscoverOutput).map_err(|fault| {
             Fault::new(FaultKind::Internal, "Internal error: the method list is damaged").caused_by(fault)
         })

@@ -12,22 +12,22 @@ use nexus3_protocol::methods::{
 use runtime::{AgentHandle, CompactionCondition, CompactionOutcome, NewMessage};
 use serde_json::{Map, Value};
 
-use crate::caller::{Caller, Principal};
+use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
 use crate::images::{image_views, load_images};
-use crate::routing::AgentHandler;
+use crate::operation::Handler;
 
 /// Source of a message whose sender gives none.
 pub(super) const SOURCE_DEFAULT: &str = "rpc";
 
-impl AgentHandler<spec::Send> for Dispatcher {
+impl Handler<spec::Send> for Dispatcher {
     async fn handle(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         agent: &AgentHandle,
         params: SendParams,
     ) -> Result<SendOutput, Fault> {
-        let message = self.new_message(caller, agent, params).await?;
+        let message = self.new_message(principal, agent, params).await?;
         let request_id = message.request_id.clone();
         let end = agent.send(message).await?;
         Ok(send_output(request_id, end))
@@ -38,7 +38,7 @@ impl Dispatcher {
     /// Converts the parameters of `send` to a message for the runtime.
     pub(crate) async fn new_message(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         agent: &AgentHandle,
         params: SendParams,
     ) -> Result<NewMessage, Fault> {
@@ -46,7 +46,7 @@ impl Dispatcher {
             Some(id) => request_id_from_wire(id),
             None => self.pool.generate_request_id()?,
         };
-        let source = self.message_source(caller, params.source, params.source_agent_id)?;
+        let source = message_source(principal, params.source, params.source_agent_id);
         let images = load_images(agent, params.images.unwrap_or_default()).await?;
         Ok(NewMessage { text: params.content, images, request_id, source })
     }
@@ -68,14 +68,14 @@ pub(crate) fn usage_output(usage: agent::Usage) -> UsageOutput {
     UsageOutput { input_tokens: usage.input, output_tokens: usage.output, cached_tokens: usage.cached }
 }
 
-impl AgentHandler<spec::Steer> for Dispatcher {
+impl Handler<spec::Steer> for Dispatcher {
     async fn handle(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         agent: &AgentHandle,
         params: SteerParams,
     ) -> Result<SteerOutput, Fault> {
-        let source = self.message_source(caller, params.source, params.source_agent_id)?;
+        let source = message_source(principal, params.source, params.source_agent_id);
         let request_id = agent.steer(params.content, source).await;
         let reason = request_id.is_none().then(|| "no_running_turn_or_full".to_owned());
         let steered = request_id.is_some();
@@ -83,10 +83,10 @@ impl AgentHandler<spec::Steer> for Dispatcher {
     }
 }
 
-impl AgentHandler<spec::Cancel> for Dispatcher {
+impl Handler<spec::Cancel> for Dispatcher {
     async fn handle(
         &self,
-        _: &Caller,
+        _: &Principal,
         agent: &AgentHandle,
         params: CancelParams,
     ) -> Result<CancelOutput, Fault> {
@@ -96,21 +96,21 @@ impl AgentHandler<spec::Cancel> for Dispatcher {
     }
 }
 
-impl AgentHandler<spec::Shutdown> for Dispatcher {
+impl Handler<spec::Shutdown> for Dispatcher {
     async fn handle(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         agent: &AgentHandle,
         _: NoParams,
     ) -> Result<ShutdownOutput, Fault> {
-        let principal = caller.awake_principal(&self.pool).await?;
+        let principal = principal.wake(&self.pool).await?;
         self.pool.mark_agent_finished(agent, principal.initiator()).await?;
         Ok(ShutdownOutput { success: true })
     }
 }
 
-impl AgentHandler<spec::GetTokens> for Dispatcher {
-    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<TokensOutput, Fault> {
+impl Handler<spec::GetTokens> for Dispatcher {
+    async fn handle(&self, _: &Principal, agent: &AgentHandle, _: NoParams) -> Result<TokensOutput, Fault> {
         let tokens = agent.tokens();
         let (size, used) = (tokens.size, tokens.usage_totals);
         Ok(TokensOutput {
@@ -141,14 +141,14 @@ fn dollars(cost: NanoDollars) -> f64 {
     cost as f64 / 1e9
 }
 
-impl AgentHandler<spec::Compact> for Dispatcher {
+impl Handler<spec::Compact> for Dispatcher {
     async fn handle(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         agent: &AgentHandle,
         params: CompactParams,
     ) -> Result<CompactOutput, Fault> {
-        let principal = caller.awake_principal(&self.pool).await?;
+        let principal = principal.wake(&self.pool).await?;
         let condition =
             if params.force.unwrap_or(true) { CompactionCondition::Now } else { CompactionCondition::Full };
         Ok(match agent.compact(condition, principal.initiator()).await? {
@@ -170,8 +170,8 @@ impl AgentHandler<spec::Compact> for Dispatcher {
     }
 }
 
-impl AgentHandler<spec::GetContext> for Dispatcher {
-    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ContextOutput, Fault> {
+impl Handler<spec::GetContext> for Dispatcher {
+    async fn handle(&self, _: &Principal, agent: &AgentHandle, _: NoParams) -> Result<ContextOutput, Fault> {
         let context = agent.context();
         Ok(ContextOutput {
             message_count: context.message_count as u64,
@@ -183,10 +183,10 @@ impl AgentHandler<spec::GetContext> for Dispatcher {
     }
 }
 
-impl AgentHandler<spec::GetMessages> for Dispatcher {
+impl Handler<spec::GetMessages> for Dispatcher {
     async fn handle(
         &self,
-        _: &Caller,
+        _: &Principal,
         agent: &AgentHandle,
         params: MessagesParams,
     ) -> Result<MessagesOutput, Fault> {
@@ -206,22 +206,18 @@ impl AgentHandler<spec::GetMessages> for Dispatcher {
     }
 }
 
-impl Dispatcher {
-    /// Returns the source of a message. An admin may state any source; for an agent it is always the agent itself.
-    fn message_source(
-        &self,
-        caller: &Caller,
-        kind: Option<String>,
-        agent: Option<methods::RequestIdParam>,
-    ) -> Result<MessageSource, Fault> {
-        let kind = Some(kind.unwrap_or_else(|| SOURCE_DEFAULT.to_owned()));
-        Ok(match caller.principal(&self.pool)? {
-            Principal::Admin => MessageSource { kind, agent: agent.map(request_id_from_wire) },
-            Principal::Agent(own) => {
-                MessageSource { kind, agent: Some(RequestId::Text(own.id().to_string())) }
-            }
-        })
-    }
+/// Returns the source of a message. An admin may state any source; for an agent it is always the agent itself.
+fn message_source(
+    principal: &Principal,
+    kind: Option<String>,
+    agent: Option<methods::RequestIdParam>,
+) -> MessageSource {
+    let kind = Some(kind.unwrap_or_else(|| SOURCE_DEFAULT.to_owned()));
+    let agent = match principal {
+        Principal::Admin => agent.map(request_id_from_wire),
+        Principal::Agent(own) => Some(RequestId::Text(own.id().to_string())),
+    };
+    MessageSource { kind, agent }
 }
 
 /// Converts an offset or limit, saturating: no list is longer than `usize::MAX`.

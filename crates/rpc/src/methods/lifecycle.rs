@@ -3,43 +3,49 @@
 use std::sync::Arc;
 
 use agent::{Fault, Message};
-use nexus3_protocol::Method;
 use nexus3_protocol::methods::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
     ImportAgentParams, ListSessionsOutput, ListSessionsParams, PageSize, RenameAgentOutput,
     RenameAgentParams, RollbackAgentOutput, RollbackAgentParams, SessionSummary, spec,
 };
-use runtime::{AgentHandle, AgentStatus, Fork};
+use runtime::{AgentHandle, AgentRef, AgentStatus, Fork};
 
 use super::agents::{invalid, listing_scope, parse_id, restart_policy_to_wire};
 use super::conversation::to_usize;
-use crate::caller::Caller;
+use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
 use crate::local_time::format_local;
-use crate::routing::DaemonHandler;
+use crate::operation::Handler;
 use crate::snapshot::{ImportContext, ParsedSnapshot, Snapshot};
 
 /// Maximum text size of one export: the largest response a client reads, less the overhead of JSON.
 const EXPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-impl DaemonHandler<spec::ListSessions> for Dispatcher {
-    async fn handle(&self, caller: &Caller, params: ListSessionsParams) -> Result<ListSessionsOutput, Fault> {
-        let principal = caller.principal(&self.pool)?;
+impl Handler<spec::ListSessions> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        _: &(),
+        params: ListSessionsParams,
+    ) -> Result<ListSessionsOutput, Fault> {
         let offset = params.offset.map_or(0, |offset| to_usize(offset.0));
         let limit = to_usize(params.limit.unwrap_or_default().0);
-        let (total, agents) = self.pool.list_page(listing_scope(&principal), offset, limit).await?;
+        let (total, agents) = self.pool.list_page(listing_scope(principal), offset, limit).await?;
         let sessions = agents.into_iter().map(|agent| self.session_summary(agent)).collect();
         Ok(ListSessionsOutput { sessions, total: total as u64 })
     }
 }
 
-impl DaemonHandler<spec::ForkAgent> for Dispatcher {
-    async fn handle(&self, caller: &Caller, params: ForkAgentParams) -> Result<ForkAgentOutput, Fault> {
-        let id = parse_id("agent_id", &params.agent_id)?;
+impl Handler<spec::ForkAgent> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        source: &AgentRef,
+        params: ForkAgentParams,
+    ) -> Result<ForkAgentOutput, Fault> {
         let new_id = params.new_agent_id.as_deref().map(|id| parse_id("new_agent_id", id)).transpose()?;
-        let source = caller.find_authorized(&self.pool, &id, Method::ForkAgent).await?;
-        let principal = caller.awake_principal(&self.pool).await?;
-        let source = self.pool.wake(&source).await?;
+        let principal = principal.wake(&self.pool).await?;
+        let source = self.pool.wake(source).await?;
         let fork = Fork { id: new_id, messages: params.messages.map(to_usize) };
         let created = self.pool.fork(&source, fork, principal.initiator()).await?;
         let id = created.handle.id();
@@ -53,16 +59,15 @@ impl DaemonHandler<spec::ForkAgent> for Dispatcher {
     }
 }
 
-impl DaemonHandler<spec::RollbackAgent> for Dispatcher {
+impl Handler<spec::RollbackAgent> for Dispatcher {
     async fn handle(
         &self,
-        caller: &Caller,
+        principal: &Principal,
+        agent: &AgentRef,
         params: RollbackAgentParams,
     ) -> Result<RollbackAgentOutput, Fault> {
-        let id = parse_id("agent_id", &params.agent_id)?;
-        let agent = caller.find_authorized(&self.pool, &id, Method::RollbackAgent).await?;
-        let principal = caller.awake_principal(&self.pool).await?;
-        let agent = self.pool.wake(&agent).await?;
+        let principal = principal.wake(&self.pool).await?;
+        let agent = self.pool.wake(agent).await?;
         let removed = agent.rollback(to_usize(params.messages), principal.initiator()).await?;
         Ok(RollbackAgentOutput {
             agent_id: agent.id().to_string(),
@@ -72,23 +77,29 @@ impl DaemonHandler<spec::RollbackAgent> for Dispatcher {
     }
 }
 
-impl DaemonHandler<spec::RenameAgent> for Dispatcher {
-    async fn handle(&self, caller: &Caller, params: RenameAgentParams) -> Result<RenameAgentOutput, Fault> {
-        let id = parse_id("agent_id", &params.agent_id)?;
+impl Handler<spec::RenameAgent> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        agent: &AgentRef,
+        params: RenameAgentParams,
+    ) -> Result<RenameAgentOutput, Fault> {
         let new_id = parse_id("new_agent_id", &params.new_agent_id)?;
-        let agent = caller.find_authorized(&self.pool, &id, Method::RenameAgent).await?;
-        let principal = caller.awake_principal(&self.pool).await?;
-        let renamed = self.pool.rename(&agent, new_id, principal.initiator()).await?;
-        tracing::info!(agent = %id, to = %renamed.id(), "agent renamed");
+        let principal = principal.wake(&self.pool).await?;
+        let renamed = self.pool.rename(agent, new_id, principal.initiator()).await?;
+        tracing::info!(agent = params.agent_id, to = %renamed.id(), "agent renamed");
         Ok(RenameAgentOutput { agent_id: renamed.id().to_string(), url: format!("/agent/{}", renamed.id()) })
     }
 }
 
-impl DaemonHandler<spec::ExportAgent> for Dispatcher {
-    async fn handle(&self, caller: &Caller, params: ExportAgentParams) -> Result<ExportAgentOutput, Fault> {
-        let id = parse_id("agent_id", &params.agent_id)?;
-        let agent = caller.find_authorized(&self.pool, &id, Method::ExportAgent).await?;
-        let agent = self.pool.wake(&agent).await?;
+impl Handler<spec::ExportAgent> for Dispatcher {
+    async fn handle(
+        &self,
+        _: &Principal,
+        agent: &AgentRef,
+        _: ExportAgentParams,
+    ) -> Result<ExportAgentOutput, Fault> {
+        let agent = self.pool.wake(agent).await?;
         let (record, status, messages) = (agent.record(), self.pool.status(&agent), all_messages(&agent)?);
         let used = agent.tokens().usage_totals;
         let snapshot = Snapshot { record: &record, status: &status, used, messages: &messages };
@@ -96,11 +107,15 @@ impl DaemonHandler<spec::ExportAgent> for Dispatcher {
     }
 }
 
-impl DaemonHandler<spec::ImportAgent> for Dispatcher {
-    async fn handle(&self, caller: &Caller, params: ImportAgentParams) -> Result<ImportAgentOutput, Fault> {
-        caller.authorize_admin(&self.pool, Method::ImportAgent)?;
+impl Handler<spec::ImportAgent> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        _: &(),
+        params: ImportAgentParams,
+    ) -> Result<ImportAgentOutput, Fault> {
         let parsed = self.parse_snapshot(params)?;
-        let principal = caller.awake_principal(&self.pool).await?;
+        let principal = principal.wake(&self.pool).await?;
         let created =
             self.pool.import(parsed.import, principal.initiator()).await.map_err(rename_cwd_in_fault)?;
         let id = created.handle.id();

@@ -9,12 +9,12 @@ use nexus3_protocol::methods::{
 use runtime::{AgentHandle, AgentPermissions, PermissionChange, ResourceUsage};
 
 use super::agents::{budget_limits, invalid, parse_may_grant, parse_tool_names};
-use crate::caller::Caller;
+use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
-use crate::routing::AgentHandler;
+use crate::operation::Handler;
 
-impl AgentHandler<spec::GetAgent> for Dispatcher {
-    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<AgentOutput, Fault> {
+impl Handler<spec::GetAgent> for Dispatcher {
+    async fn handle(&self, _: &Principal, agent: &AgentHandle, _: NoParams) -> Result<AgentOutput, Fault> {
         let status = self.pool.status(agent);
         let permissions = self.pool.permissions(agent);
         let children = self.pool.children(agent).await?;
@@ -32,29 +32,34 @@ impl AgentHandler<spec::GetAgent> for Dispatcher {
     }
 }
 
-impl AgentHandler<spec::ListChildren> for Dispatcher {
-    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ChildrenOutput, Fault> {
+impl Handler<spec::ListChildren> for Dispatcher {
+    async fn handle(&self, _: &Principal, agent: &AgentHandle, _: NoParams) -> Result<ChildrenOutput, Fault> {
         let children = self.pool.children(agent).await?;
         let children = children.into_iter().map(|child| self.agent_summary(child)).collect();
         Ok(ChildrenOutput { agent_id: agent.id().to_string(), children })
     }
 }
 
-impl AgentHandler<spec::GetPermissions> for Dispatcher {
-    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<PermissionsOutput, Fault> {
+impl Handler<spec::GetPermissions> for Dispatcher {
+    async fn handle(
+        &self,
+        _: &Principal,
+        agent: &AgentHandle,
+        _: NoParams,
+    ) -> Result<PermissionsOutput, Fault> {
         Ok(permissions_output(&self.pool.permissions(agent)))
     }
 }
 
-impl AgentHandler<spec::SetPermissions> for Dispatcher {
+impl Handler<spec::SetPermissions> for Dispatcher {
     async fn handle(
         &self,
-        caller: &Caller,
+        principal: &Principal,
         agent: &AgentHandle,
         params: SetPermissionsParams,
     ) -> Result<PermissionsOutput, Fault> {
         let change = permission_change(params)?;
-        let principal = caller.awake_principal(&self.pool).await?;
+        let principal = principal.wake(&self.pool).await?;
         self.pool.change_permissions(agent, &change, principal.initiator()).await?;
         Ok(permissions_output(&self.pool.permissions(agent)))
     }

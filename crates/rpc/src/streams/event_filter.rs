@@ -7,7 +7,8 @@ use agent::journal::{DAEMON, Record, Serial};
 use agent::outside::JournalEntry;
 use runtime::{AgentRef, BusEvent, PoolHandle};
 
-use crate::caller::{Operation, Principal};
+use super::watch::EVENTS_ACCESS;
+use crate::caller::Principal;
 
 /// Filter of the events a subscriber may see.
 pub(super) enum EventFilter {
@@ -39,13 +40,16 @@ pub(super) enum Visibility {
 const DESCENDANTS_MAX: usize = 4096;
 
 impl EventFilter {
-    pub(super) fn for_principal(principal: Principal, pool: &PoolHandle) -> Self {
+    pub(super) fn for_principal(principal: &Principal, pool: &PoolHandle) -> Self {
         match principal {
             Principal::Admin => EventFilter::All,
             Principal::Agent(own) => {
-                let descendants = pool.descendants_of(&own);
-                let mut filter =
-                    SubtreeFilter { own, can_see_descendants: None, descendants: BTreeSet::new() };
+                let descendants = pool.descendants_of(own);
+                let mut filter = SubtreeFilter {
+                    own: own.clone(),
+                    can_see_descendants: None,
+                    descendants: BTreeSet::new(),
+                };
                 descendants.into_iter().for_each(|agent| filter.remember_descendant(agent));
                 EventFilter::Subtree(Box::new(filter))
             }
@@ -58,9 +62,9 @@ impl EventFilter {
         if let EventFilter::Subtree(filter) = self
             && filter.can_see_descendants.is_none()
         {
-            let tool = Operation::EVENTS.tool();
             let woken = pool.wake(&filter.own).await;
-            let has_tool = woken.is_ok_and(|own| own.tool_names().iter().any(|name| **name == *tool));
+            let has_tool = woken
+                .is_ok_and(|own| own.tool_names().iter().any(|name| Some(&**name) == EVENTS_ACCESS.tool()));
             filter.can_see_descendants = Some(has_tool);
         }
     }

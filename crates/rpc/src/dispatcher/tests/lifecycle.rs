@@ -163,6 +163,7 @@ async fn rename_preserves_the_agent_and_frees_the_old_id() {
         ("taken", "Agent already exists: taken"),
         ("a", "Agent already exists: a"),
         (".b", "a persistent agent cannot get a temporary ID: .b"),
+        ("", "new_agent_id invalid: Agent ID cannot be empty"),
     ] {
         let params = format!(r#"{{"agent_id":"a","new_agent_id":"{new}"}}"#);
         assert_eq!(
