@@ -1,11 +1,10 @@
 //! The model server: a GGUF model and an embedding model with OpenAI's HTTP API, on a Unix socket or loopback. This
 //! file owns options, startup and shutdown; `http` routes requests, `queue` schedules jobs, `worker` runs them.
 
-mod accept;
-mod activity;
 mod backend;
 mod body_reader;
 mod completion;
+mod connections;
 mod embeddings;
 mod generation_channel;
 mod http;
@@ -160,17 +159,21 @@ async fn serve_backends(
     let embedder_file = options.embedder.as_deref().map(file_stem);
     let shared = Shared::new(name.unwrap_or_default(), embedder_file, queues, listener.is_tcp());
     let shared = Arc::new(shared);
-    let tasks = TaskTracker::new();
+    let connections = connections::start(listener, Arc::clone(&shared));
+    let idle = async {
+        match options.idle_timeout {
+            Some(time) => shared.activity.wait_idle(time, || false).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = stop.cancelled() => tracing::info!("model server stopping: shutdown requested"),
-        () = shared.activity.wait_idle(options.idle_timeout) => tracing::info!("model server stopping: idle timeout"),
-        () = accept::accept_all(&listener, &shared, &tasks) => {}
+        () = idle => tracing::info!("model server stopping: idle timeout"),
     }
-    drop(listener);
+    connections.close();
     shared.stop();
-    tasks.close();
     threads.close();
-    let all_ended = async { tokio::join!(tasks.wait(), threads.wait()) };
+    let all_ended = async { tokio::join!(connections.wait_ended(), threads.wait()) };
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, all_ended).await.is_err() {
         tracing::warn!("model server stopped before all requests finished: shutdown timeout");
     }

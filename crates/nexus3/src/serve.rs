@@ -10,14 +10,13 @@ use jiff::tz::TimeZone;
 use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
 use rpc::{Dispatcher, DispatcherOptions};
 use runtime::PoolHandle;
-use server::http::{HttpDoor, HttpLimits, HttpOptions};
-use server::{BindFault, Host, Listener};
+use server::http::{HttpLimits, HttpOptions, HttpTransport};
+use server::{BindFault, Doors, Host, Listener, Transport};
 use store::SqliteStore;
 
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::Config;
 use crate::home::{self, Environment, Prepared};
-use crate::idle_memory;
 use crate::logs::{self, LogOptions};
 use crate::memory;
 use crate::process::{self, SystemEntropy};
@@ -82,15 +81,15 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
     let limits = http_limits(config, process::raise_descriptor_limit());
     let options = HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits };
-    let door = HttpDoor::open(listener, dispatcher, options)
-        .map_err(|fault| Failure::Run(format!("cannot serve on {address}: {fault}")))?;
+    let transports: Vec<Box<dyn Transport>> = vec![Box::new(HttpTransport::new(listener, options))];
+    let doors = Doors::open(transports, &dispatcher).map_err(|fault| Failure::Run(fault.to_string()))?;
     let is_default_home = home::locate(None, environment).is_ok_and(|default| default == home);
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
     // Many pages were only needed for start-up.
     memory::unmap_program_pages();
     print_banner(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
 
-    let mut shutdown = Shutdown { door: &door, pool: &pool, store: &store, signals: &mut signals };
+    let mut shutdown = Shutdown { doors: &doors, pool: &pool, store: &store, signals: &mut signals };
     let cause = shutdown.wait_for_cause(config).await;
     let stopped = shutdown.stop(cause, config).await;
     drop(token_file);
@@ -209,7 +208,7 @@ enum StopCause {
 
 /// Orderly shutdown of the daemon.
 struct Shutdown<'a> {
-    door: &'a HttpDoor,
+    doors: &'a Doors,
     pool: &'a PoolHandle,
     store: &'a SqliteStore,
     signals: &'a mut StopSignals,
@@ -222,18 +221,15 @@ impl Shutdown<'_> {
             match config.idle_timeout_s {
                 0 => std::future::pending().await,
                 seconds => {
-                    self.door.wait_idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await;
+                    self.doors.wait_idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await;
                 }
             }
         };
-        let unmap_when_idle =
-            idle_memory::unmap_when_idle(|| (self.door.request_count(), self.pool.open_turns()));
         tokio::select! {
             name = self.signals.next() => StopCause::Requested(name),
             () = self.pool.stop_requested() => StopCause::Requested("a client's request"),
             () = idle => StopCause::Requested("the idle timeout"),
             why = self.pool.store_failed() => StopCause::StoreFailed(why),
-            never = unmap_when_idle => match never {},
         }
     }
 
@@ -250,13 +246,13 @@ impl Shutdown<'_> {
                 (Duration::ZERO, Some(why))
             }
         };
-        self.door.close();
+        self.doors.close();
         if failed.is_some() {
             self.pool.abort_turns();
         }
         failed = self.end_turns(grace, failed).await;
         self.close_store().await;
-        if !self.door.wait_closed(RESPONSE_DRAIN_TIMEOUT).await {
+        if !self.doors.wait_closed(RESPONSE_DRAIN_TIMEOUT).await {
             tracing::warn!(
                 "some clients did not read their last response within {} s",
                 RESPONSE_DRAIN_TIMEOUT.as_secs()

@@ -95,16 +95,45 @@ impl Dispatcher {
         Ok(Target(TargetKind::Agent(agent)))
     }
 
-    /// Handles one request body and returns its response.
-    pub async fn respond(&self, target: Target, caller: &Caller, body: &[u8]) -> CallResponse {
-        match Incoming::parse(body, EnvelopeRules::HTTP) {
-            Ok(Incoming::Single(request)) => self.respond_to_request(&target, caller, request).await,
-            Ok(Incoming::Batch(_)) => refusal_response(&RejectedRequest {
-                id: Id::NULL,
-                error: RpcError::new(ErrorCode::InvalidRequest, "Request must be a JSON object"),
-            }),
+    /// Handles one body, a request or a batch, under the rules of its transport.
+    pub async fn respond(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        body: &[u8],
+        rules: EnvelopeRules,
+    ) -> CallResponse {
+        match Incoming::parse(body, rules) {
+            Ok(Incoming::Single(request)) => self.respond_to_request(target, caller, request).await,
+            Ok(Incoming::Batch(requests)) => self.respond_to_batch(target, caller, requests).await,
             Err(refused) => refusal_response(&refused),
         }
+    }
+
+    /// Runs the requests of a batch one after the other. Notifications have no response, and a batch without any other
+    /// request has none either.
+    async fn respond_to_batch(
+        &self,
+        target: &Target,
+        caller: &Caller,
+        requests: Vec<Result<Request<'_>, RejectedRequest<'_>>>,
+    ) -> CallResponse {
+        let mut body = Vec::new();
+        for request in requests {
+            let response = match request {
+                Ok(request) => self.respond_to_request(target, caller, request).await,
+                Err(refused) => refusal_response(&refused),
+            };
+            if response.kind != ResponseKind::Notification {
+                body.push(if body.is_empty() { b'[' } else { b',' });
+                body.extend(response.body);
+            }
+        }
+        if body.is_empty() {
+            return CallResponse { kind: ResponseKind::Notification, body };
+        }
+        body.push(b']');
+        CallResponse { kind: ResponseKind::Completed, body }
     }
 
     async fn respond_to_request(

@@ -1,8 +1,6 @@
-//! The HTTP door. The [`head_validator`] checks each request head before hyper sees it; [`service`] authenticates and
+//! The HTTP transport. The [`head_validator`] checks each request head before hyper sees it; [`service`] authenticates and
 //! routes the request before it reads the body; then the dispatcher responds, as JSON or as a stream ([`events`]).
 
-mod accept;
-mod activity;
 mod auth;
 mod body;
 mod events;
@@ -11,6 +9,7 @@ mod head_validator;
 mod limits;
 mod refusal;
 mod service;
+mod transport;
 
-pub use accept::{HttpDoor, HttpOptions};
 pub use limits::HttpLimits;
+pub use transport::{HttpOptions, HttpTransport};

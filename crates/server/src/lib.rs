@@ -1,7 +1,9 @@
-//! HTTP server on loopback: limits, request validation, authentication and event streams. The crate `rpc` interprets
-//! and executes the calls.
+//! The doors of the daemon: transports that accept connections, authenticate callers and pass calls to the crate `rpc`,
+//! which interprets and executes them. HTTP on loopback is the first.
 
+mod doors;
 pub mod http;
 mod listen;
 
+pub use doors::{Doors, OpenDoor, OpenFault, Transport};
 pub use listen::{BindFault, Host, Listener, bind};

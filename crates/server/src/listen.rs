@@ -1,9 +1,11 @@
-//! Opens the listening socket. `Host` can only represent loopback addresses, so no other address can be bound.
+//! The TCP listener. `Host` can only represent loopback addresses, so no other address can be bound.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use accept::Listen;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that the kernel queues between two accepts; a burst of thousands must not overflow the queue.
 const BACKLOG: i32 = 4096;
@@ -51,7 +53,7 @@ pub enum BindFault {
 /// An open listening socket.
 #[derive(Debug)]
 pub struct Listener {
-    pub(crate) socket: std::net::TcpListener,
+    socket: std::net::TcpListener,
     address: SocketAddr,
 }
 
@@ -60,6 +62,24 @@ impl Listener {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Registers the socket with the async runtime.
+    pub(crate) fn into_async(self) -> io::Result<LoopbackSocket> {
+        TcpListener::from_std(self.socket).map(LoopbackSocket)
+    }
+}
+
+/// A listening socket of the async runtime.
+pub(crate) struct LoopbackSocket(TcpListener);
+
+impl Listen for LoopbackSocket {
+    type Connection = TcpStream;
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        let (socket, _) = self.0.accept().await?;
+        socket.set_nodelay(true)?;
+        Ok(socket)
     }
 }
 

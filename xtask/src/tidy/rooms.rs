@@ -30,8 +30,8 @@ const PROTOCOL: &str = "nexus3-protocol";
 const CLIENT: &str = "nexus3-client";
 /// The rooms that the binary assembles: all but the development tools.
 const ASSEMBLED: &[&str] = &[
-    PROTOCOL, CLIENT, "agent", "runtime", "provider", "local", "weights", "tools", "store", "mcp", "rpc",
-    "server", "console",
+    PROTOCOL, CLIENT, "accept", "agent", "runtime", "provider", "local", "weights", "tools", "store", "mcp",
+    "rpc", "server", "console",
 ];
 
 const ASYNC: &[&str] = &["tokio", "tokio-util", "async-std", "smol"];
@@ -52,13 +52,14 @@ pub(crate) const ROOMS: &[Room] = &[
     room("agent", &[], &[ASYNC, HTTP, SQL, SYSTEM, CLOCK, RANDOM, LOG], StdAccess::Pure),
     room("runtime", &["agent"], &[HTTP, SQL], StdAccess::Io),
     room("provider", &["agent"], &[HTTP_SERVER, SQL], StdAccess::Io),
-    room("local", &[], &[HTTP_CLIENT, SQL], StdAccess::Io),
+    room("accept", &[], &[HTTP, SQL, SYSTEM], StdAccess::Io),
+    room("local", &["accept"], &[HTTP_CLIENT, SQL], StdAccess::Io),
     room("weights", &[], &[HTTP_SERVER, SQL], StdAccess::Io),
     room("tools", &["agent", "mcp"], &[SQL], StdAccess::Io),
     room("store", &["agent"], &[HTTP], StdAccess::Io),
     room("mcp", &[PROTOCOL], &[SQL], StdAccess::Io),
     room("rpc", &[PROTOCOL, "agent", "runtime"], &[HTTP, SQL], StdAccess::Io),
-    room("server", &[PROTOCOL, "rpc", "mcp"], &[HTTP_CLIENT, SQL], StdAccess::Io),
+    room("server", &[PROTOCOL, "accept", "rpc", "mcp"], &[HTTP_CLIENT, SQL], StdAccess::Io),
     room("console", &[CLIENT, PROTOCOL], &[HTTP, SQL], StdAccess::Io),
     room("nexus3", ASSEMBLED, &[], StdAccess::IoAndEnvironment),
     room("ash", &[CLIENT, PROTOCOL], &[HTTP_CLIENT, SQL], StdAccess::Io),

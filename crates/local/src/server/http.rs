@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use accept::{Activity, OwnedActivityGuard};
 use bytes::Bytes;
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -15,9 +16,7 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
-use super::activity::Activity;
 use super::body_reader::{BodyReader, ReceivedBody};
 use super::completion::{ChunkWriter, CompletionHeader, UsageChunk};
 use super::embeddings::EmbedRequest;
@@ -47,7 +46,6 @@ pub(super) struct Shared {
     embedder_file: Option<String>,
     queues: WorkQueues,
     body_reader: BodyReader,
-    stop: CancellationToken,
     is_tcp: bool,
 }
 
@@ -67,24 +65,18 @@ impl Shared {
         queues: WorkQueues,
         is_tcp: bool,
     ) -> Self {
-        let (activity, stop) = (Arc::new(Activity::new()), CancellationToken::new());
-        Self { activity, model, embedder_file, queues, body_reader: BodyReader::new(), stop, is_tcp }
+        let activity = Arc::new(Activity::new());
+        Self { activity, model, embedder_file, queues, body_reader: BodyReader::new(), is_tcp }
     }
 
     /// Cancels jobs in flight and rejects queued and new ones.
     pub(super) fn stop(&self) {
-        self.stop.cancel();
         if let Some(queue) = &self.queues.chats {
             queue.stop();
         }
         if let Some(queue) = &self.queues.embeddings {
             queue.stop();
         }
-    }
-
-    /// Returns a token that is cancelled at shutdown, for a connection.
-    pub(super) fn stop_token(&self) -> CancellationToken {
-        self.stop.child_token()
     }
 }
 
@@ -213,7 +205,7 @@ async fn chat(
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let queue = shared.queues.chats.as_ref().ok_or_else(|| not_served("chat"))?;
-    let activity = shared.activity.start();
+    let activity = OwnedActivityGuard::start(Arc::clone(&shared.activity));
     let client = queue_client(request.headers(), connection)?;
     let ReceivedBody { body, permit } = shared.body_reader.read(request.into_body()).await?;
     let request = ChatRequest::from_body(&body)?;

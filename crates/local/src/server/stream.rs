@@ -6,9 +6,9 @@ mod tests;
 
 use std::time::Duration;
 
+use accept::OwnedActivityGuard;
 use tokio::time::{Instant, timeout};
 
-use super::activity::ActivityGuard;
 use super::completion::{self, ChunkWriter, CompletionHeader};
 use super::generation_channel::{GenerationBatch, GenerationReceiver};
 use super::refusal::Refusal;
@@ -46,7 +46,7 @@ pub(super) struct ChatStream {
     has_started: bool,
     is_finished: bool,
     progress_sent_at: Option<Instant>,
-    _activity: ActivityGuard,
+    _activity: OwnedActivityGuard,
 }
 
 impl ChatStream {
@@ -54,7 +54,7 @@ impl ChatStream {
     pub(super) async fn open(
         mut receiver: GenerationReceiver,
         writer: ChunkWriter,
-        activity: ActivityGuard,
+        activity: OwnedActivityGuard,
     ) -> Result<Self, Refusal> {
         let mut first_batch = timeout(FIRST_EVENT_TIMEOUT, receiver.recv()).await.ok();
         if let Some(Err(refusal)) =

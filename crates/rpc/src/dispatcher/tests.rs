@@ -1,5 +1,6 @@
 //! Dispatcher tests without a socket: request bytes in, response bytes out. Model, clock and entropy are test doubles.
 
+mod batches;
 mod callers;
 mod creation;
 mod doubles;
@@ -87,7 +88,7 @@ impl Fixture {
             "/" => self.dispatcher.daemon_target(),
             name => self.dispatcher.agent_target(name).unwrap(),
         };
-        let response = self.dispatcher.respond(target, caller, body.as_bytes()).await;
+        let response = self.dispatcher.respond(&target, caller, body.as_bytes(), EnvelopeRules::HTTP).await;
         (response.kind, String::from_utf8(response.body).unwrap())
     }
 
@@ -179,7 +180,7 @@ fn read_only_call_completes_in_one_poll_without_a_runtime() {
     let fixture = runtime.block_on(Fixture::new());
     let body = br#"{"jsonrpc":"2.0","method":"list_agents","id":1}"#;
     let (target, caller) = (fixture.dispatcher.daemon_target(), Caller::admin());
-    let response = fixture.dispatcher.respond(target, &caller, body).now_or_never();
+    let response = fixture.dispatcher.respond(&target, &caller, body, EnvelopeRules::HTTP).now_or_never();
     assert_eq!(
         response.map(|response| response.kind),
         Some(ResponseKind::Completed),

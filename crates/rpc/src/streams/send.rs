@@ -42,8 +42,14 @@ enum Stage {
 impl Dispatcher {
     /// Handles one request body of a client that accepts event streams: a `send` is streamed, any other method gets a
     /// complete response.
-    pub async fn respond_streaming(&self, target: Target, caller: &Caller, body: &[u8]) -> CallReply {
-        match Incoming::parse(body, EnvelopeRules::HTTP) {
+    pub async fn respond_streaming(
+        &self,
+        target: Target,
+        caller: &Caller,
+        body: &[u8],
+        rules: EnvelopeRules,
+    ) -> CallReply {
+        match Incoming::parse(body, rules) {
             Ok(Incoming::Single(Request { method, params: Params::Named(params), id: Some(id) }))
                 if method == Method::Send.name() && !id.is_null() =>
             {
@@ -57,7 +63,7 @@ impl Dispatcher {
                 let chunks = stream::unfold(Stage::Requested(Box::new(request)), next_chunk);
                 CallReply::Stream(EventBytes::new(chunks))
             }
-            _ => CallReply::Complete(self.respond(target, caller, body).await),
+            _ => CallReply::Complete(self.respond(&target, caller, body, rules).await),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use accept::{Activity, OwnedActivityGuard};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
@@ -19,8 +20,6 @@ use rpc::EventBytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-
-use super::activity::{Activity, OwnedActivityGuard};
 
 /// Body of a response.
 pub(super) enum ResponseBody {

@@ -5,17 +5,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use accept::Activity;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
+use nexus3_protocol::EnvelopeRules;
 use rpc::{CallReply, CallResponse, Caller, Dispatcher, ResponseKind, Target, TargetError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::Activity;
 use super::auth::{Auth, Credential, invalid_token};
 use super::body::ResponseBody;
 use super::events::{self, EventPath};
@@ -94,12 +95,12 @@ async fn handle(
     }
     let body = read_body(body, shared.limits.body_bytes_max, slot).await?;
     let response = if events::accepts_event_stream(&parts.headers) {
-        match shared.dispatcher.respond_streaming(target, &caller, &body).await {
+        match shared.dispatcher.respond_streaming(target, &caller, &body, EnvelopeRules::HTTP).await {
             CallReply::Stream(events) => return Ok(events::stream_response(shared, events)),
             CallReply::Complete(response) => response,
         }
     } else {
-        shared.dispatcher.respond(target, &caller, &body).await
+        shared.dispatcher.respond(&target, &caller, &body, EnvelopeRules::HTTP).await
     };
     Ok(http_response(parts, response))
 }

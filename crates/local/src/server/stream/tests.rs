@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::super::activity::Activity;
+use accept::Activity;
+
 use super::super::completion::UsageChunk;
 use super::super::generation_channel::{self, GenerationSender};
 use super::*;
@@ -17,7 +18,7 @@ const SUMMARY: GenerationSummary = GenerationSummary {
 
 async fn open(receiver: GenerationReceiver) -> Result<ChatStream, Refusal> {
     let writer = ChunkWriter::new(CompletionHeader::new("m"), UsageChunk::Omitted);
-    ChatStream::open(receiver, writer, Arc::new(Activity::new()).start()).await
+    ChatStream::open(receiver, writer, OwnedActivityGuard::start(Arc::new(Activity::new()))).await
 }
 
 async fn next(stream: &mut ChatStream) -> String {

@@ -81,8 +81,10 @@ async fn invalid_utf8_is_refused() {
     let fixture = Fixture::new().await;
     let body =
         b"{\"jsonrpc\":\"2.0\",\"method\":\"create_agent\",\"params\":{\"agent_id\":\"\xff\"},\"id\":1}";
-    let response =
-        fixture.dispatcher.respond(fixture.dispatcher.daemon_target(), &Caller::admin(), body).await;
+    let response = fixture
+        .dispatcher
+        .respond(&fixture.dispatcher.daemon_target(), &Caller::admin(), body, EnvelopeRules::HTTP)
+        .await;
     assert_eq!(response.kind, ResponseKind::Refused);
     assert_eq!(fixture.agent_names().await, Vec::<String>::new());
 }
@@ -93,7 +95,10 @@ async fn truncated_request_does_nothing() {
     let body = request("create_agent", r#"{"agent_id":"cut","system_prompt":"Be bri\u00e9f."}"#);
     for end in 0..body.len() {
         let target = fixture.dispatcher.daemon_target();
-        let response = fixture.dispatcher.respond(target, &Caller::admin(), &body.as_bytes()[..end]).await;
+        let response = fixture
+            .dispatcher
+            .respond(&target, &Caller::admin(), &body.as_bytes()[..end], EnvelopeRules::HTTP)
+            .await;
         assert_eq!(response.kind, ResponseKind::Refused, "cut at {end}");
         assert_eq!(fixture.agent_names().await, Vec::<String>::new(), "cut at {end}");
     }

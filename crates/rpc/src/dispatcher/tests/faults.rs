@@ -153,7 +153,8 @@ async fn call_to_a_destroyed_target_is_not_found() {
     let target = fixture.dispatcher.agent_target("a").unwrap();
     fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let body = request("send", r#"{"content":"hi"}"#);
-    let response = fixture.dispatcher.respond(target, &Caller::admin(), body.as_bytes()).await;
+    let response =
+        fixture.dispatcher.respond(&target, &Caller::admin(), body.as_bytes(), EnvelopeRules::HTTP).await;
     let text = String::from_utf8(response.body).unwrap();
     assert_eq!((response.kind, text), error(-32602, "Agent not found: a"));
 }

@@ -32,7 +32,8 @@ async fn transcript_matches_dispatcher_responses() {
             },
         };
         let body = format!(r#"{{"jsonrpc":"2.0",{},"id":1}}"#, line.request);
-        let response = fixture.dispatcher.respond(target, &Caller::admin(), body.as_bytes()).await;
+        let response =
+            fixture.dispatcher.respond(&target, &Caller::admin(), body.as_bytes(), EnvelopeRules::HTTP).await;
         let text = String::from_utf8(response.body).unwrap();
         if line.response == "OPENRPC" {
             assert!(text.contains(r#""title":"nexus3""#), "line {index}");
@@ -90,6 +91,15 @@ async fn in_process_call_to_missing_agent_creates_nothing() {
         assert_eq!(fault, RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {name}")));
     }
     assert_eq!(fixture.agent_names().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_process_call_is_behind_the_panic_barrier() {
+    let fixture = Fixture::new().await;
+    fixture.entropy.panics.store(true, Ordering::Relaxed);
+    let api = InProcessApi::new(fixture.dispatcher.clone());
+    let fault = api.create_agent(&CreateAgentParams::default()).await.unwrap_err();
+    assert_eq!(fault, RpcError::new(ErrorCode::Internal, "Internal error: the call panicked"));
 }
 
 #[tokio::test]

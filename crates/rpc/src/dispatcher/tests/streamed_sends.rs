@@ -12,7 +12,7 @@ impl Fixture {
             "/" => self.dispatcher.daemon_target(),
             name => self.dispatcher.agent_target(name).unwrap(),
         };
-        self.dispatcher.respond_streaming(target, caller, body.as_bytes()).await
+        self.dispatcher.respond_streaming(target, caller, body.as_bytes(), EnvelopeRules::HTTP).await
     }
 
     /// Starts a streaming `send`.

@@ -7,32 +7,39 @@ use tokio::time::Instant;
 
 /// Counters for idle detection. A request with a streaming response counts twice: the handler, and the stream.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub struct Activity {
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Number of handlers and streams started so far.
-    request_count: u64,
     /// Number of handlers and streams that have not ended.
     active: usize,
     last_active: Instant,
 }
 
 /// Guard of a request in flight.
-pub(super) struct ActivityGuard<'a>(&'a Activity);
+pub struct ActivityGuard<'a>(&'a Activity);
 
 /// Guard of a streaming response, which outlives the request handler.
-pub(super) struct OwnedActivityGuard(Arc<Activity>);
+pub struct OwnedActivityGuard(Arc<Activity>);
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Activity {
-    pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State { request_count: 0, active: 0, last_active: Instant::now() }) }
+    /// Creates counters without requests, idle from now on.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { state: Mutex::new(State { active: 0, last_active: Instant::now() }) }
     }
 
-    pub(super) fn start(&self) -> ActivityGuard<'_> {
-        self.with_state(State::start);
+    /// Counts a request until the guard is dropped.
+    pub fn start(&self) -> ActivityGuard<'_> {
+        self.with_state(|state| state.active += 1);
         ActivityGuard(self)
     }
 
@@ -45,13 +52,8 @@ impl Activity {
         });
     }
 
-    /// Number of requests so far; a streaming response counts as another one.
-    pub(super) fn request_count(&self) -> u64 {
-        self.with_state(|state| state.request_count)
-    }
-
     /// Returns when no request has been in flight for `time` and `in_use` is false.
-    pub(super) async fn wait_idle(&self, time: Duration, in_use: impl Fn() -> bool) {
+    pub async fn wait_idle(&self, time: Duration, in_use: impl Fn() -> bool) {
         loop {
             let since = self.with_state(|state| {
                 if state.active > 0 || in_use() {
@@ -71,13 +73,6 @@ impl Activity {
     }
 }
 
-impl State {
-    fn start(&mut self) {
-        self.request_count += 1;
-        self.active += 1;
-    }
-}
-
 impl Drop for ActivityGuard<'_> {
     fn drop(&mut self) {
         self.0.finish();
@@ -85,8 +80,10 @@ impl Drop for ActivityGuard<'_> {
 }
 
 impl OwnedActivityGuard {
-    pub(super) fn start(activity: Arc<Activity>) -> Self {
-        activity.with_state(State::start);
+    /// Counts a response until the guard is dropped.
+    #[must_use]
+    pub fn start(activity: Arc<Activity>) -> Self {
+        activity.with_state(|state| state.active += 1);
         Self(activity)
     }
 }
