@@ -207,7 +207,7 @@ fn streams_of_a_destroyed_agent_end() {
     let token = fixture.create_with(json!({ "agent_id": "worker" }));
     let mut by_admin = fixture.daemon.events("/agent/worker/events", None);
     let mut by_agent = TestEventStream::open(fixture.daemon.port(), "/events", Some(&token), None)
-        .expect("the stream is readable");
+        .expect("the stream opens");
     fixture.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     for stream in [&mut by_admin, &mut by_agent] {
         assert_eq!(stream.next_event(WAIT_MAX).kind, "agent_destroyed");

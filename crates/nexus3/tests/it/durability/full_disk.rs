@@ -70,10 +70,11 @@ fn assert_disk_full(response: &Value) {
     assert!(error["data"]["retry_after_ms"].as_u64().is_some_and(|ms| ms > 0), "{response}");
 }
 
-/// Repeats a call while its response is `busy`: an agent whose commit failed is reloaded from the store first.
+/// Repeats a call while it fails with -32001 (`busy`, `storage_full`): an agent whose commit failed is reloaded from
+/// the store first.
 fn retry_while_busy(mut call: impl FnMut() -> Value) -> Value {
     let mut response = Value::Null;
-    wait_until("a response other than busy", || {
+    wait_until("a response other than busy or storage_full", || {
         response = call();
         response["error"]["code"] != -32001
     });

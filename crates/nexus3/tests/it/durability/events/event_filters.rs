@@ -72,8 +72,8 @@ fn an_agent_sees_its_events_and_its_descendants() {
 fn live_events_of_descendants_alone_are_delivered() {
     let fixture = Fixture::start();
     let [lead, ..] = create_two_trees(&fixture);
-    let mut stream = TestEventStream::open(fixture.daemon.port(), "/events", Some(&lead), None)
-        .expect("the stream is readable");
+    let mut stream =
+        TestEventStream::open(fixture.daemon.port(), "/events", Some(&lead), None).expect("the stream opens");
     fixture.send("stranger", "not for lead");
     fixture.create_with(json!({ "agent_id": "another" }));
     let new = json!({ "agent_id": "later", "parent_agent_id": "child" });
@@ -97,7 +97,7 @@ fn without_agent_status_an_agent_sees_only_itself() {
     let fixture = Fixture::start();
     let [lead, ..] = create_two_trees(&fixture);
     let mut stream = TestEventStream::open(fixture.daemon.port(), "/events?deltas=false", Some(&lead), None)
-        .expect("the stream is readable");
+        .expect("the stream opens");
     fixture.send("child", "seen");
     assert_eq!(agent_names(&super::read_until(&mut stream, "turn_ended")), ["child"]);
     fixture.set_permissions("lead", json!({ "disable_tools": ["agent_status"] }));
