@@ -116,7 +116,7 @@ fn oldest_messages_are_dropped_when_summaries_fail() {
 #[test]
 fn recording_is_replayed_without_a_model() {
     let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
-    let recording = home.path().join("recording.jsonl");
+    let recording = home.path().join("exchanges.jsonl");
     let converse = |daemon: &TestDaemon| -> Vec<Value> {
         daemon.call_result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
         // A provider without a model name: the provider selects the model.
