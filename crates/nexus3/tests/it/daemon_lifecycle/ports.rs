@@ -72,7 +72,7 @@ fn assert_port_in_use(port: u16) {
 #[test]
 fn non_http_server_is_distinguished_from_nexus3() {
     assert_port_in_use(foreign_server(|mut stream| {
-        drop(stream.write_all(b"220 mail.example.org ESMTP\r\n"))
+        drop(stream.write_all(b"220 mail.example.org ESMTP\r\n"));
     }));
 }
 
