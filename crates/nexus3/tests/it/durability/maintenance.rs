@@ -49,7 +49,7 @@ fn a_backup_under_load_is_a_consistent_snapshot() {
             let backup = run(BIN, &["backup", &target, "--json"], &[], fixture.daemon.home());
             assert_eq!(backup.code, 0, "{}", backup.stderr);
             assert_eq!(
-                (&json_of(&backup)["agents"], &json_of(&backup)["chain"]["whole"]),
+                (&json_of(&backup)["agents"], &json_of(&backup)["chain"]["intact"]),
                 (&json!(3), &json!(true))
             );
             let again = run(BIN, &["backup", &target], &[], fixture.daemon.home());
@@ -108,7 +108,7 @@ fn check_and_verify_work_with_and_without_a_daemon() {
     assert_eq!(report["file"], home.join("nexus3.db").to_str().unwrap());
     let verify = run(BIN, &["audit", "verify", "--json"], &[], &home);
     let entries = JournalReader::read_all(&fixture.daemon).len();
-    assert_eq!((&json_of(&verify)["whole"], &json_of(&verify)["entries"]), (&json!(true), &json!(entries)));
+    assert_eq!((&json_of(&verify)["intact"], &json_of(&verify)["entries"]), (&json!(true), &json!(entries)));
     let stopped = fixture.daemon.kill();
     drop(pending);
     let check = stopped.run(&["check"]);
@@ -116,7 +116,7 @@ fn check_and_verify_work_with_and_without_a_daemon() {
     let head = json_of(&verify)["head"].as_str().unwrap().to_owned();
     let verify = stopped.run(&["audit", "verify"]);
     assert!(
-        verify.stdout.contains(&format!("whole, {entries} entries, 1 to {entries}, head {head}")),
+        verify.stdout.contains(&format!("intact, {entries} entries, 1 to {entries}, head {head}")),
         "{}",
         verify.stdout
     );
@@ -152,7 +152,7 @@ fn a_changed_entry_is_reported_with_its_number() {
         let report = json_of(&verify);
         if verify.code == 1 {
             broken += 1;
-            assert_eq!(report["whole"], false);
+            assert_eq!(report["intact"], false);
             assert_eq!(report["breaks"][0]["sequence"], accepted, "{report}");
             let text = stopped.run(&["audit", "verify"]).stdout;
             assert!(text.contains("BROKEN") && text.contains(&format!("entry {accepted}:")), "{text}");

@@ -57,9 +57,12 @@ fn an_original_session_is_imported_without_a_daemon() {
     let imported = run(BIN, &["import", &folder.path_of("old.json")], &[], home.path());
     assert_eq!(imported.code, 0, "{}", imported.stderr);
     assert!(imported.stdout.contains("imported as old, 4 messages"), "{}", imported.stdout);
-    for note in
-        ["'yolo' became 'trusted'", "session_allowances", "the clipboard", "the model 'haiku' is not known"]
-    {
+    for note in [
+        "preset 'yolo' was replaced by 'trusted'",
+        "session_allowances were not imported",
+        "clipboard entries were not imported",
+        "unknown model 'haiku'",
+    ] {
         assert!(imported.stdout.contains(note), "{note}: {}", imported.stdout);
     }
     let again = run(BIN, &["import", &folder.path_of("old.json")], &[], home.path());
