@@ -92,7 +92,7 @@ fn check_json(report: &CheckReport) -> Value {
         "bytes": report.bytes,
         "wal_bytes": report.wal_bytes,
         "agents": report.agents,
-        "gone": report.destroyed,
+        "destroyed": report.destroyed,
         "turns": report.turns,
         "open_turns": report.open_turns,
         "chain": report.chain.as_ref().map(chain_json),
@@ -105,7 +105,7 @@ fn chain_json(report: &ChainReport) -> Value {
     let chain_break = |found: &store::ChainBreak| json!({ "sequence": found.sequence, "why": found.why });
     json!({
         "file": report.path.to_string_lossy(),
-        "whole": report.is_intact(),
+        "intact": report.is_intact(),
         "entries": report.entries,
         "first": report.first,
         "last": report.last,

@@ -98,7 +98,7 @@ impl ModelRow<'_> {
     fn state_name(&self) -> &'static str {
         match &self.installed {
             Some(ModelEntry::Ready(_)) => "ready",
-            Some(ModelEntry::Partial { .. }) => "begun",
+            Some(ModelEntry::Partial { .. }) => "partial",
             Some(ModelEntry::Broken { .. }) => "broken",
             None => "not_pulled",
         }
@@ -137,7 +137,7 @@ impl ModelRow<'_> {
             "purpose": entry.map(|entry| entry.purpose),
             "kind": self.kind().map(ModelKind::as_str),
             "bytes": self.bytes(),
-            "kept_bytes": stored_bytes.unwrap_or_default(),
+            "stored_bytes": stored_bytes.unwrap_or_default(),
             "sha256": checksum.map(|checksum| checksum.to_string()),
             "licence": self.licence(),
             "window_tokens": entry.map(|entry| entry.window_tokens),

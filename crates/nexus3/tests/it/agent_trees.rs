@@ -1,5 +1,5 @@
-//! Trees of agents: nobody does more than those above may grant, whatever is asked for, whenever it is asked, and whoever
-//! is gone by then.
+//! Trees of agents: no agent does more than its ancestors may grant, with any parameters, at any time, and also after
+//! an ancestor is destroyed.
 
 mod budgets;
 mod ceilings;
@@ -19,8 +19,8 @@ use serde_json::json;
 use crate::support::Fixture;
 use crate::support::folder::TestDirectory;
 
-/// A trusted agent and a sandboxed child of it, both in this folder.
-fn lead_and_child(stage: &Fixture, folder: &TestDirectory) {
-    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str() }));
-    stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+/// Creates a trusted agent and a sandboxed child, both with this working directory.
+fn create_lead_and_child(fixture: &Fixture, folder: &TestDirectory) {
+    fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str() }));
+    fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
 }

@@ -1,4 +1,4 @@
-//! What agents are to their callers: made, found, read, ended, and who may do so.
+//! Agents as callers see them: create, list, read, destroy, and the authorization of each.
 
 mod agent_shutdown;
 mod capabilities;

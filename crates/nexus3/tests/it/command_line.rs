@@ -1,4 +1,4 @@
-//! `nexus3 rpc` and `nexus3 ask`: answers on stdout, everything else on stderr, and exit codes that scripts can rely on.
+//! `nexus3 rpc` and `nexus3 ask`: results on stdout, everything else on stderr, exit codes that scripts can rely on.
 
 mod ask;
 mod commands;
@@ -10,13 +10,13 @@ use testkit::{CommandOutput, TestDaemon, run};
 
 use crate::support::BIN;
 
-/// Runs `nexus3 rpc …` against a daemon, as its user would.
+/// Runs `nexus3 rpc …` against a daemon.
 fn rpc(daemon: &TestDaemon, arguments: &[&str]) -> CommandOutput {
     let port = daemon.port().to_string();
     run(BIN, &[&["rpc", "-p", &port], arguments].concat(), &[], daemon.home())
 }
 
-/// A command that has to succeed: its answer.
+/// Runs a command that must succeed and returns its JSON output.
 fn rpc_json(daemon: &TestDaemon, arguments: &[&str]) -> Value {
     let finished = rpc(daemon, arguments);
     assert_eq!((finished.code, finished.stderr.as_str()), (0, ""), "{arguments:?}");

@@ -1,4 +1,4 @@
-//! The daemon's life: how it starts, who it lets beside it, what it leaves on the disk, and how it ends.
+//! The daemon's lifecycle: start, competing daemons and programs, files on disk, and stop.
 
 mod homes;
 mod hosts;
@@ -12,12 +12,12 @@ use std::path::PathBuf;
 
 use testkit::TestDaemon;
 
-/// Where a daemon on this port leaves its token.
+/// The path of the daemon's token file.
 fn token_path(daemon: &TestDaemon) -> PathBuf {
     daemon.home().join(format!("rpc-{}.token", daemon.port()))
 }
 
-/// It stopped in order: code 0, the token gone, the port free.
+/// Checks a clean stop: exit code 0, no token file, a free port.
 fn assert_stopped(daemon: &TestDaemon) {
     assert_eq!(daemon.wait_exit().code(), Some(0), "{}", daemon.stderr());
     assert!(!token_path(daemon).exists());

@@ -1,5 +1,5 @@
-//! Nothing that was acknowledged is lost: daemons that are killed, stopped, starved, paused and damaged, what they know
-//! then, and what whoever watches them is told.
+//! Durability: acknowledged work survives kills, stops, full disks and suspended processes, damaged files are detected,
+//! and event streams have no gaps. This file holds the journal reader and the restart helpers of these tests.
 
 mod clock_changes;
 mod damaged_files;
@@ -21,29 +21,29 @@ use testkit::{NextEvent, RawConnection, StoppedDaemon, TestDaemon, TestDaemonBui
 use crate::support::pending_calls::request_bytes;
 use crate::support::{Fixture, WAIT_MAX, agent_path};
 
-/// When all turns have to be settled after a start.
+/// Time within which all open turns must end after a start.
 const TURNS_END_MAX: Duration = Duration::from_secs(5);
 
-/// A place that no journal of a test has.
+/// A sequence number beyond the end of any test's journal.
 const SEQUENCE_BEYOND_END: u64 = 1 << 50;
 
-/// Says where to fail.
+/// Environment variable that sets the failpoints of a daemon.
 const FAILPOINTS_VARIABLE: &str = "NEXUS3_FAILPOINTS";
 
 impl Fixture {
-    /// With places to fail at.
+    /// Starts a daemon with these failpoints.
     fn with_failpoints(failpoints: &str) -> Self {
         let model = testkit::ScriptedModel::start();
         let daemon = crate::support::daemon_builder(&model).env(FAILPOINTS_VARIABLE, failpoints).start();
         Self { daemon, model }
     }
 
-    /// Kills the daemon and starts it again on the same home.
+    /// Kills the daemon and starts it again with the same home.
     fn kill_and_start(self) -> Self {
         self.restart_with(TestDaemon::kill, |builder| builder)
     }
 
-    /// Waits until the daemon has ended at a place to fail, and starts it again without one.
+    /// Waits until the daemon has aborted at a failpoint, and starts it again without failpoints.
     fn restart_after_abort(self) -> Self {
         let aborted = |daemon: TestDaemon| {
             let stopped = daemon.wait_stopped();
@@ -62,15 +62,15 @@ impl Fixture {
         Self { daemon: end(daemon).start_with(change), model }
     }
 
-    /// Sends by name; the whole response.
+    /// Sends a message with a request id and returns the whole response.
     fn send_with_request_id(&self, agent: &str, content: &str, request_id: &str) -> Value {
         self.daemon.call(&agent_path(agent), "send", send_params(content, request_id))
     }
 
-    /// Sends to a daemon that ends before it answers.
+    /// Sends a message to a daemon that aborts before it responds.
     fn send_expecting_abort(&self, agent: &str, content: &str, request_id: &str) {
-        let answer = try_call(&self.daemon, &agent_path(agent), "send", send_params(content, request_id));
-        assert_eq!(answer, None, "the daemon should have ended");
+        let response = try_call(&self.daemon, &agent_path(agent), "send", send_params(content, request_id));
+        assert_eq!(response, None, "the daemon should have aborted");
     }
 }
 
@@ -79,21 +79,21 @@ fn assert_aborted(stopped: &StoppedDaemon) {
     assert_eq!(stopped.status.signal(), Some(6), "{} {}", stopped.status, stopped.stderr);
 }
 
-/// The parameters of a send.
+/// Parameters of a `send` call.
 fn send_params(content: &str, request_id: &str) -> Value {
     json!({ "content": content, "request_id": request_id })
 }
 
-/// Calls a method of a daemon that may end meanwhile: the response, or none when there will be none.
+/// Calls a method of a daemon that may exit meanwhile. Returns `None` if the daemon exits before it responds.
 fn try_call(daemon: &TestDaemon, path: &str, method: &str, params: Value) -> Option<Value> {
     let mut connection = RawConnection::try_open(daemon.port()).ok()?;
     connection.try_send(&request_bytes(daemon, path, 1, method, params)).ok()?;
-    let answer = connection.try_read_response().ok()?;
-    assert_eq!(answer.status, 200, "{method} on {path}: {}", answer.text());
-    Some(answer.json())
+    let response = connection.try_read_response().ok()?;
+    assert_eq!(response.status, 200, "{method} on {path}: {}", response.text());
+    Some(response.json())
 }
 
-/// The arguments that have curl call a method.
+/// Arguments for curl to call a method.
 fn curl_args(daemon: &TestDaemon, path: &str, method: &str, params: &Value) -> Vec<String> {
     let body = json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": 1 });
     let token = daemon.token().expect("a daemon writes a token");
@@ -102,7 +102,7 @@ fn curl_args(daemon: &TestDaemon, path: &str, method: &str, params: &Value) -> V
     ["-sS", &url, "-H", &bearer, "-d", &body.to_string()].map(str::to_owned).to_vec()
 }
 
-/// Calls a method by curl; the whole response.
+/// Calls a method with curl and returns the whole response.
 fn curl(daemon: &TestDaemon, path: &str, method: &str, params: &Value) -> Value {
     let args = curl_args(daemon, path, method, params);
     let finished = run("curl", &args.iter().map(String::as_str).collect::<Vec<_>>(), &[], daemon.home());
@@ -110,10 +110,10 @@ fn curl(daemon: &TestDaemon, path: &str, method: &str, params: &Value) -> Value 
     serde_json::from_str(&finished.stdout).unwrap_or_else(|fault| panic!("{fault}: {}", finished.stdout))
 }
 
-/// A whole journal as it is read from its first entry on.
+/// Reader of a daemon's journal, from the first entry on.
 struct JournalReader {
     stream: TestEventStream,
-    /// The last entry there was when it was opened.
+    /// Sequence number of the last entry when the reader was opened.
     last_sequence: u64,
     entries: Vec<Value>,
     opened_at: Instant,
@@ -121,58 +121,58 @@ struct JournalReader {
 
 impl JournalReader {
     fn open(daemon: &TestDaemon) -> Self {
-        // A place beyond the end is answered by where the end is.
+        // A position beyond the end is answered with a `gap` event that holds the end of the journal.
         let mut stream = daemon.events("/events?deltas=false", Some(SEQUENCE_BEYOND_END));
         let gap = stream.next_event(WAIT_MAX);
         assert_eq!(gap.kind, "gap");
-        let last = gap.json()["last"].as_u64().expect("a gap says where the journal ends");
+        let last = gap.json()["last"].as_u64().expect("a gap event has the last sequence number");
         Self { stream, last_sequence: last, entries: Vec::new(), opened_at: Instant::now() }
     }
 
-    /// All that is in a daemon's journal by now.
+    /// Reads all entries that the journal has now.
     fn read_all(daemon: &TestDaemon) -> Vec<Value> {
         let mut journal = Self::open(daemon);
         while !journal.is_caught_up() {
-            assert!(journal.read_next(WAIT_MAX), "the journal ends at {}", journal.entries.len());
+            assert!(journal.read_next(WAIT_MAX), "the journal ends after {} entries", journal.entries.len());
         }
         journal.entries
     }
 
-    /// Whether everything was read that was there at first.
+    /// Returns whether all entries were read that existed when the reader was opened.
     fn is_caught_up(&self) -> bool {
         self.entries.len() as u64 >= self.last_sequence
     }
 
-    /// Reads one more; false when there is none in that time.
+    /// Reads one entry. Returns false if none arrives within this time.
     fn read_next(&mut self, within: Duration) -> bool {
-        match self.stream.wait_event(within).expect("a stream of events") {
+        match self.stream.wait_event(within).expect("the event stream is readable") {
             NextEvent::Event(event) => {
                 let entry = event.json();
-                let place = self.entries.len() as u64 + 1;
-                assert_eq!(event.sequence(), Some(place), "no hole and no repeat: {entry}");
+                let expected = self.entries.len() as u64 + 1;
+                assert_eq!(event.sequence(), Some(expected), "an entry is missing or repeated: {entry}");
                 assert_eq!(
                     (entry["sequence"].as_u64(), entry["kind"].as_str()),
-                    (Some(place), Some(&*event.kind))
+                    (Some(expected), Some(&*event.kind))
                 );
                 self.entries.push(entry);
                 true
             }
             NextEvent::TimedOut => false,
-            NextEvent::Ended => panic!("the events end"),
+            NextEvent::Ended => panic!("the event stream ended"),
         }
     }
 
-    /// The sends that are open, as far as it was read.
+    /// Request ids of the turns that are open after the entries read so far.
     fn open_turns(&self) -> BTreeSet<String> {
         let mut open = BTreeSet::new();
         for entry in &self.entries {
-            let send = entry["request_id"].as_str().unwrap_or_default().to_owned();
+            let request_id = entry["request_id"].as_str().unwrap_or_default().to_owned();
             match entry["kind"].as_str().unwrap_or_default() {
                 "turn_accepted" | "turn_reopened" => {
-                    open.insert(send);
+                    open.insert(request_id);
                 }
                 "turn_ended" => {
-                    open.remove(&send);
+                    open.remove(&request_id);
                 }
                 _ => {}
             }
@@ -181,26 +181,30 @@ impl JournalReader {
     }
 }
 
-/// Waits until every turn is settled but these, which a test keeps open; panics after 5 s.
-fn wait_turns_ended(daemon: &TestDaemon, but: &[&str]) -> Vec<Value> {
+/// Waits until all turns have ended except these, which a test holds open, and returns the journal. Panics after 5 s.
+fn wait_turns_ended(daemon: &TestDaemon, except: &[&str]) -> Vec<Value> {
     let mut journal = JournalReader::open(daemon);
     loop {
         let mut open = journal.open_turns();
-        open.retain(|send| !but.contains(&send.as_str()));
+        open.retain(|request_id| !except.contains(&request_id.as_str()));
         if journal.is_caught_up() && open.is_empty() {
             return journal.entries;
         }
-        let left = TURNS_END_MAX.saturating_sub(journal.opened_at.elapsed());
-        assert!(journal.read_next(left), "still open after {TURNS_END_MAX:?}: {open:?} {}", daemon.stderr());
+        let remaining = TURNS_END_MAX.saturating_sub(journal.opened_at.elapsed());
+        assert!(
+            journal.read_next(remaining),
+            "still open after {TURNS_END_MAX:?}: {open:?} {}",
+            daemon.stderr()
+        );
     }
 }
 
-/// The entries of one kind.
+/// Returns the entries of one kind.
 fn entries_of_kind<'a>(entries: &'a [Value], kind: &str) -> Vec<&'a Value> {
     entries.iter().filter(|entry| entry["kind"] == kind).collect()
 }
 
-/// `nexus3 check` and `nexus3 audit verify` find nothing wrong with the daemon's store.
+/// Asserts that `nexus3 check` and `nexus3 audit verify` find no problem in the store.
 fn assert_sound(home: &std::path::Path) {
     for command in [&["check"][..], &["audit", "verify"]] {
         let finished = run(crate::support::BIN, command, &[], home);

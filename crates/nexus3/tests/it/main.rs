@@ -1,5 +1,6 @@
-//! The real binary as a process on loopback, with the scripted model behind it: its HTTP door under hostile peers, agents
-//! and their turns, trees and tools, the daemon's life, settings, command line and logs. Every wait ends by an event.
+//! Integration tests of the real binary as a process on loopback with a scripted model: HTTP under hostile peers,
+//! agents, turns, agent trees and tools, daemon lifecycle, settings, command line and logs. Every wait ends with an
+//! event.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 

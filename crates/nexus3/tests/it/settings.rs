@@ -1,4 +1,4 @@
-//! Settings from end to end: what the file, the environment and the flags do to a daemon that starts, or does not.
+//! Settings end to end: how file, environment and flags configure a daemon or stop its start.
 
 mod layers;
 mod models;

@@ -1,6 +1,6 @@
-//! What several tests need: a daemon with its model on one stage, shapes of values, and the wait for what no event
-//! tells. Calls that stay open are in `calls`, calls by agents in `callers`, other programs in `program`, what a model was
-//! sent in `history`, who was denied what in `audit`, files for agents in `folder`, chance that repeats itself in `dice`.
+//! Shared fixtures: a daemon with its scripted model, checks of value formats, and polling for conditions without an
+//! event. Pending calls are in `pending_calls`, calls by agents in `callers`, child processes in `program`, model
+//! requests in `model_requests`, denials in `audit`, agents' directories in `folder`, a seeded generator in `rng`.
 
 pub(crate) mod audit;
 pub(crate) mod callers;
@@ -23,16 +23,16 @@ use self::pending_calls::PendingCalls;
 /// The binary under test.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_nexus3");
 
-/// A model for texts that no usual window holds; agents name it.
+/// A model with a window for very long texts; agents select it as `big`.
 pub(crate) const LARGE_WINDOW_CONFIG: &str =
     "[models.big]\nmodel = \"openai/scripted\"\nwindow_tokens = 100000000\n";
 
-/// How long anything may take.
+/// The time limit of every wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A daemon and the model behind it.
+/// A daemon and its scripted model.
 pub(crate) struct Fixture {
-    /// First, so that it ends before its model does.
+    /// First field, so that it is dropped before the model.
     pub(crate) daemon: TestDaemon,
     pub(crate) model: ScriptedModel,
 }
@@ -42,7 +42,7 @@ impl Fixture {
         Self::with_config("")
     }
 
-    /// With this `config.toml`.
+    /// Starts a daemon with this `config.toml`.
     pub(crate) fn with_config(config: &str) -> Self {
         let model = ScriptedModel::start();
         let daemon = daemon_builder(&model).config(config).start();
@@ -53,7 +53,7 @@ impl Fixture {
         self.create_with(json!({ "agent_id": id }));
     }
 
-    /// Creates an agent as told and returns its capability token.
+    /// Creates an agent with these parameters and returns its capability token.
     pub(crate) fn create_with(&self, params: Value) -> String {
         let created = self.daemon.call_result("/", "create_agent", params);
         created["token"].as_str().expect("a created agent has a token").to_owned()
@@ -64,18 +64,18 @@ impl Fixture {
         self.daemon.call_result(&agent_path(agent), "send", json!({ "content": content }))
     }
 
-    /// Sends a message and returns what was said.
+    /// Sends a message and returns the content of the response.
     pub(crate) fn send_text(&self, agent: &str, content: &str) -> String {
         let result = self.send(agent, content);
-        result["content"].as_str().expect("an answer has a content").to_owned()
+        result["content"].as_str().expect("a response has content").to_owned()
     }
 
-    /// An agent in full.
+    /// The result of `get_agent`.
     pub(crate) fn agent(&self, id: &str) -> Value {
         self.daemon.call_result(&agent_path(id), "get_agent", json!({}))
     }
 
-    /// What an agent may do, and why.
+    /// The result of `get_permissions`.
     pub(crate) fn permissions(&self, id: &str) -> Value {
         self.daemon.call_result(&agent_path(id), "get_permissions", json!({}))
     }
@@ -84,7 +84,7 @@ impl Fixture {
         self.daemon.call_result(&agent_path(id), "set_permissions", params)
     }
 
-    /// One resource of an agent: limit, used, reserved, left.
+    /// One resource of an agent's budget: limit, used, reserved, left.
     pub(crate) fn resource_usage(&self, id: &str, resource: &str) -> [Value; 4] {
         let permissions = self.permissions(id);
         let holdings = permissions["budget"].as_array().expect("a list of resources");
@@ -93,23 +93,24 @@ impl Fixture {
         ["limit", "used", "reserved", "left"].map(|name| found[name].clone())
     }
 
-    /// Sends a message that has to be answered with an error.
+    /// Sends a message and returns the error that the response must have.
     pub(crate) fn send_expecting_error(&self, agent: &str, content: &str) -> Value {
         self.daemon.error(&agent_path(agent), "send", json!({ "content": content }))
     }
 
-    /// Starts a send and leaves it open.
+    /// Starts a send and does not wait for its response.
     pub(crate) fn start_send(&self, agent: &str, content: &str, request_id: &str) -> PendingCalls {
         let params = json!({ "content": content, "request_id": request_id });
         PendingCalls::single(&self.daemon, &agent_path(agent), "send", params)
     }
 
-    /// Starts a send that has to wait, and returns when it has its place.
+    /// Starts a send behind a running turn and returns when it is queued.
     pub(crate) fn enqueue_send(&self, agent: &str, content: &str, request_id: &str) -> PendingCalls {
         self.start_until_accepted(agent, request_id, || self.start_send(agent, content, request_id))
     }
 
-    /// Starts a send of this name, and returns when it was taken: the journal says so before its turn begins.
+    /// Starts a send with this request id and returns when the daemon has accepted it: the journal records that before
+    /// the turn begins.
     pub(crate) fn start_until_accepted<T>(
         &self,
         agent: &str,
@@ -139,8 +140,8 @@ impl Fixture {
         messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
     }
 
-    /// Waits until the daemon has read this text from the model. Needs `log.raw`: what a model has streamed shows
-    /// nowhere else before the turn's end.
+    /// Waits until the daemon has read this text from the model. Needs `log.raw`: before the turn ends, the streamed
+    /// text appears only in the raw log.
     pub(crate) fn wait_streamed(&self, agent: &str, text: &str) {
         let raw = log_file(&self.daemon, agent, "raw.jsonl");
         let chunk = format!("\"content\":\"{text}\"");
@@ -151,7 +152,7 @@ impl Fixture {
     }
 }
 
-/// Prepares a daemon that asks this model.
+/// Prepares a daemon that uses this model.
 pub(crate) fn daemon_builder(model: &ScriptedModel) -> TestDaemonBuilder {
     TestDaemon::builder(BIN).model(model)
 }
@@ -164,7 +165,7 @@ pub(crate) fn log_file(daemon: &TestDaemon, agent: &str, name: &str) -> PathBuf 
     daemon.home().join("logs").join(agent).join(name)
 }
 
-/// A method's error, whatever its status in HTTP was.
+/// The error of a method, whatever its HTTP status is.
 pub(crate) trait ExpectError {
     fn error(&self, path: &str, method: &str, params: Value) -> Value;
 }
@@ -172,7 +173,7 @@ pub(crate) trait ExpectError {
 impl ExpectError for TestDaemon {
     fn error(&self, path: &str, method: &str, params: Value) -> Value {
         let mut response = self.call(path, method, params);
-        assert!(response.get("result").is_none(), "{method} on {path} should be refused: {response}");
+        assert!(response.get("result").is_none(), "{method} on {path} should fail: {response}");
         response["error"].take()
     }
 }
@@ -199,16 +200,18 @@ pub(crate) fn is_hex(value: &Value, digits: usize) -> bool {
 /// `2024-01-15T10:30:00.000000`
 pub(crate) fn is_timestamp(value: &Value) -> bool {
     let shape = "dddd-dd-ddTdd:dd:dd.dddddd";
-    let fits = |(byte, place): (u8, u8)| if place == b'd' { byte.is_ascii_digit() } else { byte == place };
+    let fits = |(byte, expected): (u8, u8)| {
+        if expected == b'd' { byte.is_ascii_digit() } else { byte == expected }
+    };
     value.as_str().is_some_and(|text| text.len() == shape.len() && text.bytes().zip(shape.bytes()).all(fits))
 }
 
-/// Asks until the answer is yes. Only for what no event tells; the question itself takes its time, by a call or a look
-/// at a file.
+/// Polls until the condition holds. Only for conditions without an event. The condition must do I/O, such as a call or
+/// a file read, so that the loop does not spin.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < WAIT_MAX, "waited {WAIT_MAX:?} in vain for {what}");
+        assert!(started.elapsed() < WAIT_MAX, "waited {WAIT_MAX:?} for {what}");
         thread::yield_now();
     }
 }
@@ -220,13 +223,13 @@ pub(crate) fn is_capability_token(value: &Value) -> bool {
     secret.is_some_and(|secret| secret.len() == 43 && secret.bytes().all(is_letter))
 }
 
-/// What `create_agent` answers when there was no first message.
+/// Checks the result of `create_agent` without an initial message.
 pub(crate) fn assert_created(created: &Value, id: &str) {
     assert!(is_capability_token(&created["token"]), "{created}");
     assert_eq!(*created, json!({ "agent_id": id, "url": agent_path(id), "token": created["token"] }));
 }
 
-/// All files below a directory, with what they hold.
+/// All files below a directory, with their content.
 pub(crate) fn files_below(directory: &Path) -> Vec<(PathBuf, String)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).expect("the directory can be read") {

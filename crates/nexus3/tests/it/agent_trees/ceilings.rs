@@ -1,37 +1,37 @@
-//! No parameter of `create_agent` or `set_permissions` gives more than those above may grant, and a refused create leaves
-//! nothing.
+//! Ceilings: no parameter of `create_agent` or `set_permissions` exceeds what the ancestors may grant, and a rejected
+//! `create_agent` leaves nothing behind.
 
 use serde_json::{Value, json};
 use testkit::TestDaemon;
 
-use super::lead_and_child;
+use super::create_lead_and_child;
 use crate::support::callers::{call_as, permission_denied};
 use crate::support::folder::{TestDirectory, read_file_script, write_file_script};
 use crate::support::{ExpectError as _, Fixture, agent_ids, agent_path};
 
-/// Creates `extra` with these parameters under `parent`; it has to be refused.
-fn refused(stage: &Fixture, parent: &str, mut params: Value) -> Value {
+/// Creates `extra` with these parameters below `parent` and returns the error. Panics if the call succeeds.
+fn create_error(fixture: &Fixture, parent: &str, mut params: Value) -> Value {
     params["agent_id"] = json!("extra");
     params["parent_agent_id"] = json!(parent);
-    // Would show at the model if the agent were made before it is refused.
+    // The model would get this message if the agent were created before the check.
     params["initial_message"] = json!("hello");
-    stage.daemon.error("/", "create_agent", params)
+    fixture.daemon.error("/", "create_agent", params)
 }
 
-fn assert_no_reservation(stage: &Fixture, agents: &[&str]) {
-    assert_eq!(agent_ids(&stage.daemon), agents);
-    assert!(!stage.daemon.home().join("logs/extra").exists(), "a refused agent has no log");
-    assert_eq!(stage.model.requests().len(), 0, "a refused agent is not asked");
+fn assert_nothing_created(fixture: &Fixture, agents: &[&str]) {
+    assert_eq!(agent_ids(&fixture.daemon), agents);
+    assert!(!fixture.daemon.home().join("logs/extra").exists(), "a rejected agent has no log");
+    assert_eq!(fixture.model.requests().len(), 0, "a rejected agent calls no model");
 }
 
 #[test]
 fn no_parameter_exceeds_what_a_trusted_parent_may_grant() {
-    let stage = Fixture::start();
+    let fixture = Fixture::start();
     let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
     let budget = json!({ "turns": 5, "tool_calls": 5, "tokens": 5, "wall_ms": 5 });
     let params =
         json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(), "budget": budget });
-    stage.create_with(params);
+    fixture.create_with(params);
     let out = outside.path_str();
     let beyond_write = format!("allowed_write_path '{out}' is outside parent's allowed paths");
     let cases = [
@@ -66,58 +66,66 @@ fn no_parameter_exceeds_what_a_trusted_parent_may_grant() {
         ),
     ];
     for (params, message) in cases {
-        assert_eq!(refused(&stage, "lead", params.clone()), permission_denied(&message), "{params}");
-        assert_no_reservation(&stage, &["lead"]);
+        assert_eq!(create_error(&fixture, "lead", params.clone()), permission_denied(&message), "{params}");
+        assert_nothing_created(&fixture, &["lead"]);
     }
     for resource in ["turns", "tool_calls", "tokens", "wall_ms"] {
-        assert_eq!(stage.resource_usage("lead", resource)[2], 0, "nothing stays set aside: {resource}");
+        assert_eq!(
+            fixture.resource_usage("lead", resource)[2],
+            0,
+            "nothing should stay reserved: {resource}"
+        );
     }
 }
 
 #[test]
-fn a_folder_outside_the_parents_is_refused_also_behind_a_link() {
-    let stage = Fixture::start();
+fn a_cwd_outside_the_parents_is_rejected_also_by_symlink() {
+    let fixture = Fixture::start();
     let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
     folder.create_directory("in");
     folder.link("way-out", outside.path_str());
-    stage.create_with(json!({ "agent_id": "lead", "cwd": folder.path_str(), "may_create": ["sandboxed"] }));
+    fixture.create_with(json!({ "agent_id": "lead", "cwd": folder.path_str(), "may_create": ["sandboxed"] }));
     let beyond = format!("cwd '{}' is outside parent's allowed paths", outside.path_str());
     for cwd in [outside.path_str().to_owned(), "way-out".to_owned(), folder.path_of("in/../way-out/.")] {
-        assert_eq!(refused(&stage, "lead", json!({ "cwd": cwd })), permission_denied(&beyond), "{cwd}");
+        assert_eq!(
+            create_error(&fixture, "lead", json!({ "cwd": cwd })),
+            permission_denied(&beyond),
+            "{cwd}"
+        );
     }
     let above = folder.path().parent().unwrap().to_str().unwrap().to_owned();
     let beyond = format!("cwd '{above}' is outside parent's allowed paths");
-    assert_eq!(refused(&stage, "lead", json!({ "cwd": ".." })), permission_denied(&beyond));
+    assert_eq!(create_error(&fixture, "lead", json!({ "cwd": ".." })), permission_denied(&beyond));
     folder.write("file", "");
     for (cwd, message) in
         [("nowhere", "cwd does not exist: nowhere"), ("file", "cwd is not a directory: file")]
     {
-        let error = refused(&stage, "lead", json!({ "cwd": cwd }));
+        let error = create_error(&fixture, "lead", json!({ "cwd": cwd }));
         assert_eq!(error, json!({ "code": -32602, "message": message }));
     }
-    assert_no_reservation(&stage, &["lead"]);
+    assert_nothing_created(&fixture, &["lead"]);
 }
 
 #[test]
-fn an_empty_path_is_no_place_to_write() {
-    let stage = Fixture::start();
+fn an_empty_write_path_is_rejected() {
+    let fixture = Fixture::start();
     let folder = TestDirectory::new();
     for params in [
         json!({ "agent_id": "extra", "cwd": folder.path_str(), "allowed_write_paths": [""] }),
         json!({ "agent_id": "extra", "cwd": folder.path_str(), "may_grant": { "allowed_write_paths": ["a", ""] } }),
     ] {
-        // A variable of a script that was not set must not open a whole folder.
-        let error = stage.daemon.error("/", "create_agent", params);
+        // An unset variable in a script must not open the whole working directory.
+        let error = fixture.daemon.error("/", "create_agent", params);
         assert!(error["message"].as_str().unwrap().contains("the path is empty"), "{error}");
     }
-    assert_no_reservation(&stage, &[]);
+    assert_nothing_created(&fixture, &[]);
 }
 
 #[test]
-fn writing_stays_within_the_cwd_of_a_sandboxed_agent_and_out_of_a_worker() {
-    let stage = Fixture::start();
+fn write_paths_outside_the_sandbox_are_rejected() {
+    let fixture = Fixture::start();
     let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
-    let error = |params: Value| stage.daemon.error("/", "create_agent", params);
+    let error = |params: Value| fixture.daemon.error("/", "create_agent", params);
     let (cwd, out) = (folder.path_str(), outside.path_str());
     let found = error(json!({ "agent_id": "extra", "cwd": cwd, "allowed_write_paths": ["ok", out] }));
     let text = format!("allowed_write_path '{out}' is outside sandbox root '{cwd}'");
@@ -126,52 +134,55 @@ fn writing_stays_within_the_cwd_of_a_sandboxed_agent_and_out_of_a_worker() {
         error(json!({ "agent_id": "extra", "preset": "worker", "cwd": cwd, "allowed_write_paths": ["a"] }));
     let text = "preset 'worker' cannot write: leave allowed_write_paths out, or choose another preset";
     assert_eq!(found, json!({ "code": -32602, "message": text }));
-    assert_no_reservation(&stage, &[]);
+    assert_nothing_created(&fixture, &[]);
 }
 
 #[test]
-fn a_sandboxed_parent_has_no_children_and_an_unknown_one_neither() {
-    let stage = Fixture::start();
-    stage.create("lead");
+fn a_sandboxed_or_unknown_parent_is_rejected() {
+    let fixture = Fixture::start();
+    fixture.create("lead");
     for preset in ["sandboxed", "worker", "trusted"] {
         let text = format!("Requested preset '{preset}' exceeds parent ceiling");
-        assert_eq!(refused(&stage, "lead", json!({ "preset": preset })), permission_denied(&text));
+        assert_eq!(create_error(&fixture, "lead", json!({ "preset": preset })), permission_denied(&text));
     }
-    let text = "Parent agent not found: nobody";
-    assert_eq!(refused(&stage, "nobody", json!({})), json!({ "code": -32602, "message": text }));
+    let text = "Parent agent not found: missing";
+    assert_eq!(create_error(&fixture, "missing", json!({})), json!({ "code": -32602, "message": text }));
     let unknown = "preset must be one of sandboxed, trusted, worker, got: 'admin'";
     assert_eq!(
-        refused(&stage, "lead", json!({ "preset": "admin" })),
+        create_error(&fixture, "lead", json!({ "preset": "admin" })),
         json!({ "code": -32602, "message": unknown })
     );
-    assert_no_reservation(&stage, &["lead"]);
+    assert_nothing_created(&fixture, &["lead"]);
 }
 
 #[test]
-fn what_a_child_does_not_ask_to_be_without_is_taken_from_it_all_the_same() {
-    let stage = Fixture::start();
+fn limits_of_the_parent_apply_to_the_child_by_default() {
+    let fixture = Fixture::start();
     let (folder, outside) =
         (TestDirectory::with_files(&[("in.txt", "in")]), TestDirectory::with_files(&[("out.txt", "out")]));
     let params = json!({ "agent_id": "lead", "cwd": folder.path_str(), "may_create": ["sandboxed"], "disable_tools": ["echo"] });
-    stage.create_with(params);
-    stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-    let said = stage.send_text("child", r#"!tool echo {"text":"hi"}"#);
-    assert_eq!(said, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
-    assert_eq!(stage.send_text("child", &read_file_script("in.txt")), "tool said: in");
-    let said = stage.send_text("child", &read_file_script(&outside.path_of("out.txt")));
-    assert!(said.starts_with("tool said: Permission denied: cannot read '"), "{said}");
-    let said = stage.send_text("child", &write_file_script("in.txt", "changed"));
-    assert_eq!(said, "tool said: Permission denied: Tool 'fs.write_file' is disabled by permission policy");
+    fixture.create_with(params);
+    fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    let content = fixture.send_text("child", r#"!tool echo {"text":"hi"}"#);
+    assert_eq!(content, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    assert_eq!(fixture.send_text("child", &read_file_script("in.txt")), "tool said: in");
+    let content = fixture.send_text("child", &read_file_script(&outside.path_of("out.txt")));
+    assert!(content.starts_with("tool said: Permission denied: cannot read '"), "{content}");
+    let content = fixture.send_text("child", &write_file_script("in.txt", "changed"));
+    assert_eq!(
+        content,
+        "tool said: Permission denied: Tool 'fs.write_file' is disabled by permission policy"
+    );
     assert_eq!(folder.read("in.txt").as_deref(), Some("in"));
 }
 
 #[test]
-fn an_agent_that_creates_over_http_cannot_widen_what_it_has() {
-    let stage = Fixture::start();
+fn an_agent_cannot_widen_a_grant_over_http() {
+    let fixture = Fixture::start();
     let folder = TestDirectory::new();
     let token =
-        stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str() }));
-    stage.create("stranger");
+        fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str() }));
+    fixture.create("stranger");
     let widen = "Permission delta would exceed parent ceiling: only an admin may widen a grant";
     for (params, message) in [
         (json!({ "preset": "trusted" }), "Requested preset 'trusted' exceeds parent ceiling"),
@@ -184,27 +195,27 @@ fn an_agent_that_creates_over_http_cannot_widen_what_it_has() {
             "Cannot create agent: requester does not match the parent agent",
         ),
         (
-            json!({ "parent_agent_id": "nobody" }),
+            json!({ "parent_agent_id": "missing" }),
             "Cannot create agent: requester does not match the parent agent",
         ),
     ] {
-        let response = call_as(&stage.daemon, &token, "/", "create_agent", params.clone());
+        let response = call_as(&fixture.daemon, &token, "/", "create_agent", params.clone());
         assert_eq!(response["error"], permission_denied(message), "{params}");
     }
-    assert_eq!(agent_ids(&stage.daemon), ["lead", "stranger"]);
+    assert_eq!(agent_ids(&fixture.daemon), ["lead", "stranger"]);
     let params = json!({ "agent_id": "own", "parent_agent_id": "lead" });
-    let response = call_as(&stage.daemon, &token, "/", "create_agent", params);
+    let response = call_as(&fixture.daemon, &token, "/", "create_agent", params);
     assert_eq!(response["result"]["agent_id"], "own", "{response}");
-    assert_eq!(stage.agent("own")["ancestors"], json!(["lead"]), "an agent's creations are its children");
+    assert_eq!(fixture.agent("own")["ancestors"], json!(["lead"]), "the creator becomes the parent");
 }
 
 #[test]
-fn permissions_are_not_set_beyond_the_ceiling_and_a_refusal_changes_nothing() {
-    let stage = Fixture::start();
+fn set_permissions_beyond_the_ceiling_changes_nothing() {
+    let fixture = Fixture::start();
     let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
-    lead_and_child(&stage, &folder);
-    stage.set_permissions("lead", json!({ "budget": { "turns": 5 } }));
-    let before = stage.permissions("child");
+    create_lead_and_child(&fixture, &folder);
+    fixture.set_permissions("lead", json!({ "budget": { "turns": 5 } }));
+    let before = fixture.permissions("child");
     let out = outside.path_str();
     for (params, message) in [
         (json!({ "preset": "trusted" }), "Requested preset 'trusted' exceeds parent ceiling".to_owned()),
@@ -217,9 +228,9 @@ fn permissions_are_not_set_beyond_the_ceiling_and_a_refusal_changes_nothing() {
             "budget of turns exceeds what the parent has left: 5".to_owned(),
         ),
     ] {
-        let error = stage.daemon.error(&agent_path("child"), "set_permissions", params.clone());
+        let error = fixture.daemon.error(&agent_path("child"), "set_permissions", params.clone());
         assert_eq!(error, permission_denied(&message), "{params}");
-        assert_eq!(stage.permissions("child"), before, "{params}");
+        assert_eq!(fixture.permissions("child"), before, "{params}");
     }
     for (params, message) in [
         (json!({ "preset": "yolo" }), "preset must be one of sandboxed, trusted, worker, got: 'yolo'"),
@@ -234,17 +245,17 @@ fn permissions_are_not_set_beyond_the_ceiling_and_a_refusal_changes_nothing() {
         ),
     ] {
         for agent in ["lead", "child"] {
-            let error = stage.daemon.error(&agent_path(agent), "set_permissions", params.clone());
+            let error = fixture.daemon.error(&agent_path(agent), "set_permissions", params.clone());
             let is_ceiling = error == permission_denied("Requested preset 'yolo' exceeds parent ceiling");
             assert!(is_ceiling || error == json!({ "code": -32602, "message": message }), "{agent}: {error}");
         }
     }
-    assert_eq!(stage.permissions("child"), before);
+    assert_eq!(fixture.permissions("child"), before);
 }
 
 #[test]
-fn depth_five_is_reached_and_six_is_refused() {
-    let stage = Fixture::start();
+fn depth_five_is_allowed_and_six_is_rejected() {
+    let fixture = Fixture::start();
     let chain = ["d0", "d1", "d2", "d3", "d4", "d5"];
     for (depth, name) in chain.iter().enumerate() {
         let mut params =
@@ -252,24 +263,24 @@ fn depth_five_is_reached_and_six_is_refused() {
         if depth > 0 {
             params["parent_agent_id"] = json!(chain[depth - 1]);
         }
-        stage.create_with(params);
-        assert_eq!(stage.agent(name)["depth"], depth);
+        fixture.create_with(params);
+        assert_eq!(fixture.agent(name)["depth"], depth);
     }
-    assert_eq!(stage.agent("d5")["ancestors"], json!(["d4", "d3", "d2", "d1", "d0"]));
+    assert_eq!(fixture.agent("d5")["ancestors"], json!(["d4", "d3", "d2", "d1", "d0"]));
     let text = "Cannot create agent: max nesting depth (5) exceeded";
     for preset in ["sandboxed", "trusted"] {
-        assert_eq!(refused(&stage, "d5", json!({ "preset": preset })), permission_denied(text));
+        assert_eq!(create_error(&fixture, "d5", json!({ "preset": preset })), permission_denied(text));
     }
-    assert_no_reservation(&stage, &chain);
-    let said = stage.send_text("d5", r#"!tool agent_create {"agent_id":"extra","preset":"sandboxed"}"#);
-    assert_eq!(said, format!("tool said: Permission denied: {text}"));
-    let said = stage.send_text("d4", r#"!tool agent_create {"agent_id":"last","preset":"trusted"}"#);
-    assert_eq!(said, r#"tool said: {"agent_id":"last","url":"/agent/last"}"#);
-    assert_eq!(stage.agent("last")["depth"], 5);
+    assert_nothing_created(&fixture, &chain);
+    let content = fixture.send_text("d5", r#"!tool agent_create {"agent_id":"extra","preset":"sandboxed"}"#);
+    assert_eq!(content, format!("tool said: Permission denied: {text}"));
+    let content = fixture.send_text("d4", r#"!tool agent_create {"agent_id":"last","preset":"trusted"}"#);
+    assert_eq!(content, r#"tool said: {"agent_id":"last","url":"/agent/last"}"#);
+    assert_eq!(fixture.agent("last")["depth"], 5);
 }
 
 #[test]
-fn a_daemon_that_is_full_leaves_nothing_of_a_first_message_either() {
+fn a_create_rejected_by_a_full_pool_runs_no_message() {
     let model = testkit::ScriptedModel::start();
     let daemon: TestDaemon = crate::support::daemon_builder(&model).config("limits.agents_max = 1").start();
     daemon.call_result("/", "create_agent", json!({ "agent_id": "one" }));

@@ -1,4 +1,4 @@
-//! How many children there may be: counted at every ancestor, exact under a crowd, and given back.
+//! Budget of children: counted at every ancestor, exact under concurrent creates, and returned on destroy.
 
 use serde_json::{Value, json};
 
@@ -8,83 +8,83 @@ use crate::support::{ExpectError as _, Fixture, agent_ids};
 
 const LIMIT: usize = 7;
 
-fn lead_with_room_for(stage: &Fixture, children: usize) {
+fn create_lead_with_budget(fixture: &Fixture, children: usize) {
     let params = json!({
         "agent_id": "lead", "preset": "trusted", "may_create": ["trusted", "sandboxed"],
         "budget": { "children": children },
     });
-    stage.create_with(params);
+    fixture.create_with(params);
 }
 
-fn full(name: &str) -> Value {
+fn budget_exhausted(name: &str) -> Value {
     permission_denied(&format!(
         "Cannot create agent '{name}': the budget of children of an ancestor is used up"
     ))
 }
 
 #[test]
-fn of_a_hundred_creates_at_once_exactly_the_limit_succeeds() {
-    let stage = Fixture::start();
-    lead_with_room_for(&stage, LIMIT);
+fn concurrent_creates_stop_exactly_at_the_limit() {
+    let fixture = Fixture::start();
+    create_lead_with_budget(&fixture, LIMIT);
     let mut calls = PendingCalls::new();
     for number in 0..100 {
         let params = json!({ "agent_id": format!("child-{number}"), "parent_agent_id": "lead" });
-        calls.start(&stage.daemon, "/", "create_agent", params);
+        calls.start(&fixture.daemon, "/", "create_agent", params);
     }
-    let mut won = Vec::new();
+    let mut created = Vec::new();
     for _ in 0..100 {
         let arrived = calls.next_arrival();
         let response = arrived.response.json();
         let name = format!("child-{}", arrived.index);
         match response.get("error") {
-            Some(error) => assert_eq!(*error, full(&name)),
-            None => won.push(name),
+            Some(error) => assert_eq!(*error, budget_exhausted(&name)),
+            None => created.push(name),
         }
     }
-    assert_eq!(won.len(), LIMIT);
-    assert_eq!(agent_ids(&stage.daemon).len(), LIMIT + 1);
-    assert_eq!(stage.resource_usage("lead", "children"), [json!(LIMIT), json!(LIMIT), json!(0), json!(0)]);
-    let logs = stage.daemon.home().join("logs");
+    assert_eq!(created.len(), LIMIT);
+    assert_eq!(agent_ids(&fixture.daemon).len(), LIMIT + 1);
+    assert_eq!(fixture.resource_usage("lead", "children"), [json!(LIMIT), json!(LIMIT), json!(0), json!(0)]);
+    let logs = fixture.daemon.home().join("logs");
     let has_log = |number: &usize| logs.join(format!("child-{number}")).exists();
-    assert_eq!((0..100).filter(has_log).count(), 0, "nobody has said anything yet");
-    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": won[0] }));
-    stage.create_with(json!({ "agent_id": "next", "parent_agent_id": "lead" }));
+    assert_eq!((0..100).filter(has_log).count(), 0, "no agent has had a turn yet");
+    fixture.daemon.call_result("/", "destroy_agent", json!({ "agent_id": created[0] }));
+    fixture.create_with(json!({ "agent_id": "next", "parent_agent_id": "lead" }));
     let params = json!({ "agent_id": "more", "parent_agent_id": "lead" });
-    assert_eq!(stage.daemon.error("/", "create_agent", params), full("more"));
+    assert_eq!(fixture.daemon.error("/", "create_agent", params), budget_exhausted("more"));
 }
 
 #[test]
 fn grandchildren_count_at_every_ancestor() {
-    let stage = Fixture::start();
-    lead_with_room_for(&stage, 2);
-    stage.create_with(json!({
+    let fixture = Fixture::start();
+    create_lead_with_budget(&fixture, 2);
+    fixture.create_with(json!({
         "agent_id": "middle", "parent_agent_id": "lead", "preset": "trusted", "budget": { "children": 50 },
     }));
-    stage.create_with(json!({ "agent_id": "leaf", "parent_agent_id": "middle" }));
+    fixture.create_with(json!({ "agent_id": "leaf", "parent_agent_id": "middle" }));
     let params = json!({ "agent_id": "more", "parent_agent_id": "middle" });
-    assert_eq!(stage.daemon.error("/", "create_agent", params.clone()), full("more"));
-    assert_eq!(stage.resource_usage("middle", "children"), [json!(50), json!(1), json!(0), json!(0)]);
-    let said = stage.send_text("middle", r#"!tool agent_create {"agent_id":"more"}"#);
+    assert_eq!(fixture.daemon.error("/", "create_agent", params.clone()), budget_exhausted("more"));
+    assert_eq!(fixture.resource_usage("middle", "children"), [json!(50), json!(1), json!(0), json!(0)]);
+    let content = fixture.send_text("middle", r#"!tool agent_create {"agent_id":"more"}"#);
     assert_eq!(
-        said,
+        content,
         "tool said: Permission denied: Cannot create agent 'more': the budget of children of an ancestor is used up"
     );
-    stage.set_permissions("lead", json!({ "budget": { "children": 3 } }));
-    stage.daemon.call_result("/", "create_agent", params);
-    assert_eq!(agent_ids(&stage.daemon), ["lead", "middle", "leaf", "more"]);
+    fixture.set_permissions("lead", json!({ "budget": { "children": 3 } }));
+    fixture.daemon.call_result("/", "create_agent", params);
+    assert_eq!(agent_ids(&fixture.daemon), ["lead", "middle", "leaf", "more"]);
 }
 
 #[test]
-fn a_limit_below_what_is_there_lets_nobody_in_and_throws_nobody_out() {
-    let stage = Fixture::start();
-    lead_with_room_for(&stage, 3);
+fn a_limit_below_the_count_adds_and_removes_no_agent() {
+    let fixture = Fixture::start();
+    create_lead_with_budget(&fixture, 3);
     for name in ["a", "b"] {
-        stage.create_with(json!({ "agent_id": name, "parent_agent_id": "lead" }));
+        fixture.create_with(json!({ "agent_id": name, "parent_agent_id": "lead" }));
     }
-    stage.set_permissions("lead", json!({ "budget": { "children": 1 } }));
+    fixture.set_permissions("lead", json!({ "budget": { "children": 1 } }));
     let params = json!({ "agent_id": "c", "parent_agent_id": "lead" });
-    assert_eq!(stage.daemon.error("/", "create_agent", params.clone()), full("c"));
-    assert_eq!(agent_ids(&stage.daemon), ["lead", "a", "b"]);
-    stage.set_permissions("lead", json!({ "unlimited": ["children"] }));
-    stage.daemon.call_result("/", "create_agent", params);
+    assert_eq!(fixture.daemon.error("/", "create_agent", params.clone()), budget_exhausted("c"));
+    assert_eq!(agent_ids(&fixture.daemon), ["lead", "a", "b"]);
+    fixture.set_permissions("lead", json!({ "unlimited": ["children"] }));
+    fixture.daemon.call_result("/", "create_agent", params);
 }

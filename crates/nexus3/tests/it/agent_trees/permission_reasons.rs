@@ -1,14 +1,14 @@
-//! `get_permissions`: every limit with the one who set it and the reason, down a tree of three.
+//! `get_permissions`: every limit with the agent that set it and the reason, in a tree of three levels.
 
 use serde_json::{Value, json};
 
 use crate::support::Fixture;
 use crate::support::folder::TestDirectory;
 
-/// lead (trusted) > middle (sandboxed, may create, one tool less, nine turns) > leaf (sandboxed, 500 tokens).
-fn create_three_levels(stage: &Fixture, folder: &TestDirectory) {
+/// Creates lead (trusted) > middle (sandboxed, may create, one tool less, nine turns) > leaf (sandboxed, 500 tokens).
+fn create_three_levels(fixture: &Fixture, folder: &TestDirectory) {
     folder.create_directory("src/deep");
-    let create = |params: Value| stage.create_with(params);
+    let create = |params: Value| fixture.create_with(params);
     create(json!({
         "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(), "may_create": ["sandboxed"],
     }));
@@ -22,26 +22,26 @@ fn create_three_levels(stage: &Fixture, folder: &TestDirectory) {
     }));
 }
 
-/// The limits that somebody has set, as what, allows and reason.
-fn limits_set_by(permissions: &Value, list: &str, who: &str) -> Vec<[String; 3]> {
-    let limits = permissions[list].as_array().unwrap().iter().filter(|limit| limit["set_by"] == who);
+/// Limits that an agent has set, as name, allowed values and reason.
+fn limits_set_by(permissions: &Value, list: &str, agent: &str) -> Vec<[String; 3]> {
+    let limits = permissions[list].as_array().unwrap().iter().filter(|limit| limit["set_by"] == agent);
     let text = |limit: &Value, name: &str| limit[name].as_str().unwrap().to_owned();
     limits.map(|limit| ["limit", "allows", "reason"].map(|name| text(limit, name))).collect()
 }
 
-fn lines(limits: &[[&str; 3]]) -> Vec<[String; 3]> {
+fn owned(limits: &[[&str; 3]]) -> Vec<[String; 3]> {
     limits.iter().map(|limit| limit.map(str::to_owned)).collect()
 }
 
 #[test]
-fn every_limit_of_a_leaf_names_who_set_it_and_why() {
-    let stage = Fixture::start();
+fn every_limit_names_the_agent_that_set_it_and_why() {
+    let fixture = Fixture::start();
     let folder = TestDirectory::new();
-    create_three_levels(&stage, &folder);
-    let permissions = stage.permissions("leaf");
-    let home = stage.daemon.home().canonicalize().unwrap();
+    create_three_levels(&fixture, &folder);
+    let permissions = fixture.permissions("leaf");
+    let home = fixture.daemon.home().canonicalize().unwrap();
     let blocked = format!("nothing in {}", home.display());
-    let lead = lines(&[
+    let lead = owned(&[
         ["write", folder.path_str(), "cwd of preset 'trusted'"],
         ["blocked", &blocked, "preset 'trusted'"],
         ["commands", "none", "preset 'trusted'"],
@@ -50,7 +50,7 @@ fn every_limit_of_a_leaf_names_who_set_it_and_why() {
         ["targets", "parent and child agents", "preset 'trusted'"],
     ]);
     assert_eq!(limits_set_by(&permissions, "limits", "lead"), lead);
-    let middle = lines(&[
+    let middle = owned(&[
         [
             "tools",
             "all but base64.encode, fs.append_file, fs.write_file",
@@ -63,7 +63,7 @@ fn every_limit_of_a_leaf_names_who_set_it_and_why() {
     assert_eq!(limits_set_by(&permissions, "limits", "middle"), middle);
     let tools = "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, base64.encode, \
                  fs.append_file, fs.write_file";
-    let leaf = lines(&[
+    let leaf = owned(&[
         ["tools", tools, "preset 'sandboxed'"],
         ["read", &folder.path_of("src/deep"), "cwd of preset 'sandboxed'"],
         ["create", "none", "preset 'sandboxed'"],
@@ -73,16 +73,16 @@ fn every_limit_of_a_leaf_names_who_set_it_and_why() {
     ]);
     assert_eq!(limits_set_by(&permissions, "limits", "leaf"), leaf);
     let all = permissions["limits"].as_array().unwrap().len();
-    assert_eq!(all, lead.len() + middle.len() + leaf.len(), "nobody else sets a limit: {permissions}");
+    assert_eq!(all, lead.len() + middle.len() + leaf.len(), "only these agents set limits: {permissions}");
 }
 
 #[test]
-fn what_counts_is_shown_beside_where_it_comes_from() {
-    let stage = Fixture::start();
+fn effective_permissions_are_listed_with_their_limits() {
+    let fixture = Fixture::start();
     let folder = TestDirectory::new();
-    create_three_levels(&stage, &folder);
-    let permissions = stage.permissions("leaf");
-    let home = stage.daemon.home().canonicalize().unwrap();
+    create_three_levels(&fixture, &folder);
+    let permissions = fixture.permissions("leaf");
+    let home = fixture.daemon.home().canonicalize().unwrap();
     let no_tools = [
         "agent_cancel",
         "agent_create",
@@ -104,29 +104,29 @@ fn what_counts_is_shown_beside_where_it_comes_from() {
         "targets": "parent agent",
     });
     assert_eq!(permissions["may"], may);
-    assert_eq!(permissions["may_grant"], may, "both sets are one when nothing else was said");
+    assert_eq!(permissions["may_grant"], may, "may_grant defaults to may");
     assert_eq!(permissions["grant_limits"], permissions["limits"]);
     assert_eq!((&permissions["agent_id"], &permissions["preset"]), (&json!("leaf"), &json!("sandboxed")));
     assert_eq!(
         (&permissions["permission_level"], &permissions["ancestors"]),
         (&json!("SANDBOXED"), &json!(["middle", "lead"]))
     );
-    assert_eq!(stage.resource_usage("leaf", "turns"), [json!(4), json!(0), json!(0), json!(4)]);
+    assert_eq!(fixture.resource_usage("leaf", "turns"), [json!(4), json!(0), json!(0), json!(4)]);
     assert_eq!(
-        stage.resource_usage("middle", "turns"),
+        fixture.resource_usage("middle", "turns"),
         [json!(9), json!(0), json!(4), json!(5)],
-        "set aside for the leaf"
+        "reserved for the leaf"
     );
-    assert_eq!(stage.resource_usage("leaf", "tool_calls"), [json!(null), json!(0), json!(0), json!(null)]);
-    assert_eq!(stage.resource_usage("lead", "children"), [json!(null), json!(2), json!(0), json!(null)]);
+    assert_eq!(fixture.resource_usage("leaf", "tool_calls"), [json!(null), json!(0), json!(0), json!(null)]);
+    assert_eq!(fixture.resource_usage("lead", "children"), [json!(null), json!(2), json!(0), json!(null)]);
 }
 
 #[test]
-fn an_agent_in_full_shows_its_place_its_tools_and_its_work() {
-    let stage = Fixture::start();
+fn get_agent_lists_lineage_tools_and_queue() {
+    let fixture = Fixture::start();
     let folder = TestDirectory::new();
-    create_three_levels(&stage, &folder);
-    let leaf = stage.agent("leaf");
+    create_three_levels(&fixture, &folder);
+    let leaf = fixture.agent("leaf");
     assert_eq!(
         (&leaf["depth"], &leaf["ancestors"], &leaf["children"]),
         (&json!(2), &json!(["middle", "lead"]), &json!([]))
@@ -151,41 +151,41 @@ fn an_agent_in_full_shows_its_place_its_tools_and_its_work() {
         (&json!(false), &json!(0), &json!(null))
     );
     assert_eq!(leaf["agent"]["cwd"], *folder.path_of("src/deep"));
-    let middle = stage.agent("middle");
+    let middle = fixture.agent("middle");
     assert_eq!((&middle["depth"], &middle["children"]), (&json!(1), &json!(["leaf"])));
-    let children = stage.daemon.call_result("/agent/lead", "list_children", json!({}));
+    let children = fixture.daemon.call_result("/agent/lead", "list_children", json!({}));
     assert_eq!(children["agent_id"], "lead");
     let names: Vec<_> =
         children["children"].as_array().unwrap().iter().map(|child| &child["agent_id"]).collect();
-    assert_eq!(names, ["middle"], "children alone, not theirs");
-    let open = stage.start_send("leaf", "!hold gate", "r");
-    stage.model.wait_stalled(1);
-    let waiting = stage.enqueue_send("leaf", "later", "later");
-    let leaf = stage.agent("leaf");
+    assert_eq!(names, ["middle"], "only children, no grandchildren");
+    let pending = fixture.start_send("leaf", "!hold gate", "r");
+    fixture.model.wait_stalled(1);
+    let queued = fixture.enqueue_send("leaf", "later", "later");
+    let leaf = fixture.agent("leaf");
     assert_eq!((&leaf["working"], &leaf["queued"]), (&json!(true), &json!(1)));
-    stage.model.release("gate");
-    assert_eq!(open.next_result()["content"], " released gate");
-    assert_eq!(waiting.next_result()["content"], "echo: later");
+    fixture.model.release("gate");
+    assert_eq!(pending.next_result()["content"], " released gate");
+    assert_eq!(queued.next_result()["content"], "echo: later");
 }
 
 #[test]
-fn what_an_agent_may_grant_can_be_less_than_what_it_may_do() {
-    let stage = Fixture::start();
+fn may_grant_can_be_narrower_than_may() {
+    let fixture = Fixture::start();
     let folder = TestDirectory::new();
     folder.create_directory("shared");
-    stage.create_with(json!({
+    fixture.create_with(json!({
         "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(),
         "may_grant": { "disable_tools": ["echo"], "allowed_write_paths": ["shared"] },
     }));
     let params = json!({ "agent_id": "child", "parent_agent_id": "lead", "allowed_write_paths": ["shared"] });
-    stage.create_with(params);
-    assert_eq!(stage.send_text("lead", r#"!tool echo {"text":"hi"}"#), "tool said: hi");
-    let said = stage.send_text("child", r#"!tool echo {"text":"hi"}"#);
-    assert_eq!(said, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
-    assert_eq!(stage.permissions("lead")["may"]["write"], json!([folder.path_str()]));
-    assert_eq!(stage.permissions("lead")["may_grant"]["write"], json!([folder.path_of("shared")]));
-    assert_eq!(stage.permissions("child")["may"]["write"], json!([folder.path_of("shared")]));
-    let limits = stage.permissions("child");
+    fixture.create_with(params);
+    assert_eq!(fixture.send_text("lead", r#"!tool echo {"text":"hi"}"#), "tool said: hi");
+    let content = fixture.send_text("child", r#"!tool echo {"text":"hi"}"#);
+    assert_eq!(content, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    assert_eq!(fixture.permissions("lead")["may"]["write"], json!([folder.path_str()]));
+    assert_eq!(fixture.permissions("lead")["may_grant"]["write"], json!([folder.path_of("shared")]));
+    assert_eq!(fixture.permissions("child")["may"]["write"], json!([folder.path_of("shared")]));
+    let limits = fixture.permissions("child");
     let lead = limits_set_by(&limits, "limits", "lead");
     assert!(lead.iter().any(|limit| limit[0] == "tools" && limit[1] == "all but echo"), "{limits}");
 }

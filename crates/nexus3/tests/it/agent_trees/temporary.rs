@@ -1,4 +1,4 @@
-//! Temporary names: the lowest number that is free.
+//! Temporary agents: each gets the lowest free number as its id.
 
 use serde_json::{Value, json};
 
@@ -7,37 +7,37 @@ use crate::support::{ExpectError as _, Fixture, agent_ids};
 
 #[test]
 fn a_temporary_agent_gets_the_lowest_free_number() {
-    let stage = Fixture::start();
-    let name = || -> Value {
-        stage.daemon.call_result("/", "create_agent", json!({ "temporary": true }))["agent_id"].take()
+    let fixture = Fixture::start();
+    let create = || -> Value {
+        fixture.daemon.call_result("/", "create_agent", json!({ "temporary": true }))["agent_id"].take()
     };
-    assert_eq!([name(), name(), name()], [".1", ".2", ".3"]);
-    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": ".2" }));
-    stage.create(".4");
-    assert_eq!([name(), name()], [".2", ".5"]);
-    assert_eq!(stage.agent(".2")["agent"]["is_temp"], true);
-    assert_eq!(agent_ids(&stage.daemon), [".1", ".3", ".4", ".2", ".5"]);
+    assert_eq!([create(), create(), create()], [".1", ".2", ".3"]);
+    fixture.daemon.call_result("/", "destroy_agent", json!({ "agent_id": ".2" }));
+    fixture.create(".4");
+    assert_eq!([create(), create()], [".2", ".5"]);
+    assert_eq!(fixture.agent(".2")["agent"]["is_temp"], true);
+    assert_eq!(agent_ids(&fixture.daemon), [".1", ".3", ".4", ".2", ".5"]);
 }
 
 #[test]
-fn a_name_and_a_temporary_name_are_one_too_many() {
-    let stage = Fixture::start();
-    let error = stage.daemon.error("/", "create_agent", json!({ "agent_id": "a", "temporary": true }));
+fn temporary_cannot_be_combined_with_an_id() {
+    let fixture = Fixture::start();
+    let error = fixture.daemon.error("/", "create_agent", json!({ "agent_id": "a", "temporary": true }));
     assert_eq!(error, json!({ "code": -32602, "message": "temporary cannot be combined with agent_id" }));
-    stage.create_with(json!({ "agent_id": "a", "temporary": false }));
-    assert_eq!(agent_ids(&stage.daemon), ["a"]);
+    fixture.create_with(json!({ "agent_id": "a", "temporary": false }));
+    assert_eq!(agent_ids(&fixture.daemon), ["a"]);
 }
 
 #[test]
-fn many_temporary_agents_at_once_get_a_name_each() {
-    let stage = Fixture::start();
+fn concurrent_temporary_agents_get_distinct_ids() {
+    let fixture = Fixture::start();
     let mut calls = PendingCalls::new();
     for _ in 0..12 {
-        calls.start(&stage.daemon, "/", "create_agent", json!({ "temporary": true }));
+        calls.start(&fixture.daemon, "/", "create_agent", json!({ "temporary": true }));
     }
-    let mut names: Vec<String> =
+    let mut ids: Vec<String> =
         (0..12).map(|_| calls.next_result()["agent_id"].as_str().unwrap().to_owned()).collect();
-    names.sort_by_key(|name| name[1..].parse::<usize>().unwrap());
+    ids.sort_by_key(|id| id[1..].parse::<usize>().unwrap());
     let expected: Vec<_> = (1..=12).map(|number| format!(".{number}")).collect();
-    assert_eq!(names, expected);
+    assert_eq!(ids, expected);
 }

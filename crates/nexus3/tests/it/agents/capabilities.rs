@@ -1,14 +1,14 @@
-//! Capability tokens: whoever shows one as bearer is that agent. Its own methods, its subtree as far as its grant goes,
-//! and nothing else; and no longer than the agent lives.
+//! Capability tokens: a bearer token authenticates its caller as one agent, with that agent's methods and its subtree
+//! within its grant. The token is valid as long as the agent exists.
 
 use serde_json::{Value, json};
 
 use crate::support::callers::{call_as, permission_denied, post_as, result_as};
 use crate::support::{Fixture, agent_ids, agent_path, daemon_builder, is_capability_token};
 
-/// lead (trusted) > child > nobody; sister beside child; stranger apart.
+/// `lead` (trusted) has the children `child` and `sister`; `stranger` is unrelated.
 struct Family {
-    stage: Fixture,
+    fixture: Fixture,
     lead: String,
     child: String,
 }
@@ -17,12 +17,12 @@ fn family() -> Family {
     family_on(Fixture::start())
 }
 
-fn family_on(stage: Fixture) -> Family {
-    let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
-    let child = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-    stage.create_with(json!({ "agent_id": "sister", "parent_agent_id": "lead" }));
-    stage.create("stranger");
-    Family { stage, lead, child }
+fn family_on(fixture: Fixture) -> Family {
+    let lead = fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
+    let child = fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    fixture.create_with(json!({ "agent_id": "sister", "parent_agent_id": "lead" }));
+    fixture.create("stranger");
+    Family { fixture, lead, child }
 }
 
 fn agent_calls() -> [(&'static str, Value); 9] {
@@ -40,68 +40,68 @@ fn agent_calls() -> [(&'static str, Value); 9] {
 }
 
 #[test]
-fn a_token_opens_its_agents_own_methods() {
-    let Family { stage, child, .. } = family();
+fn token_authorizes_the_agents_own_methods() {
+    let Family { fixture, child, .. } = family();
     for (method, params) in agent_calls() {
-        result_as(&stage.daemon, &child, &agent_path("child"), method, params);
+        result_as(&fixture.daemon, &child, &agent_path("child"), method, params);
     }
-    let done = result_as(&stage.daemon, &child, &agent_path("child"), "shutdown", json!({}));
+    let done = result_as(&fixture.daemon, &child, &agent_path("child"), "shutdown", json!({}));
     assert_eq!(done, json!({ "success": true }));
-    let response = call_as(&stage.daemon, &child, &agent_path("child"), "set_permissions", json!({}));
+    let response = call_as(&fixture.daemon, &child, &agent_path("child"), "set_permissions", json!({}));
     let text = "Agent 'child' is not authorized to call set_permissions on 'child'";
-    assert_eq!(response["error"], permission_denied(text), "nobody widens its own rights");
+    assert_eq!(response["error"], permission_denied(text), "an agent cannot widen its own permissions");
 }
 
 #[test]
-fn a_token_opens_the_subtree_of_its_agent() {
-    let Family { stage, lead, .. } = family();
+fn token_authorizes_the_agents_subtree() {
+    let Family { fixture, lead, .. } = family();
     for (method, params) in
         agent_calls().into_iter().chain([("set_permissions", json!({})), ("shutdown", json!({}))])
     {
-        result_as(&stage.daemon, &lead, &agent_path("child"), method, params);
+        result_as(&fixture.daemon, &lead, &agent_path("child"), method, params);
     }
-    let made = result_as(&stage.daemon, &lead, "/", "create_agent", json!({ "agent_id": "new" }));
+    let made = result_as(&fixture.daemon, &lead, "/", "create_agent", json!({ "agent_id": "new" }));
     assert!(is_capability_token(&made["token"]), "{made}");
-    assert_eq!(stage.agent("new")["ancestors"], json!(["lead"]));
-    let gone = result_as(&stage.daemon, &lead, "/", "destroy_agent", json!({ "agent_id": "new" }));
+    assert_eq!(fixture.agent("new")["ancestors"], json!(["lead"]));
+    let gone = result_as(&fixture.daemon, &lead, "/", "destroy_agent", json!({ "agent_id": "new" }));
     assert_eq!(gone, json!({ "success": true, "agent_id": "new" }));
 }
 
 #[test]
-fn a_token_opens_no_parent_no_sibling_and_no_stranger() {
-    let Family { stage, child, .. } = family();
+fn token_denies_parent_siblings_and_unrelated_agents() {
+    let Family { fixture, child, .. } = family();
     let more = [("set_permissions", json!({})), ("shutdown", json!({}))];
-    for whom in ["lead", "sister", "stranger"] {
+    for target in ["lead", "sister", "stranger"] {
         for (method, params) in agent_calls().into_iter().chain(more.clone()) {
-            let response = call_as(&stage.daemon, &child, &agent_path(whom), method, params);
-            let text = format!("Agent 'child' is not authorized to call {method} on '{whom}'");
+            let response = call_as(&fixture.daemon, &child, &agent_path(target), method, params);
+            let text = format!("Agent 'child' is not authorized to call {method} on '{target}'");
             assert_eq!(response["error"], permission_denied(&text));
         }
-        let response = call_as(&stage.daemon, &child, "/", "destroy_agent", json!({ "agent_id": whom }));
+        let response = call_as(&fixture.daemon, &child, "/", "destroy_agent", json!({ "agent_id": target }));
         assert_eq!(
             response["error"],
-            permission_denied(&format!("Agent 'child' is not authorized to destroy '{whom}'"))
+            permission_denied(&format!("Agent 'child' is not authorized to destroy '{target}'"))
         );
-        assert_eq!(stage.context(whom)["message_count"], 0);
+        assert_eq!(fixture.context(target)["message_count"], 0);
     }
     for (method, params) in agent_calls() {
-        let response = call_as(&stage.daemon, &child, "/", method, params);
+        let response = call_as(&fixture.daemon, &child, "/", method, params);
         let text = format!("Agent 'child' is not authorized to call {method} on 'main'");
         assert_eq!(response["error"], permission_denied(&text));
     }
-    let response = call_as(&stage.daemon, &child, "/", "shutdown_server", json!({}));
+    let response = call_as(&fixture.daemon, &child, "/", "shutdown_server", json!({}));
     assert_eq!(
         response["error"],
         permission_denied("Agent 'child' is not authorized to call shutdown_server")
     );
-    assert_eq!(agent_ids(&stage.daemon), ["lead", "child", "sister", "stranger"]);
-    assert_eq!(stage.model.requests().len(), 0);
+    assert_eq!(agent_ids(&fixture.daemon), ["lead", "child", "sister", "stranger"]);
+    assert_eq!(fixture.model.requests().len(), 0);
 }
 
 #[test]
-fn a_grant_that_lacks_a_tool_lacks_its_method_over_the_subtree() {
-    let Family { stage, lead, .. } = family();
-    stage.set_permissions("lead", json!({ "disable_tools": ["agent_send", "agent_status"] }));
+fn disabled_tool_denies_its_method_on_the_subtree() {
+    let Family { fixture, lead, .. } = family();
+    fixture.set_permissions("lead", json!({ "disable_tools": ["agent_send", "agent_status"] }));
     for (method, tool) in [
         ("send", "agent_send"),
         ("steer", "agent_send"),
@@ -109,70 +109,70 @@ fn a_grant_that_lacks_a_tool_lacks_its_method_over_the_subtree() {
         ("get_agent", "agent_status"),
     ] {
         let params = if tool == "agent_send" { json!({ "content": "hi" }) } else { json!({}) };
-        let response = call_as(&stage.daemon, &lead, &agent_path("child"), method, params);
+        let response = call_as(&fixture.daemon, &lead, &agent_path("child"), method, params);
         assert_eq!(
             response["error"],
             permission_denied(&format!("Tool '{tool}' is disabled by permission policy"))
         );
     }
-    result_as(&stage.daemon, &lead, &agent_path("lead"), "get_context", json!({}));
-    result_as(&stage.daemon, &lead, &agent_path("child"), "cancel", json!({ "request_id": "r" }));
+    result_as(&fixture.daemon, &lead, &agent_path("lead"), "get_context", json!({}));
+    result_as(&fixture.daemon, &lead, &agent_path("child"), "cancel", json!({ "request_id": "r" }));
 }
 
 #[test]
-fn a_list_shows_an_agent_itself_and_those_below() {
-    let Family { stage, lead, child } = family();
+fn list_agents_shows_the_agent_and_its_descendants() {
+    let Family { fixture, lead, child } = family();
     let names = |token: &str| -> (Vec<Value>, Value) {
-        let list = result_as(&stage.daemon, token, "/", "list_agents", json!({}));
+        let list = result_as(&fixture.daemon, token, "/", "list_agents", json!({}));
         let names =
             list["agents"].as_array().unwrap().iter().map(|agent| agent["agent_id"].clone()).collect();
         (names, list["total"].clone())
     };
     assert_eq!(names(&lead), (vec![json!("lead"), json!("child"), json!("sister")], json!(3)));
     assert_eq!(names(&child), (vec![json!("child")], json!(1)));
-    let page = result_as(&stage.daemon, &lead, "/rpc", "list_agents", json!({ "offset": 1, "limit": 1 }));
+    let page = result_as(&fixture.daemon, &lead, "/rpc", "list_agents", json!({ "offset": 1, "limit": 1 }));
     assert_eq!((&page["agents"][0]["agent_id"], &page["total"]), (&json!("child"), &json!(3)));
 }
 
 #[test]
-fn a_token_dies_with_its_agent_and_does_not_rise_with_its_name() {
-    let Family { stage, lead, child } = family();
-    result_as(&stage.daemon, &lead, "/", "destroy_agent", json!({ "agent_id": "child" }));
-    let assert_dead = || {
-        for path in ["/", "/agent/child", "/agent/lead", "/agent/nobody"] {
-            let answer = post_as(&stage.daemon, &child, &[], path, "get_context", json!({}));
+fn token_is_invalid_after_destroy_even_if_the_id_is_reused() {
+    let Family { fixture, lead, child } = family();
+    result_as(&fixture.daemon, &lead, "/", "destroy_agent", json!({ "agent_id": "child" }));
+    let assert_invalid = || {
+        for path in ["/", "/agent/child", "/agent/lead", "/agent/missing"] {
+            let response = post_as(&fixture.daemon, &child, &[], path, "get_context", json!({}));
             let error = json!({ "code": -32600, "message": "Invalid API key" });
-            assert_eq!((answer.status, &answer.json()["error"]), (403, &error), "{path}");
+            assert_eq!((response.status, &response.json()["error"]), (403, &error), "{path}");
         }
     };
-    assert_dead();
-    let fresh = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-    assert_dead();
+    assert_invalid();
+    let fresh = fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    assert_invalid();
     assert_ne!(fresh, child);
-    result_as(&stage.daemon, &fresh, &agent_path("child"), "get_context", json!({}));
+    result_as(&fixture.daemon, &fresh, &agent_path("child"), "get_context", json!({}));
 }
 
 #[test]
-fn a_token_that_is_nobodys_is_refused_before_anything_else() {
-    let Family { stage, child, .. } = family();
+fn unknown_token_is_rejected_before_any_other_check() {
+    let Family { fixture, child, .. } = family();
     let (head, last) = child.split_at(child.len() - 1);
     let nearly = format!("{head}{}", if last == "A" { "B" } else { "A" });
     let upper = child.replacen("nxc_", "NXC_", 1);
     for wrong in ["nxc_", "nxc_x", head, &nearly, &format!("{child}x"), &upper, "nxc_../../etc"] {
-        for path in ["/", "/agent/child", "/agent/nobody", "/no/such/path"] {
-            let answer = post_as(&stage.daemon, wrong, &[], path, "list_agents", json!({}));
-            assert_eq!(answer.status, 403, "{wrong} at {path}: {}", answer.text());
-            assert_eq!(answer.json()["error"]["message"], "Invalid API key");
+        for path in ["/", "/agent/child", "/agent/missing", "/no/such/path"] {
+            let response = post_as(&fixture.daemon, wrong, &[], path, "list_agents", json!({}));
+            assert_eq!(response.status, 403, "{wrong} at {path}: {}", response.text());
+            assert_eq!(response.json()["error"]["message"], "Invalid API key");
         }
     }
 }
 
 #[test]
-fn a_name_beside_a_token_has_to_be_its_agents() {
-    let Family { stage, lead, child } = family();
-    let answer = |token: &str, name: &str| {
+fn agent_header_must_match_the_capability_token() {
+    let Family { fixture, lead, child } = family();
+    let call_with_header = |token: &str, name: &str| {
         post_as(
-            &stage.daemon,
+            &fixture.daemon,
             token,
             &[("X-Nexus-Agent", name)],
             &agent_path("child"),
@@ -181,55 +181,55 @@ fn a_name_beside_a_token_has_to_be_its_agents() {
         )
         .json()
     };
-    assert_eq!(answer(&child, "child")["result"]["message_count"], 0);
+    assert_eq!(call_with_header(&child, "child")["result"]["message_count"], 0);
     let mismatch = permission_denied("X-Nexus-Agent does not match the agent of the capability token");
     for (token, name) in
-        [(&child, "lead"), (&lead, "child"), (&child, "nobody"), (&child, ""), (&child, "Child")]
+        [(&child, "lead"), (&lead, "child"), (&child, "missing"), (&child, ""), (&child, "Child")]
     {
-        assert_eq!(answer(token, name)["error"], mismatch, "{name}");
+        assert_eq!(call_with_header(token, name)["error"], mismatch, "{name}");
     }
 }
 
 #[test]
-fn a_token_narrows_also_where_none_is_needed() {
+fn token_restricts_the_caller_even_without_auth() {
     let model = testkit::ScriptedModel::start();
     let daemon = daemon_builder(&model).arg("--no-auth").start();
-    let Family { stage, lead, child } = family_on(Fixture { daemon, model });
-    let response = call_as(&stage.daemon, &child, &agent_path("lead"), "get_context", json!({}));
+    let Family { fixture, lead, child } = family_on(Fixture { daemon, model });
+    let response = call_as(&fixture.daemon, &child, &agent_path("lead"), "get_context", json!({}));
     assert_eq!(
         response["error"],
         permission_denied("Agent 'child' is not authorized to call get_context on 'lead'")
     );
-    let response = call_as(&stage.daemon, &lead, "/", "shutdown_server", json!({}));
+    let response = call_as(&fixture.daemon, &lead, "/", "shutdown_server", json!({}));
     assert_eq!(
         response["error"],
         permission_denied("Agent 'lead' is not authorized to call shutdown_server")
     );
-    assert_eq!(result_as(&stage.daemon, &child, "/", "list_agents", json!({}))["total"], 1);
-    let wrong = post_as(&stage.daemon, "nxc_wrong", &[], "/", "list_agents", json!({}));
-    assert_eq!(wrong.status, 403, "a wrong one is not none");
+    assert_eq!(result_as(&fixture.daemon, &child, "/", "list_agents", json!({}))["total"], 1);
+    let wrong = post_as(&fixture.daemon, "nxc_wrong", &[], "/", "list_agents", json!({}));
+    assert_eq!(wrong.status, 403, "a wrong token is rejected, not ignored");
     assert_eq!(
-        stage.daemon.call_result("/", "list_agents", json!({}))["total"],
+        fixture.daemon.call_result("/", "list_agents", json!({}))["total"],
         4,
-        "without one everybody is admin"
+        "without a token every caller is admin"
     );
 }
 
 #[test]
-fn a_token_told_by_one_create_is_told_nowhere_else() {
-    let Family { stage, lead, child } = family();
+fn token_appears_only_in_the_create_response() {
+    let Family { fixture, lead, child } = family();
     let seen = [
-        stage.daemon.call_result("/", "list_agents", json!({})),
-        stage.agent("child"),
-        stage.permissions("child"),
-        stage.daemon.call_result(&agent_path("lead"), "list_children", json!({})),
-        stage.daemon.call_result(&agent_path("child"), "get_messages", json!({})),
-        result_as(&stage.daemon, &child, &agent_path("child"), "get_agent", json!({})),
-        json!(stage.send_text("lead", "!tool agent_list {}")),
-        json!(stage.send_text("lead", r#"!tool agent_create {"agent_id":"made"}"#)),
+        fixture.daemon.call_result("/", "list_agents", json!({})),
+        fixture.agent("child"),
+        fixture.permissions("child"),
+        fixture.daemon.call_result(&agent_path("lead"), "list_children", json!({})),
+        fixture.daemon.call_result(&agent_path("child"), "get_messages", json!({})),
+        result_as(&fixture.daemon, &child, &agent_path("child"), "get_agent", json!({})),
+        json!(fixture.send_text("lead", "!tool agent_list {}")),
+        json!(fixture.send_text("lead", r#"!tool agent_create {"agent_id":"made"}"#)),
     ];
-    for answer in seen {
-        let text = answer.to_string();
+    for response in seen {
+        let text = response.to_string();
         assert!(!text.contains("nxc_") && !text.contains(&lead) && !text.contains(&child), "{text}");
     }
 }

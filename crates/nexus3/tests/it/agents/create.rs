@@ -1,4 +1,4 @@
-//! `create_agent`: names, prompts, and what a refusal leaves behind.
+//! `create_agent`: agent ids, prompts, models, limits, and that a rejected call leaves nothing behind.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use testkit::TestDaemon;
 use crate::support::model_requests::without_volatile_suffix;
 use crate::support::{BIN, ExpectError as _, Fixture, agent_ids, agent_path, assert_created, is_hex};
 
-fn bare() -> TestDaemon {
+fn daemon_without_model() -> TestDaemon {
     TestDaemon::builder(BIN).start()
 }
 
@@ -17,8 +17,8 @@ fn create(daemon: &TestDaemon, id: &str) -> Value {
 }
 
 #[test]
-fn an_agent_without_a_name_gets_eight_hex_digits() {
-    let daemon = bare();
+fn generated_agent_id_has_eight_hex_digits() {
+    let daemon = daemon_without_model();
     let mut names = BTreeSet::new();
     for params in [json!({}), json!({ "agent_id": null }), json!({ "system_prompt": null })] {
         let created = daemon.call_result("/", "create_agent", params);
@@ -32,8 +32,8 @@ fn an_agent_without_a_name_gets_eight_hex_digits() {
 }
 
 #[test]
-fn a_name_within_the_rule_is_kept_as_it_is() {
-    let daemon = bare();
+fn valid_agent_id_is_used_unchanged() {
+    let daemon = daemon_without_model();
     let longest = "a".repeat(63);
     let names = ["a", "0", "Worker-1", "worker-1", "A_b.c-d", "a.", "a-", ".1", ".tmp.x", &longest];
     for name in names {
@@ -44,8 +44,8 @@ fn a_name_within_the_rule_is_kept_as_it_is() {
 }
 
 #[test]
-fn a_name_outside_the_rule_is_refused_with_its_reason_and_leaves_nothing() {
-    let daemon = bare();
+fn invalid_agent_id_is_rejected_and_leaves_nothing() {
+    let daemon = daemon_without_model();
     let too_long = "a".repeat(64);
     let dotted = format!(".{}", "a".repeat(63));
     let bad = [
@@ -70,44 +70,44 @@ fn a_name_outside_the_rule_is_refused_with_its_reason_and_leaves_nothing() {
     assert_eq!(error, json!({ "code": -32602, "message": "agent_id invalid: Agent ID cannot be empty" }));
     assert_eq!(agent_ids(&daemon), [""; 0]);
     let logs = std::fs::read_dir(daemon.home().join("logs")).unwrap();
-    assert_eq!(logs.count(), 0, "a refused agent has no log");
+    assert_eq!(logs.count(), 0, "a rejected agent has no log");
 }
 
 #[test]
-fn a_very_long_name_does_not_come_back_whole() {
-    let daemon = bare();
+fn error_message_truncates_a_very_long_agent_id() {
+    let daemon = daemon_without_model();
     let error = daemon.error("/", "create_agent", json!({ "agent_id": "x".repeat(500_000) }));
     assert!(error["message"].as_str().unwrap().len() < 300, "{error}");
 }
 
 #[test]
-fn a_name_that_is_taken_is_refused_until_its_agent_is_gone() {
-    let stage = Fixture::start();
-    stage.create("twin");
-    stage.send("twin", "hello");
-    let error = stage.daemon.error("/", "create_agent", json!({ "agent_id": "twin" }));
+fn agent_id_is_rejected_until_its_agent_is_destroyed() {
+    let fixture = Fixture::start();
+    fixture.create("twin");
+    fixture.send("twin", "hello");
+    let error = fixture.daemon.error("/", "create_agent", json!({ "agent_id": "twin" }));
     assert_eq!(error, json!({ "code": -32602, "message": "Agent already exists: twin" }));
-    assert_eq!(stage.context("twin")["message_count"], 2, "the first one is as it was");
-    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "twin" }));
-    stage.create("twin");
-    assert_eq!(stage.context("twin")["message_count"], 0, "the second one starts anew");
+    assert_eq!(fixture.context("twin")["message_count"], 2, "the first agent is unchanged");
+    fixture.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "twin" }));
+    fixture.create("twin");
+    assert_eq!(fixture.context("twin")["message_count"], 0, "the second agent starts empty");
 }
 
 #[test]
-fn of_many_creates_of_one_name_exactly_one_wins() {
-    let daemon = bare();
+fn concurrent_creates_of_one_id_succeed_exactly_once() {
+    let daemon = daemon_without_model();
     let mut calls = crate::support::pending_calls::PendingCalls::new();
     for _ in 0..20 {
         calls.start(&daemon, "/", "create_agent", json!({ "agent_id": "one" }));
     }
-    let won = (0..20).filter(|_| calls.next_response().get("result").is_some()).count();
-    assert_eq!(won, 1);
+    let created = (0..20).filter(|_| calls.next_response().get("result").is_some()).count();
+    assert_eq!(created, 1);
     assert_eq!(agent_ids(&daemon), ["one"]);
 }
 
 #[test]
-fn parameters_that_do_not_fit_are_named() {
-    let daemon = bare();
+fn invalid_parameters_are_named() {
+    let daemon = daemon_without_model();
     for (params, message) in [
         (json!({ "agent_id": 5 }), "agent_id must be string, got: int"),
         (json!({ "agent_id": ["a"] }), "agent_id must be string, got: list"),
@@ -120,7 +120,7 @@ fn parameters_that_do_not_fit_are_named() {
         (json!({ "initial_message": " \n" }), "initial_message cannot be empty"),
         (json!({ "preset": "yolo" }), "preset must be one of sandboxed, trusted, worker, got: 'yolo'"),
         (json!({ "preset": "Trusted" }), "preset must be one of sandboxed, trusted, worker, got: 'Trusted'"),
-        (json!({ "parent_agent_id": "nobody" }), "Parent agent not found: nobody"),
+        (json!({ "parent_agent_id": "missing" }), "Parent agent not found: missing"),
         (json!({ "cwd": "/no/such/folder" }), "cwd does not exist: /no/such/folder"),
         (json!({ "agent_id": "a", "colour": "red" }), "Extra inputs are not permitted: colour"),
     ] {
@@ -131,7 +131,7 @@ fn parameters_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn a_full_pool_says_busy_and_when_to_come_back() {
+fn full_pool_reports_busy_with_a_retry_delay() {
     let daemon = TestDaemon::builder(BIN).config("limits.agents_max = 2").start();
     create(&daemon, "one");
     create(&daemon, "two");
@@ -143,45 +143,45 @@ fn a_full_pool_says_busy_and_when_to_come_back() {
     let taken = daemon.error("/", "create_agent", json!({ "agent_id": "two" }));
     assert_eq!(taken["message"], "Agent already exists: two");
     let main = daemon.error("/", "send", json!({ "content": "hi" }));
-    assert_eq!(main["code"], -32001, "main needs a place too: {main}");
+    assert_eq!(main["code"], -32001, "main counts towards the limit: {main}");
     daemon.call_result("/", "destroy_agent", json!({ "agent_id": "one" }));
     create(&daemon, "three");
     assert_eq!(agent_ids(&daemon), ["two", "three"]);
 }
 
 #[test]
-fn an_agent_is_answered_by_the_model_it_was_given() {
-    let stage = Fixture::start();
-    stage.create_with(json!({ "agent_id": "other", "model": "openai/another" }));
-    stage.create("usual");
-    for (name, model) in [("other", "another"), ("usual", "scripted")] {
-        stage.send(name, "hello");
-        assert_eq!(stage.model.requests().pop().unwrap().body["model"], model);
-        assert_eq!(stage.agent(name)["agent"]["model"], format!("openai/{model}"));
+fn agent_uses_the_model_of_its_create_call() {
+    let fixture = Fixture::start();
+    fixture.create_with(json!({ "agent_id": "other", "model": "openai/another" }));
+    fixture.create("default");
+    for (name, model) in [("other", "another"), ("default", "scripted")] {
+        fixture.send(name, "hello");
+        assert_eq!(fixture.model.requests().pop().unwrap().body["model"], model);
+        assert_eq!(fixture.agent(name)["agent"]["model"], format!("openai/{model}"));
     }
-    for model in ["nobody/nothing", "another", "openai/", "openai/a b", ""] {
-        let error = stage.daemon.error("/", "create_agent", json!({ "agent_id": "extra", "model": model }));
+    for model in ["unknown/nothing", "another", "openai/", "openai/a b", ""] {
+        let error = fixture.daemon.error("/", "create_agent", json!({ "agent_id": "extra", "model": model }));
         let text = error["message"].as_str().unwrap();
         assert!(text.starts_with(&format!("Unknown model '{model}': ")), "{error}");
     }
-    assert_eq!(agent_ids(&stage.daemon), ["other", "usual"]);
+    assert_eq!(agent_ids(&fixture.daemon), ["other", "default"]);
 }
 
 #[test]
-fn the_model_sees_the_prompt_that_was_given_the_default_or_none() {
-    let stage = Fixture::start();
+fn system_prompt_is_the_given_the_default_or_none() {
+    let fixture = Fixture::start();
     let prompts = [json!("You are a fish."), json!(null), json!("")];
     for (prompt, name) in prompts.into_iter().zip(["given", "default", "none"]) {
-        stage.daemon.call_result("/", "create_agent", json!({ "agent_id": name, "system_prompt": prompt }));
-        stage.send(name, "hello");
+        fixture.daemon.call_result("/", "create_agent", json!({ "agent_id": name, "system_prompt": prompt }));
+        fixture.send(name, "hello");
     }
-    let first = |index: usize| stage.model.requests()[index].body["messages"][0].clone();
+    let first = |index: usize| fixture.model.requests()[index].body["messages"][0].clone();
     assert_eq!(first(0), json!({ "role": "system", "content": "You are a fish." }));
     assert_eq!(first(1)["role"], "system");
     assert_eq!(first(2)["role"], "user");
     assert_eq!(first(2)["content"].as_str().map(without_volatile_suffix), Some("hello"));
-    let has_prompt = |name| stage.context(name)["system_prompt"].clone();
+    let has_prompt = |name| fixture.context(name)["system_prompt"].clone();
     assert_eq!([has_prompt("given"), has_prompt("default"), has_prompt("none")], [true, true, false]);
-    let tokens = stage.daemon.call_result(&agent_path("none"), "get_tokens", json!({}));
+    let tokens = fixture.daemon.call_result(&agent_path("none"), "get_tokens", json!({}));
     assert_eq!(tokens["system"], 0, "{tokens}");
 }

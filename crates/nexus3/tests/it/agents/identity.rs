@@ -1,22 +1,22 @@
-//! `X-Nexus-Agent`: whoever sends it beside the token can do what that agent may do, and no more.
+//! `X-Nexus-Agent`: next to the admin token, this header restricts the caller to that agent's permissions.
 
 use serde_json::{Value, json};
 
 use crate::support::{Fixture, agent_ids, agent_path};
 
-fn fixture() -> Fixture {
-    let stage = Fixture::start();
-    stage.create("a");
-    stage.create("b");
-    stage
+fn start_with_two_agents() -> Fixture {
+    let fixture = Fixture::start();
+    fixture.create("a");
+    fixture.create("b");
+    fixture
 }
 
-fn call_as(stage: &Fixture, who: &str, path: &str, method: &str, params: Value) -> Value {
+fn call_as(fixture: &Fixture, caller: &str, path: &str, method: &str, params: Value) -> Value {
     let mut request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
     request["params"] = params;
-    let answer = stage.daemon.post(path, &[("X-Nexus-Agent", who)], request.to_string().as_bytes());
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    answer.json()
+    let response = fixture.daemon.post(path, &[("X-Nexus-Agent", caller)], request.to_string().as_bytes());
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()
 }
 
 fn assert_denied(response: &Value, message: &str) {
@@ -35,73 +35,74 @@ fn own_calls() -> [(&'static str, Value); 5] {
 }
 
 #[test]
-fn an_agent_may_call_its_own_methods() {
-    let stage = fixture();
+fn agent_may_call_its_own_methods() {
+    let fixture = start_with_two_agents();
     for (method, params) in own_calls() {
-        let response = call_as(&stage, "a", &agent_path("a"), method, params);
+        let response = call_as(&fixture, "a", &agent_path("a"), method, params);
         assert!(response.get("result").is_some(), "{method}: {response}");
     }
-    let response = call_as(&stage, "a", &agent_path("a"), "shutdown", json!({}));
+    let response = call_as(&fixture, "a", &agent_path("a"), "shutdown", json!({}));
     assert_eq!(response["result"], json!({ "success": true }));
 }
 
 #[test]
-fn an_agent_may_not_call_another() {
-    let stage = fixture();
+fn agent_may_not_call_another_agent() {
+    let fixture = start_with_two_agents();
     for (method, params) in own_calls().into_iter().chain([("shutdown", json!({}))]) {
-        let response = call_as(&stage, "a", &agent_path("b"), method, params);
+        let response = call_as(&fixture, "a", &agent_path("b"), method, params);
         assert_denied(&response, &format!("Agent 'a' is not authorized to call {method} on 'b'"));
     }
-    assert_eq!(stage.context("b")["message_count"], 0);
-    assert_eq!(stage.model.requests().len(), 0);
+    assert_eq!(fixture.context("b")["message_count"], 0);
+    assert_eq!(fixture.model.requests().len(), 0);
     let line = "WARN nexus3::audit: Agent 'a' is not authorized to call shutdown on 'b' event=denied principal=a \
                 action=shutdown rule=identity";
-    stage.daemon.wait_stderr(line);
+    fixture.daemon.wait_stderr(line);
 }
 
 #[test]
-fn an_agent_may_not_use_main_nor_bring_it_to_life() {
-    let stage = fixture();
+fn agent_may_neither_use_nor_create_main() {
+    let fixture = start_with_two_agents();
     for (method, params) in own_calls() {
-        let response = call_as(&stage, "a", "/", method, params);
+        let response = call_as(&fixture, "a", "/", method, params);
         assert_denied(&response, &format!("Agent 'a' is not authorized to call {method} on 'main'"));
     }
-    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
-    let response = call_as(&stage, "main", "/", "get_context", json!({}));
+    assert_eq!(agent_ids(&fixture.daemon), ["a", "b"]);
+    let response = call_as(&fixture, "main", "/", "get_context", json!({}));
     assert_denied(&response, "X-Nexus-Agent names no agent that exists");
-    stage.create("main");
-    let response = call_as(&stage, "main", "/", "send", json!({ "content": "hi" }));
+    fixture.create("main");
+    let response = call_as(&fixture, "main", "/", "send", json!({ "content": "hi" }));
     assert_eq!(response["result"]["content"], "echo: hi");
 }
 
 #[test]
-fn a_sandboxed_agent_may_neither_create_nor_stop_the_daemon() {
-    let stage = fixture();
-    let create = call_as(&stage, "a", "/", "create_agent", json!({ "agent_id": "c" }));
+fn sandboxed_agent_may_not_create_agents_or_stop_the_daemon() {
+    let fixture = start_with_two_agents();
+    let create = call_as(&fixture, "a", "/", "create_agent", json!({ "agent_id": "c" }));
     assert_denied(&create, "Tool 'agent_create' is disabled by permission policy");
-    let stop = call_as(&stage, "a", "/", "shutdown_server", json!({}));
+    let stop = call_as(&fixture, "a", "/", "shutdown_server", json!({}));
     assert_denied(&stop, "Agent 'a' is not authorized to call shutdown_server");
-    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
+    assert_eq!(agent_ids(&fixture.daemon), ["a", "b"]);
 }
 
 #[test]
-fn an_agent_may_destroy_itself_and_nobody_else() {
-    let stage = fixture();
-    let destroy = |who, whom| call_as(&stage, who, "/", "destroy_agent", json!({ "agent_id": whom }));
+fn agent_may_destroy_only_itself() {
+    let fixture = start_with_two_agents();
+    let destroy =
+        |caller, target| call_as(&fixture, caller, "/", "destroy_agent", json!({ "agent_id": target }));
     assert_denied(&destroy("a", "b"), "Agent 'a' is not authorized to destroy 'b'");
-    assert_denied(&destroy("a", "nobody"), "Agent 'a' is not authorized to destroy 'nobody'");
+    assert_denied(&destroy("a", "missing"), "Agent 'a' is not authorized to destroy 'missing'");
     assert_denied(&destroy("a", "A"), "Agent 'a' is not authorized to destroy 'A'");
-    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
+    assert_eq!(agent_ids(&fixture.daemon), ["a", "b"]);
     assert_eq!(destroy("a", "a")["result"], json!({ "success": true, "agent_id": "a" }));
     assert_denied(&destroy("a", "a"), "X-Nexus-Agent names no agent that exists");
-    assert_eq!(agent_ids(&stage.daemon), ["b"]);
+    assert_eq!(agent_ids(&fixture.daemon), ["b"]);
 }
 
 #[test]
-fn a_trusted_agent_creates_and_reaches_its_children_and_no_others() {
-    let stage = fixture();
-    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
-    let create = |params: Value| call_as(&stage, "lead", "/", "create_agent", params);
+fn trusted_agent_may_create_and_call_only_its_children() {
+    let fixture = start_with_two_agents();
+    fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
+    let create = |params: Value| call_as(&fixture, "lead", "/", "create_agent", params);
     assert_eq!(create(json!({ "agent_id": "child" }))["result"]["agent_id"], "child");
     assert_denied(
         &create(json!({ "preset": "trusted" })),
@@ -109,63 +110,64 @@ fn a_trusted_agent_creates_and_reaches_its_children_and_no_others() {
     );
     let mismatch = "Cannot create agent: requester does not match the parent agent";
     assert_denied(&create(json!({ "parent_agent_id": "a" })), mismatch);
-    let said = call_as(&stage, "lead", &agent_path("child"), "send", json!({ "content": "hi" }));
-    assert_eq!(said["result"]["content"], "echo: hi");
-    let response = call_as(&stage, "child", &agent_path("lead"), "send", json!({ "content": "hi" }));
+    let sent = call_as(&fixture, "lead", &agent_path("child"), "send", json!({ "content": "hi" }));
+    assert_eq!(sent["result"]["content"], "echo: hi");
+    let response = call_as(&fixture, "child", &agent_path("lead"), "send", json!({ "content": "hi" }));
     assert_denied(&response, "Agent 'child' is not authorized to call send on 'lead'");
-    let destroy = |who, whom| call_as(&stage, who, "/", "destroy_agent", json!({ "agent_id": whom }));
+    let destroy =
+        |caller, target| call_as(&fixture, caller, "/", "destroy_agent", json!({ "agent_id": target }));
     assert_denied(&destroy("child", "lead"), "Agent 'child' is not authorized to destroy 'lead'");
     assert_eq!(destroy("lead", "child")["result"]["success"], true);
-    assert_eq!(agent_ids(&stage.daemon), ["a", "b", "lead"]);
+    assert_eq!(agent_ids(&fixture.daemon), ["a", "b", "lead"]);
 }
 
 #[test]
-fn an_agent_is_shown_itself_alone() {
-    let stage = fixture();
-    let response = call_as(&stage, "b", "/", "list_agents", json!({}));
+fn agent_lists_only_itself() {
+    let fixture = start_with_two_agents();
+    let response = call_as(&fixture, "b", "/", "list_agents", json!({}));
     let agents = response["result"]["agents"].as_array().unwrap();
     assert_eq!(agents.len(), 1, "{response}");
     assert_eq!(agents[0]["agent_id"], "b");
 }
 
 #[test]
-fn a_name_that_is_nobodys_has_no_rights_at_all() {
-    let stage = fixture();
-    for who in ["c", "A", "..", "a/b", "", " ", "a,b", "a b", "\u{e4}", "*", "admin"] {
-        let daemons = [
+fn unknown_agent_header_has_no_permissions() {
+    let fixture = start_with_two_agents();
+    for caller in ["c", "A", "..", "a/b", "", " ", "a,b", "a b", "\u{e4}", "*", "admin"] {
+        let daemon_calls = [
             ("list_agents", json!({})),
             ("create_agent", json!({})),
             ("destroy_agent", json!({ "agent_id": "a" })),
             ("shutdown_server", json!({})),
             ("rpc.discover", json!({})),
         ];
-        for (method, params) in daemons {
-            let response = call_as(&stage, who, "/", method, params);
+        for (method, params) in daemon_calls {
+            let response = call_as(&fixture, caller, "/", method, params);
             assert_denied(&response, "X-Nexus-Agent names no agent that exists");
         }
         for (method, params) in own_calls() {
-            let response = call_as(&stage, who, &agent_path("a"), method, params);
+            let response = call_as(&fixture, caller, &agent_path("a"), method, params);
             assert_denied(&response, "X-Nexus-Agent names no agent that exists");
         }
     }
-    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
+    assert_eq!(agent_ids(&fixture.daemon), ["a", "b"]);
 }
 
 #[test]
-fn a_narrowed_caller_still_needs_the_token_and_one_name() {
-    let stage = fixture();
+fn agent_header_needs_the_token_and_a_single_value() {
+    let fixture = start_with_two_agents();
     let body = br#"{"jsonrpc":"2.0","id":1,"method":"get_context"}"#;
     let headers = [("X-Nexus-Agent", "a"), ("Authorization", "Bearer wrong")];
-    assert_eq!(stage.daemon.post(&agent_path("a"), &headers, body).status, 403);
+    assert_eq!(fixture.daemon.post(&agent_path("a"), &headers, body).status, 403);
     let twice = [("X-Nexus-Agent", "a"), ("x-nexus-agent", "b")];
-    let answer = stage.daemon.post(&agent_path("a"), &twice, body);
-    assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!(-32600)));
+    let response = fixture.daemon.post(&agent_path("a"), &twice, body);
+    assert_eq!((response.status, &response.json()["error"]["code"]), (400, &json!(-32600)));
 }
 
 #[test]
-fn a_denied_notification_does_nothing() {
-    let stage = fixture();
+fn denied_notification_has_no_effect() {
+    let fixture = start_with_two_agents();
     let body = br#"{"jsonrpc":"2.0","method":"destroy_agent","params":{"agent_id":"b"}}"#;
-    assert_eq!(stage.daemon.post("/", &[("X-Nexus-Agent", "a")], body).status, 204);
-    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
+    assert_eq!(fixture.daemon.post("/", &[("X-Nexus-Agent", "a")], body).status, 204);
+    assert_eq!(agent_ids(&fixture.daemon), ["a", "b"]);
 }

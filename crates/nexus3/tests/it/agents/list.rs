@@ -1,4 +1,4 @@
-//! `list_agents` and `rpc.discover`: what the daemon tells of its agents and of itself.
+//! `list_agents` and `rpc.discover`: the daemon's description of its agents and of itself.
 
 use serde_json::{Value, json};
 use testkit::TestDaemon;
@@ -33,10 +33,10 @@ fn entry(daemon: &TestDaemon, id: &str) -> Value {
 }
 
 #[test]
-fn an_entry_has_the_originals_thirteen_fields_and_two_more() {
-    let stage = Fixture::start();
-    stage.create("fresh");
-    let fresh = entry(&stage.daemon, "fresh");
+fn entry_has_the_originals_thirteen_fields_and_two_more() {
+    let fixture = Fixture::start();
+    fixture.create("fresh");
+    let fresh = entry(&fixture.daemon, "fresh");
     assert_eq!(member_names(&fresh), FIELDS);
     assert!(is_timestamp(&fresh["created_at"]), "{fresh}");
     assert!(fresh["cwd"].as_str().is_some_and(|cwd| cwd.starts_with('/')), "{fresh}");
@@ -61,38 +61,38 @@ fn an_entry_has_the_originals_thirteen_fields_and_two_more() {
 }
 
 #[test]
-fn an_entry_follows_what_its_agent_does() {
-    let stage = Fixture::with_config("limits.tool_iterations_max = 1");
-    stage.create("worker");
-    let before = entry(&stage.daemon, "worker");
-    stage.send("worker", "!tool hammer {}");
-    let after = entry(&stage.daemon, "worker");
+fn entry_reflects_the_agents_state() {
+    let fixture = Fixture::with_config("limits.tool_iterations_max = 1");
+    fixture.create("worker");
+    let before = entry(&fixture.daemon, "worker");
+    fixture.send("worker", "!tool hammer {}");
+    let after = entry(&fixture.daemon, "worker");
     assert_eq!((&after["message_count"], &after["halted_at_iteration_limit"]), (&json!(4), &json!(true)));
     assert_eq!(after["created_at"], before["created_at"]);
     assert!(is_timestamp(&after["last_action_at"]), "{after}");
     assert!(after["last_action_at"].as_str() >= after["created_at"].as_str(), "{after}");
-    stage.create("other");
-    stage.daemon.call_result(&agent_path("worker"), "shutdown", json!({}));
-    assert_eq!(entry(&stage.daemon, "worker")["should_shutdown"], true);
-    assert_eq!(entry(&stage.daemon, "other")["should_shutdown"], false);
+    fixture.create("other");
+    fixture.daemon.call_result(&agent_path("worker"), "shutdown", json!({}));
+    assert_eq!(entry(&fixture.daemon, "worker")["should_shutdown"], true);
+    assert_eq!(entry(&fixture.daemon, "other")["should_shutdown"], false);
 }
 
 #[test]
-fn a_running_turn_shows_in_its_agents_entry() {
-    let stage = Fixture::start();
-    stage.create("worker");
-    let open = stage.start_send("worker", "!stall", "r");
-    stage.model.wait_stalled(1);
-    let during = entry(&stage.daemon, "worker");
+fn entry_reflects_a_running_turn() {
+    let fixture = Fixture::start();
+    fixture.create("worker");
+    let pending = fixture.start_send("worker", "!stall", "r");
+    fixture.model.wait_stalled(1);
+    let during = entry(&fixture.daemon, "worker");
     assert_eq!(during["message_count"], 1);
     assert!(is_timestamp(&during["last_action_at"]), "{during}");
-    stage.cancel("worker", "r");
-    assert_eq!(open.next_result()["cancelled"], true);
-    assert_eq!(entry(&stage.daemon, "worker")["message_count"], 2);
+    fixture.cancel("worker", "r");
+    assert_eq!(pending.next_result()["cancelled"], true);
+    assert_eq!(entry(&fixture.daemon, "worker")["message_count"], 2);
 }
 
 #[test]
-fn agents_are_listed_in_the_order_they_were_created() {
+fn agents_are_listed_in_creation_order() {
     let daemon = TestDaemon::builder(BIN).start();
     let names = ["zebra", "ant", ".mole", "Bee", "9"];
     for name in names {
@@ -105,7 +105,7 @@ fn agents_are_listed_in_the_order_they_were_created() {
 }
 
 #[test]
-fn a_leading_dot_marks_a_temporary_agent() {
+fn leading_dot_marks_a_temporary_agent() {
     let daemon = TestDaemon::builder(BIN).start();
     for (name, is_temp) in [(".1", true), ("a.1", false)] {
         daemon.call_result("/", "create_agent", json!({ "agent_id": name }));
@@ -114,14 +114,14 @@ fn a_leading_dot_marks_a_temporary_agent() {
 }
 
 #[test]
-fn without_a_model_the_entry_says_so() {
+fn entry_model_is_null_without_a_model() {
     let daemon = TestDaemon::builder(BIN).start();
     daemon.call_result("/", "create_agent", json!({ "agent_id": "mute" }));
     assert_eq!(entry(&daemon, "mute")["model"], Value::Null);
 }
 
 #[test]
-fn a_list_needs_no_parameters_and_takes_no_others_than_its_page() {
+fn list_agents_takes_only_paging_parameters() {
     let daemon = TestDaemon::builder(BIN).start();
     let empty = json!({ "agents": [], "total": 0 });
     for path in ["/", "/rpc"] {
@@ -140,7 +140,7 @@ fn a_list_needs_no_parameters_and_takes_no_others_than_its_page() {
 }
 
 #[test]
-fn a_page_is_cut_out_of_all_agents() {
+fn page_selects_agents_by_offset_and_limit() {
     let daemon = TestDaemon::builder(BIN).start();
     for number in 0..5 {
         daemon.call_result("/", "create_agent", json!({ "agent_id": format!("a{number}") }));
@@ -163,22 +163,22 @@ fn a_page_is_cut_out_of_all_agents() {
 }
 
 #[test]
-fn the_daemon_describes_itself_with_the_checked_in_document() {
+fn discover_returns_the_checked_in_openrpc_document() {
     let daemon = TestDaemon::builder(BIN).start();
     let checked_in: Value = serde_json::from_str(OPENRPC).unwrap();
     assert_eq!(daemon.call_result("/", "rpc.discover", json!({})), checked_in);
     assert_eq!(daemon.call_result("/rpc", "rpc.discover", Value::Null), checked_in);
     let error = daemon.error("/", "rpc.discover", json!({ "x": 1 }));
     assert_eq!(error["code"], -32602);
-    assert_eq!(agent_ids(&daemon), [""; 0], "to describe is not to use");
+    assert_eq!(agent_ids(&daemon), [""; 0], "discovery does not create main");
 }
 
 #[test]
-fn the_daemons_own_methods_are_not_an_agents() {
-    let stage = Fixture::start();
-    stage.create("worker");
+fn daemon_methods_are_not_found_on_agents() {
+    let fixture = Fixture::start();
+    fixture.create("worker");
     for method in ["create_agent", "destroy_agent", "list_agents", "shutdown_server", "rpc.discover"] {
-        let error = stage.daemon.error(&agent_path("worker"), method, json!({}));
+        let error = fixture.daemon.error(&agent_path("worker"), method, json!({}));
         assert_eq!(error, json!({ "code": -32601, "message": format!("Method not found: {method}") }));
     }
 }

@@ -1,41 +1,41 @@
-//! `get_tokens`, `get_context`, `get_messages`: shapes, paging, faults, and that they never wait for a turn.
+//! `get_tokens`, `get_context`, `get_messages`: fields, paging, errors, and that they never wait for a turn.
 
 use serde_json::{Value, json};
 
 use crate::support::{ExpectError as _, Fixture, agent_path, member_names};
 
 fn fixture_with_worker() -> Fixture {
-    let stage = Fixture::start();
-    stage.create("worker");
-    stage
+    let fixture = Fixture::start();
+    fixture.create("worker");
+    fixture
 }
 
-fn read(stage: &Fixture, method: &str, params: Value) -> Value {
-    stage.daemon.call_result(&agent_path("worker"), method, params)
+fn read(fixture: &Fixture, method: &str, params: Value) -> Value {
+    fixture.daemon.call_result(&agent_path("worker"), method, params)
 }
 
 #[test]
-fn tokens_add_up_and_what_models_used_is_summed() {
-    let stage = fixture_with_worker();
-    let fresh = read(&stage, "get_tokens", json!({}));
+fn token_counts_add_up_and_usage_accumulates() {
+    let fixture = fixture_with_worker();
+    let fresh = read(&fixture, "get_tokens", json!({}));
     let fields =
         ["available", "budget", "dynamic", "messages", "remaining", "system", "tools", "total", "used"];
     assert_eq!(member_names(&fresh), fields);
     assert_eq!(member_names(&fresh["used"]), ["cached_tokens", "input_tokens", "output_tokens", "requests"]);
     assert_eq!((&fresh["messages"], &fresh["used"]["requests"]), (&json!(0), &json!(0)));
-    let used: Vec<_> = (0..8).map(|_| stage.send("worker", "twelve chars")["usage"].take()).collect();
-    let asked: u64 = used[7]["input_tokens"].as_u64().unwrap();
-    let tokens = read(&stage, "get_tokens", json!({}));
+    let used: Vec<_> = (0..8).map(|_| fixture.send("worker", "twelve chars")["usage"].take()).collect();
+    let input_tokens: u64 = used[7]["input_tokens"].as_u64().unwrap();
+    let tokens = read(&fixture, "get_tokens", json!({}));
     let count = |value: &Value, name: &str| value[name].as_u64().unwrap();
     let parts: u64 = ["system", "dynamic", "tools", "messages"].map(|name| count(&tokens, name)).iter().sum();
     assert_eq!(count(&tokens, "total"), parts, "{tokens}");
     assert_eq!(count(&tokens, "available"), count(&tokens, "budget") - 2000, "{tokens}");
     assert_eq!(count(&tokens, "remaining"), count(&tokens, "available") - parts, "{tokens}");
-    // Four for each message, and one for four characters of `twelve chars` and `echo: twelve chars`; the model reports less
-    // than was counted, but nobody believes less than four fifths.
-    let counted = 8 * (4 + 3 + 4 + 4);
-    assert!((counted * 4 / 5..=counted).contains(&count(&tokens, "messages")), "{tokens}");
-    assert!((asked..asked * 2).contains(&parts), "{asked}: {tokens}");
+    // The estimate is four tokens for each message, and one for four characters of `twelve chars` and of
+    // `echo: twelve chars`. The model reports fewer tokens, but calibration keeps at least four fifths of the estimate.
+    let estimated = 8 * (4 + 3 + 4 + 4);
+    assert!((estimated * 4 / 5..=estimated).contains(&count(&tokens, "messages")), "{tokens}");
+    assert!((input_tokens..input_tokens * 2).contains(&parts), "{input_tokens}: {tokens}");
     assert_eq!(count(&tokens["used"], "requests"), 8);
     for name in ["input_tokens", "output_tokens", "cached_tokens"] {
         let sum: u64 = used.iter().map(|usage| count(usage, name)).sum();
@@ -44,8 +44,8 @@ fn tokens_add_up_and_what_models_used_is_summed() {
 }
 
 #[test]
-fn the_context_tells_messages_prompt_and_rounds() {
-    let stage = fixture_with_worker();
+fn context_reports_messages_prompt_and_rounds() {
+    let fixture = fixture_with_worker();
     let context = |count: u64, rounds: u64| {
         json!({
             "message_count": count,
@@ -55,28 +55,28 @@ fn the_context_tells_messages_prompt_and_rounds() {
             "max_tool_iterations": 10,
         })
     };
-    assert_eq!(read(&stage, "get_context", json!({})), context(0, 0));
-    stage.send("worker", "hi");
-    assert_eq!(read(&stage, "get_context", json!({})), context(2, 1));
-    stage.send("worker", "!tool hammer {}");
-    assert_eq!(read(&stage, "get_context", json!({})), context(6, 2));
+    assert_eq!(read(&fixture, "get_context", json!({})), context(0, 0));
+    fixture.send("worker", "hi");
+    assert_eq!(read(&fixture, "get_context", json!({})), context(2, 1));
+    fixture.send("worker", "!tool hammer {}");
+    assert_eq!(read(&fixture, "get_context", json!({})), context(6, 2));
 }
 
 #[test]
-fn messages_come_with_their_place_their_calls_and_their_source() {
-    let stage = fixture_with_worker();
-    stage.send("worker", "!tool hammer {\"nail\": 1}");
-    let page = read(&stage, "get_messages", json!({}));
+fn messages_have_index_tool_calls_and_source() {
+    let fixture = fixture_with_worker();
+    fixture.send("worker", "!tool hammer {\"nail\": 1}");
+    let page = read(&fixture, "get_messages", json!({}));
     let call_id = page["messages"][1]["tool_calls"][0]["id"].clone();
     assert!(call_id.is_string(), "{page}");
     let user = "!tool hammer {\"nail\": 1}";
     let call = json!({ "id": call_id, "name": "hammer", "arguments": "{\"nail\": 1}" });
-    let answer = "tool said: Unknown tool: hammer";
+    let response = "tool said: Unknown tool: hammer";
     let messages = json!([
         { "index": 0, "role": "user", "content": user, "tool_call_id": null, "meta": { "source": "rpc" } },
         { "index": 1, "role": "assistant", "content": "", "tool_calls": [call], "tool_call_id": null },
         { "index": 2, "role": "tool", "content": "Unknown tool: hammer", "tool_call_id": call_id, "meta": { "failed": true } },
-        { "index": 3, "role": "assistant", "content": answer, "tool_call_id": null },
+        { "index": 3, "role": "assistant", "content": response, "tool_call_id": null },
     ]);
     let expected =
         json!({ "agent_id": "worker", "total": 4, "offset": 0, "limit": 200, "messages": messages });
@@ -84,13 +84,13 @@ fn messages_come_with_their_place_their_calls_and_their_source() {
 }
 
 #[test]
-fn a_page_is_cut_out_of_all_messages() {
-    let stage = fixture_with_worker();
+fn page_selects_messages_by_offset_and_limit() {
+    let fixture = fixture_with_worker();
     for number in 0..5 {
-        stage.send("worker", &number.to_string());
+        fixture.send("worker", &number.to_string());
     }
     let page = |params: Value| {
-        let page = read(&stage, "get_messages", params);
+        let page = read(&fixture, "get_messages", params);
         let indexes = page["messages"].as_array().unwrap().iter().map(|message| message["index"].clone());
         (indexes.collect::<Vec<_>>(), page["total"].clone(), page["offset"].clone(), page["limit"].clone())
     };
@@ -108,46 +108,50 @@ fn a_page_is_cut_out_of_all_messages() {
 }
 
 #[test]
-fn a_page_holds_two_hundred_when_nobody_says_otherwise() {
-    let stage = fixture_with_worker();
+fn default_page_has_200_messages() {
+    let fixture = fixture_with_worker();
     for _ in 0..101 {
-        stage.send("worker", "hi");
+        fixture.send("worker", "hi");
     }
-    let page = read(&stage, "get_messages", json!({}));
+    let page = read(&fixture, "get_messages", json!({}));
     assert_eq!((page["messages"].as_array().map(Vec::len), &page["total"]), (Some(200), &json!(202)));
-    let rest = read(&stage, "get_messages", json!({ "offset": 200 }));
+    let rest = read(&fixture, "get_messages", json!({ "offset": 200 }));
     assert_eq!(rest["messages"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
-fn a_page_that_cannot_be_is_refused_in_the_originals_words() {
-    let stage = fixture_with_worker();
+fn invalid_page_is_rejected_with_the_originals_texts() {
+    let fixture = fixture_with_worker();
     for value in [json!(-1), json!(1.0), json!("1"), json!(true), json!([])] {
-        let error = stage.daemon.error(&agent_path("worker"), "get_messages", json!({ "offset": value }));
+        let error = fixture.daemon.error(&agent_path("worker"), "get_messages", json!({ "offset": value }));
         assert_eq!(error["message"], "offset must be a non-negative integer");
     }
     for value in [json!(0), json!(2001), json!(-1), json!(5.0), json!("5"), json!(false)] {
-        let error = stage.daemon.error(&agent_path("worker"), "get_messages", json!({ "limit": value }));
+        let error = fixture.daemon.error(&agent_path("worker"), "get_messages", json!({ "limit": value }));
         assert_eq!(error["message"], "limit must be an integer between 1 and 2000");
     }
     for method in ["get_messages", "get_tokens", "get_context", "shutdown"] {
-        let error = stage.daemon.error(&agent_path("worker"), method, json!({ "x": 1 }));
+        let error = fixture.daemon.error(&agent_path("worker"), method, json!({ "x": 1 }));
         assert_eq!(error, json!({ "code": -32602, "message": "Extra inputs are not permitted: x" }));
     }
 }
 
 #[test]
 fn reads_do_not_wait_for_a_turn() {
-    let stage = fixture_with_worker();
-    let open = stage.start_send("worker", "!stall so far", "r");
-    stage.model.wait_stalled(1);
-    let waiting = stage.enqueue_send("worker", "later", "later");
-    assert_eq!(read(&stage, "get_context", json!({}))["message_count"], 1, "what waits is not there yet");
-    let said = stage.messages("worker");
-    assert_eq!(said, [("user".to_owned(), "!stall so far".to_owned())]);
-    assert!(read(&stage, "get_tokens", json!({}))["messages"].as_u64() > Some(0));
-    stage.cancel("worker", "later");
-    stage.cancel("worker", "r");
-    assert_eq!(open.next_result()["cancelled"], true);
-    assert_eq!(waiting.next_result()["cancelled"], true);
+    let fixture = fixture_with_worker();
+    let pending = fixture.start_send("worker", "!stall so far", "r");
+    fixture.model.wait_stalled(1);
+    let queued = fixture.enqueue_send("worker", "later", "later");
+    assert_eq!(
+        read(&fixture, "get_context", json!({}))["message_count"],
+        1,
+        "a queued message is not in the context yet"
+    );
+    let messages = fixture.messages("worker");
+    assert_eq!(messages, [("user".to_owned(), "!stall so far".to_owned())]);
+    assert!(read(&fixture, "get_tokens", json!({}))["messages"].as_u64() > Some(0));
+    fixture.cancel("worker", "later");
+    fixture.cancel("worker", "r");
+    assert_eq!(pending.next_result()["cancelled"], true);
+    assert_eq!(queued.next_result()["cancelled"], true);
 }

@@ -1,4 +1,4 @@
-//! `nexus3 ask`: one question, one answer, with the daemon that is there or one that is started for it.
+//! `nexus3 ask`: one question and its response, from the running daemon or from one that the command starts.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -10,101 +10,101 @@ use testkit::{CommandOutput, ScriptedModel, run};
 use crate::support::program::Program;
 use crate::support::{BIN, Fixture, agent_path};
 
-fn ask(stage: &Fixture, arguments: &[&str]) -> CommandOutput {
-    let port = stage.daemon.port().to_string();
-    run(BIN, &[&["ask", "-p", &port], arguments].concat(), &[], stage.daemon.home())
+fn ask(fixture: &Fixture, arguments: &[&str]) -> CommandOutput {
+    let port = fixture.daemon.port().to_string();
+    run(BIN, &[&["ask", "-p", &port], arguments].concat(), &[], fixture.daemon.home())
 }
 
 #[test]
-fn a_question_is_answered_by_the_running_daemon_and_nothing_is_kept() {
-    let stage = Fixture::start();
-    let finished = ask(&stage, &["hello"]);
+fn running_daemon_responds_and_no_agent_remains() {
+    let fixture = Fixture::start();
+    let finished = ask(&fixture, &["hello"]);
     assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (0, "echo: hello\n", ""));
-    assert_eq!(stage.daemon.call_result("/", "list_agents", json!({}))["agents"], json!([]));
+    assert_eq!(fixture.daemon.call_result("/", "list_agents", json!({}))["agents"], json!([]));
 }
 
 #[test]
-fn an_empty_question_is_not_asked() {
-    let stage = Fixture::start();
+fn empty_question_is_wrong_usage() {
+    let fixture = Fixture::start();
     for question in ["", " \n", "-"] {
-        let finished = ask(&stage, &[question]);
+        let finished = ask(&fixture, &[question]);
         assert_eq!((finished.code, finished.stdout.as_str()), (2, ""), "{question:?}");
         assert!(finished.stderr.contains("the question is empty"), "{question:?}: {}", finished.stderr);
     }
 }
 
 #[test]
-fn a_named_agent_remembers_what_it_was_asked() {
-    let stage = Fixture::start();
+fn named_agent_remembers_earlier_questions() {
+    let fixture = Fixture::start();
     for question in ["one", "two"] {
-        let finished = ask(&stage, &[question, "--agent", "weather"]);
+        let finished = ask(&fixture, &[question, "--agent", "weather"]);
         assert_eq!((finished.code, finished.stdout), (0, format!("echo: {question}\n")));
     }
-    let messages = stage.daemon.call_result(&agent_path("weather"), "get_messages", json!({}));
+    let messages = fixture.daemon.call_result(&agent_path("weather"), "get_messages", json!({}));
     assert_eq!(messages["total"], 4);
-    let finished = ask(&stage, &["three", "--agent", "weather", "--model", "openai/other"]);
+    let finished = ask(&fixture, &["three", "--agent", "weather", "--model", "openai/other"]);
     assert_eq!(finished.code, 1);
     assert!(finished.stderr.contains("uses the model openai/"), "{}", finished.stderr);
 }
 
 #[test]
-fn a_model_that_is_not_there_is_said_and_leaves_no_agent() {
-    let stage = Fixture::start();
-    let finished = ask(&stage, &["hello", "--model", "nonsense"]);
+fn unknown_model_is_reported_and_leaves_no_agent() {
+    let fixture = Fixture::start();
+    let finished = ask(&fixture, &["hello", "--model", "nonsense"]);
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
     assert!(finished.stderr.contains("nonsense"), "{}", finished.stderr);
-    assert_eq!(stage.daemon.call_result("/", "list_agents", json!({}))["agents"], json!([]));
+    assert_eq!(fixture.daemon.call_result("/", "list_agents", json!({}))["agents"], json!([]));
 }
 
 #[test]
-fn an_answer_is_printed_once_also_when_the_context_was_made_shorter() {
+fn response_is_printed_once_across_compaction() {
     let model = "openai/scripted";
-    let stage = Fixture::with_config(&format!(
+    let fixture = Fixture::with_config(&format!(
         "model = \"small\"\n[models.small]\nmodel = \"{model}\"\nwindow_tokens = 4096\n"
     ));
     let filler = "words that fill the window ".repeat(60);
     for turn in 0..12 {
         let question = format!("turn {turn}: {filler}");
-        let finished = ask(&stage, &[&question, "--agent", "a", "--model", "small"]);
+        let finished = ask(&fixture, &[&question, "--agent", "a", "--model", "small"]);
         assert_eq!((finished.code, finished.stdout), (0, format!("echo: {question}\n")), "turn {turn}");
     }
     let first =
-        stage.daemon.call_result(&agent_path("a"), "get_messages", json!({}))["messages"][0]["content"]
+        fixture.daemon.call_result(&agent_path("a"), "get_messages", json!({}))["messages"][0]["content"]
             .take();
     assert!(first.as_str().is_some_and(|text| text.starts_with("[Summary of")), "{first}");
 }
 
 #[test]
-fn every_signal_to_stop_cancels_the_question() {
-    let stage = Fixture::start();
-    let port = stage.daemon.port().to_string();
-    for (place, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
+fn each_stop_signal_cancels_the_question() {
+    let fixture = Fixture::start();
+    let port = fixture.daemon.port().to_string();
+    for (index, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
         let arguments = ["ask", "!stall so far", "-p", &port];
-        let command = Program::start(&arguments, &[], stage.daemon.home(), b"");
-        stage.model.wait_requests(place + 1);
-        stage.model.wait_stalled(1);
+        let command = Program::start(&arguments, &[], fixture.daemon.home(), b"");
+        fixture.model.wait_requests(index + 1);
+        fixture.model.wait_stalled(1);
         command.signal(signal);
         let finished = command.finish();
         assert_eq!(finished.code, 1, "{signal:?}: {finished:?}");
         assert!(finished.stderr.contains("interrupted; cancelling "), "{signal:?}: {finished:?}");
-        stage.model.wait_aborted(place + 1);
+        fixture.model.wait_aborted(index + 1);
     }
 }
 
 #[test]
-fn a_question_that_is_to_outlive_its_terminal_does() {
-    let stage = Fixture::start();
-    let (home, port) = (stage.daemon.home().display().to_string(), stage.daemon.port());
+fn ignored_hangup_does_not_cancel_the_question() {
+    let fixture = Fixture::start();
+    let (home, port) = (fixture.daemon.home().display().to_string(), fixture.daemon.port());
     let line = format!("trap '' HUP; exec env -i {BIN} --home {home} ask '!hold gate' -p {port}");
     let command = Program::shell(&line);
-    stage.model.wait_stalled(1);
+    fixture.model.wait_stalled(1);
     command.signal(Signal::HUP);
-    stage.model.release("gate");
+    fixture.model.release("gate");
     let finished = command.finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (0, " released gate\n"), "{finished:?}");
 }
 
-/// A daemon that nobody holds; it is stopped at the end, whatever became of the test.
+/// A daemon that is no child of the test; it is stopped on drop, even if the test fails.
 struct BackgroundDaemon<'a> {
     home: &'a Path,
     port: String,
@@ -124,12 +124,12 @@ impl Drop for BackgroundDaemon<'_> {
 
 fn free_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it has an address").port().to_string()
+    listener.local_addr().expect("a listener has an address").port().to_string()
 }
 
 #[test]
-fn a_daemon_is_started_when_there_is_none_and_the_next_question_finds_it() {
-    let (home, model) = (tempfile::tempdir().expect("a folder"), ScriptedModel::start());
+fn ask_starts_a_daemon_that_the_next_ask_uses() {
+    let (home, model) = (tempfile::tempdir().expect("a temporary directory"), ScriptedModel::start());
     let started = BackgroundDaemon { home: home.path(), port: free_port() };
     let environment = [
         ("OPENAI_BASE_URL", model.base_url()),
@@ -145,26 +145,26 @@ fn a_daemon_is_started_when_there_is_none_and_the_next_question_finds_it() {
             finished.stderr
         );
     }
-    assert_eq!(started.rpc(&["detect"]).code, 0, "it is still there");
+    assert_eq!(started.rpc(&["detect"]).code, 0, "the daemon is still running");
     assert_eq!(started.rpc(&["shutdown"]).code, 0);
 }
 
 #[test]
-fn a_daemon_that_does_not_start_says_why() {
-    let home = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir(home.path().join("nexus3.db")).expect("a folder where the store should be");
+fn failed_daemon_start_reports_the_reason() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    std::fs::create_dir(home.path().join("nexus3.db")).expect("a directory in place of the store");
     let environment = [("NEXUS3_MODEL", "openai/scripted"), ("OPENAI_API_KEY", "none")];
     let finished = run(BIN, &["ask", "hello", "-p", &free_port()], &environment, home.path());
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{}", finished.stderr);
-    let said = &finished.stderr;
-    assert!(said.contains("did not start") && said.contains("nexus3.db"), "{said}");
+    let stderr = &finished.stderr;
+    assert!(stderr.contains("did not start") && stderr.contains("nexus3.db"), "{stderr}");
 }
 
 #[test]
-fn whatever_else_uses_the_port_is_left_alone() {
-    let (home, model) = (tempfile::tempdir().expect("a folder"), ScriptedModel::start());
+fn another_service_on_the_port_is_reported() {
+    let (home, model) = (tempfile::tempdir().expect("a temporary directory"), ScriptedModel::start());
     let port = model.port().to_string();
     let finished = run(BIN, &["ask", "hello", "-p", &port], &[], home.path());
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
-    assert!(finished.stderr.contains("choose another one with -p PORT"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("choose another port with -p PORT"), "{}", finished.stderr);
 }

@@ -1,4 +1,4 @@
-//! Each command once, against a daemon that has something to tell.
+//! Each command once, against a daemon with agents.
 
 use std::net::TcpListener;
 
@@ -9,7 +9,7 @@ use super::{json_of, rpc, rpc_json};
 use crate::support::{BIN, Fixture, agent_ids, assert_created, is_hex, member_names};
 
 #[test]
-fn detect_tells_who_is_there() {
+fn detect_reports_whether_a_daemon_runs() {
     let daemon = TestDaemon::builder(BIN).start();
     let port = daemon.port();
     assert_eq!(
@@ -18,9 +18,9 @@ fn detect_tells_who_is_there() {
     );
     daemon.signal("SIGTERM");
     daemon.wait_exit();
-    let gone = rpc(&daemon, &["detect"]);
-    assert_eq!((gone.code, gone.stderr.as_str()), (1, ""));
-    assert_eq!(json_of(&gone), json!({ "port": port, "result": "no_server", "running": false }));
+    let after_exit = rpc(&daemon, &["detect"]);
+    assert_eq!((after_exit.code, after_exit.stderr.as_str()), (1, ""));
+    assert_eq!(json_of(&after_exit), json!({ "port": port, "result": "no_server", "running": false }));
 }
 
 #[test]
@@ -33,10 +33,10 @@ fn detect_needs_no_token() {
 }
 
 #[test]
-fn detect_tells_a_stranger_from_a_daemon() {
-    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = stranger.local_addr().unwrap().port();
-    std::thread::spawn(move || stranger.incoming().for_each(drop));
+fn detect_recognizes_another_service() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
     let home = tempfile::tempdir().unwrap();
     let found = run(BIN, &["rpc", "detect", "-p", &port.to_string()], &[], home.path());
     assert_eq!(found.code, 1);
@@ -44,7 +44,7 @@ fn detect_tells_a_stranger_from_a_daemon() {
 }
 
 #[test]
-fn an_agents_whole_life_at_the_command_line() {
+fn commands_cover_an_agents_whole_lifecycle() {
     let Fixture { daemon, model: _model } = Fixture::start();
     assert_eq!(rpc_json(&daemon, &["list"]), json!({ "agents": [], "total": 0 }));
     let created = rpc_json(&daemon, &["create", "worker", "--system-prompt", "Be brief."]);
@@ -69,13 +69,16 @@ fn an_agents_whole_life_at_the_command_line() {
 }
 
 #[test]
-fn create_makes_a_name_up_and_takes_a_first_message() {
+fn create_generates_an_id_and_takes_an_initial_message() {
     let Fixture { daemon, model: _model } = Fixture::start();
     let created = rpc_json(&daemon, &["create"]);
     assert!(is_hex(&created["agent_id"], 8), "{created}");
-    let asked = rpc_json(&daemon, &["create", "helper", "-M", "first words"]);
-    assert_eq!((&asked["agent_id"], &asked["url"]), (&json!("helper"), &json!("/agent/helper")));
-    assert_eq!(asked["response"]["content"], "echo: first words");
+    let with_message = rpc_json(&daemon, &["create", "helper", "-M", "first words"]);
+    assert_eq!(
+        (&with_message["agent_id"], &with_message["url"]),
+        (&json!("helper"), &json!("/agent/helper"))
+    );
+    assert_eq!(with_message["response"]["content"], "echo: first words");
     let failed = rpc(&daemon, &["create", "unlucky", "-M", "!status 500 boom"]);
     assert_eq!(failed.code, 1);
     assert_created(&json_of(&failed), "unlucky");
@@ -84,25 +87,29 @@ fn create_makes_a_name_up_and_takes_a_first_message() {
 }
 
 #[test]
-fn cancel_ends_a_send_by_its_name() {
-    let stage = Fixture::start();
-    stage.create("worker");
-    let mut open = stage.start_send("worker", "!stall", "essay");
-    stage.model.wait_stalled(1);
-    let result = rpc_json(&stage.daemon, &["cancel", "worker", "essay"]);
+fn cancel_ends_a_send_by_request_id() {
+    let fixture = Fixture::start();
+    fixture.create("worker");
+    let mut pending = fixture.start_send("worker", "!stall", "essay");
+    fixture.model.wait_stalled(1);
+    let result = rpc_json(&fixture.daemon, &["cancel", "worker", "essay"]);
     assert_eq!(result, json!({ "cancelled": true, "request_id": "essay" }));
-    assert_eq!(open.next_result()["cancelled"], true);
+    assert_eq!(pending.next_result()["cancelled"], true);
     let params = json!({ "content": "!stall", "request_id": 42 });
-    open.start(&stage.daemon, "/agent/worker", "send", params);
-    stage.model.wait_requests(2);
-    let result = rpc_json(&stage.daemon, &["cancel", "worker", "42"]);
-    assert_eq!(result, json!({ "cancelled": true, "request_id": 42 }), "digits may be a number's name");
-    let again = rpc_json(&stage.daemon, &["cancel", "worker", "42"]);
+    pending.start(&fixture.daemon, "/agent/worker", "send", params);
+    fixture.model.wait_requests(2);
+    let result = rpc_json(&fixture.daemon, &["cancel", "worker", "42"]);
+    assert_eq!(
+        result,
+        json!({ "cancelled": true, "request_id": 42 }),
+        "digits also match a numeric request id"
+    );
+    let again = rpc_json(&fixture.daemon, &["cancel", "worker", "42"]);
     assert_eq!(again, json!({ "cancelled": false, "request_id": "42", "reason": "not_found_or_completed" }));
 }
 
 #[test]
-fn the_port_and_the_token_can_come_from_the_environment() {
+fn port_and_token_can_come_from_the_environment() {
     let daemon = TestDaemon::builder(BIN).start();
     let elsewhere = tempfile::tempdir().unwrap();
     let port = daemon.port().to_string();
@@ -113,15 +120,15 @@ fn the_port_and_the_token_can_come_from_the_environment() {
     let by_flag = ["rpc", "list", "--port", &port, "--api-key", token];
     let env = [("NEXUS3_PORT", "1"), ("NEXUS3_API_KEY", "nxk_wrong")];
     let found = run(BIN, &by_flag, &env, elsewhere.path());
-    assert_eq!(found.code, 0, "a flag is stronger: {}", found.stderr);
+    assert_eq!(found.code, 0, "a flag overrides the environment: {}", found.stderr);
     let by_home = ["--home", daemon.home().to_str().unwrap(), "rpc", "list", "-p", &port];
     assert_eq!(run(BIN, &by_home, &[], elsewhere.path()).code, 0);
     let blank = run(BIN, &["rpc", "list", "-p", &port], &[("NEXUS3_API_KEY", " ")], daemon.home());
-    assert_eq!(blank.code, 0, "a blank key is none: {}", blank.stderr);
+    assert_eq!(blank.code, 0, "a blank key counts as unset: {}", blank.stderr);
 }
 
 #[test]
-fn the_files_of_older_servers_are_found_too() {
+fn token_files_of_older_servers_are_found() {
     let daemon = TestDaemon::builder(BIN).start();
     let token = daemon.token().unwrap();
     let port = daemon.port();
@@ -138,7 +145,7 @@ fn the_files_of_older_servers_are_found_too() {
 }
 
 #[test]
-fn help_is_an_answer() {
+fn help_goes_to_stdout_with_exit_code_0() {
     let home = tempfile::tempdir().unwrap();
     for arguments in [&["--help"][..], &["rpc", "--help"], &["rpc", "send", "--help"], &["serve", "-h"]] {
         let help = run(BIN, arguments, &[], home.path());

@@ -1,4 +1,4 @@
-//! Commands that are refused: nothing on stdout but what is true, a message that says what to do, the right code.
+//! Commands that fail: no false output on stdout, an error message that says what to do, and the right exit code.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -10,12 +10,12 @@ use testkit::{TestDaemon, run};
 use super::{json_of, rpc, rpc_json};
 use crate::support::{BIN, agent_ids};
 
-fn bare() -> TestDaemon {
+fn daemon_without_model() -> TestDaemon {
     TestDaemon::builder(BIN).start()
 }
 
 #[test]
-fn without_a_daemon_the_message_says_how_to_start_one() {
+fn without_a_daemon_the_error_says_how_to_start_one() {
     let home = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     for command in [
@@ -28,27 +28,27 @@ fn without_a_daemon_the_message_says_how_to_start_one() {
         &["destroy", "a"],
         &["shutdown"],
     ] {
-        let refused = run(BIN, &[&["rpc", "-p", &port], command].concat(), &[], home.path());
-        assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{command:?}");
+        let failed = run(BIN, &[&["rpc", "-p", &port], command].concat(), &[], home.path());
+        assert_eq!((failed.code, failed.stdout.as_str()), (1, ""), "{command:?}");
         let text = format!("no nexus3 daemon at 127.0.0.1:{port}; start one with: nexus3 serve {port}\n");
-        assert_eq!(refused.stderr, text, "{command:?}");
+        assert_eq!(failed.stderr, text, "{command:?}");
     }
 }
 
 #[test]
-fn a_token_file_that_others_can_read_is_refused_with_the_cure() {
-    let daemon = bare();
+fn token_file_readable_by_others_is_rejected_with_the_fix() {
+    let daemon = daemon_without_model();
     let path = daemon.home().join(format!("rpc-{}.token", daemon.port()));
     for mode in [0o640, 0o604, 0o660, 0o666, 0o610] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        let refused = rpc(&daemon, &["list"]);
-        assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{mode:o}");
+        let failed = rpc(&daemon, &["list"]);
+        assert_eq!((failed.code, failed.stdout.as_str()), (1, ""), "{mode:o}");
         assert!(
-            refused.stderr.contains(&format!("fix it with: chmod 600 {}", path.display())),
+            failed.stderr.contains(&format!("fix it with: chmod 600 {}", path.display())),
             "{}",
-            refused.stderr
+            failed.stderr
         );
-        assert!(!refused.stderr.contains(daemon.token().unwrap()));
+        assert!(!failed.stderr.contains(daemon.token().unwrap()));
     }
     assert_eq!(rpc(&daemon, &["detect"]).code, 0, "a probe needs no token");
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -56,8 +56,8 @@ fn a_token_file_that_others_can_read_is_refused_with_the_cure() {
 }
 
 #[test]
-fn a_wrong_token_is_refused_and_its_origin_told() {
-    let daemon = bare();
+fn wrong_token_error_names_the_tokens_source() {
+    let daemon = daemon_without_model();
     let port = daemon.port().to_string();
     let list = ["rpc", "list", "-p", &port];
     let by_env = run(BIN, &list, &[("NEXUS3_API_KEY", "nxk_wrong")], daemon.home());
@@ -82,14 +82,14 @@ fn a_wrong_token_is_refused_and_its_origin_told() {
         "{}",
         none.stderr
     );
-    for refused in [by_env, by_flag, by_file, none] {
-        assert!(!refused.stderr.contains("nxk_"), "no token is shown: {}", refused.stderr);
+    for failed in [by_env, by_flag, by_file, none] {
+        assert!(!failed.stderr.contains("nxk_"), "no token is shown: {}", failed.stderr);
     }
 }
 
 #[test]
-fn a_token_that_cannot_be_one_is_refused_without_showing_it() {
-    let daemon = bare();
+fn malformed_token_is_rejected_and_not_shown() {
+    let daemon = daemon_without_model();
     for key in ["nxk_secret words", "nxk_secr\u{e9}t", ""] {
         let by_flag = rpc(&daemon, &["list", "--api-key", key]);
         assert_eq!((by_flag.code, by_flag.stdout.as_str()), (2, ""), "{}", by_flag.stderr);
@@ -104,39 +104,39 @@ fn a_token_that_cannot_be_one_is_refused_without_showing_it() {
 }
 
 #[test]
-fn what_the_daemon_refuses_is_told_in_its_words() {
-    let daemon = bare();
+fn daemon_errors_are_printed_unchanged() {
+    let daemon = daemon_without_model();
     rpc_json(&daemon, &["create", "taken"]);
-    for (command, told) in [
+    for (command, expected) in [
         (&["create", "taken"][..], "Agent already exists: taken"),
         (&["create", "a..b"], "contains forbidden pattern '..'"),
-        (&["send", "nobody", "hi"], "Agent not found: nobody"),
-        (&["status", "nobody"], "Agent not found: nobody"),
-        (&["messages", "nobody"], "Agent not found: nobody"),
-        (&["cancel", "nobody", "r"], "Agent not found: nobody"),
+        (&["send", "missing", "hi"], "Agent not found: missing"),
+        (&["status", "missing"], "Agent not found: missing"),
+        (&["messages", "missing"], "Agent not found: missing"),
+        (&["cancel", "missing", "r"], "Agent not found: missing"),
         (&["send", "taken", "hi"], "No model is configured."),
         (&["send", "../etc", "hi"], "invalid agent id"),
         (&["status", ""], "invalid agent id"),
         (&["cancel", "taken", ""], "request_id cannot be empty"),
     ] {
-        let refused = rpc(&daemon, command);
-        assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{command:?}: {}", refused.stderr);
-        assert!(refused.stderr.contains(told), "{command:?}: {}", refused.stderr);
+        let failed = rpc(&daemon, command);
+        assert_eq!((failed.code, failed.stdout.as_str()), (1, ""), "{command:?}: {}", failed.stderr);
+        assert!(failed.stderr.contains(expected), "{command:?}: {}", failed.stderr);
     }
     assert_eq!(agent_ids(&daemon), ["taken"]);
 }
 
 #[test]
-fn a_destroy_of_nobody_fails_and_still_answers() {
-    let daemon = bare();
-    let refused = rpc(&daemon, &["destroy", "nobody"]);
-    assert_eq!((refused.code, refused.stderr.as_str()), (1, "agent not found: nobody\n"));
-    assert_eq!(json_of(&refused), json!({ "success": false, "agent_id": "nobody" }));
+fn destroy_of_a_missing_agent_fails_with_json_output() {
+    let daemon = daemon_without_model();
+    let failed = rpc(&daemon, &["destroy", "missing"]);
+    assert_eq!((failed.code, failed.stderr.as_str()), (1, "agent not found: missing\n"));
+    assert_eq!(json_of(&failed), json!({ "success": false, "agent_id": "missing" }));
 }
 
 #[test]
-fn wrong_usage_is_told_apart_from_a_refusal() {
-    let daemon = bare();
+fn wrong_usage_has_its_own_exit_code() {
+    let daemon = daemon_without_model();
     for command in [
         &[][..],
         &["lsit"],
@@ -155,9 +155,9 @@ fn wrong_usage_is_told_apart_from_a_refusal() {
         &["list", "--api-key", "two words"],
         &["list", "--no-such-flag"],
     ] {
-        let refused = rpc(&daemon, command);
-        assert_eq!((refused.code, refused.stdout.as_str()), (2, ""), "{command:?}: {}", refused.stderr);
-        assert!(!refused.stderr.is_empty(), "{command:?}");
+        let failed = rpc(&daemon, command);
+        assert_eq!((failed.code, failed.stdout.as_str()), (2, ""), "{command:?}: {}", failed.stderr);
+        assert!(!failed.stderr.is_empty(), "{command:?}");
     }
     let port = run(BIN, &["rpc", "list"], &[("NEXUS3_PORT", "http")], daemon.home());
     assert_eq!(
@@ -167,12 +167,12 @@ fn wrong_usage_is_told_apart_from_a_refusal() {
 }
 
 #[test]
-fn a_stranger_on_the_port_is_told() {
-    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = stranger.local_addr().unwrap().port().to_string();
-    std::thread::spawn(move || stranger.incoming().for_each(drop));
+fn another_service_on_the_port_is_reported() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
     let home = tempfile::tempdir().unwrap();
-    let refused = run(BIN, &["rpc", "list", "-p", &port], &[], home.path());
-    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
-    assert!(refused.stderr.contains(&format!("127.0.0.1:{port}")), "{}", refused.stderr);
+    let failed = run(BIN, &["rpc", "list", "-p", &port], &[], home.path());
+    assert_eq!((failed.code, failed.stdout.as_str()), (1, ""));
+    assert!(failed.stderr.contains(&format!("127.0.0.1:{port}")), "{}", failed.stderr);
 }

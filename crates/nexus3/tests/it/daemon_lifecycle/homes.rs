@@ -1,4 +1,4 @@
-//! The home directory: made, kept private, or refused.
+//! The home directory: created, made private, or rejected.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
@@ -9,11 +9,11 @@ use crate::support::BIN;
 use crate::support::program::Program;
 
 #[test]
-fn a_home_that_is_not_there_is_made_for_its_user_alone() {
+fn missing_home_is_created_private() {
     let outer = tempfile::tempdir().unwrap();
     let home = outer.path().join("deep").join("home");
     let daemon = TestDaemon::builder(BIN).home(outer.path().join("first")).env("NEXUS3_HOME", &home).start();
-    assert!(!home.exists(), "the flag wins over the variable");
+    assert!(!home.exists(), "the flag overrides the variable");
     drop(daemon);
     let mut daemon = Program::start(&["serve", "0"], &[], &home, b"");
     daemon.wait_line("Server: http://");
@@ -23,7 +23,7 @@ fn a_home_that_is_not_there_is_made_for_its_user_alone() {
 }
 
 #[test]
-fn the_home_is_below_the_users_own_when_nobody_says_otherwise() {
+fn default_home_is_below_the_users_home() {
     let user = tempfile::tempdir().unwrap();
     let env = [("NEXUS3_HOME", ""), ("HOME", user.path().to_str().unwrap())];
     let mut daemon = Program::start(&["serve", "0"], &env, user.path(), b"");
@@ -34,11 +34,11 @@ fn the_home_is_below_the_users_own_when_nobody_says_otherwise() {
 }
 
 #[test]
-fn the_store_is_in_the_home_and_for_its_user_alone() {
+fn store_files_are_in_the_home_and_private() {
     let daemon = TestDaemon::builder(BIN).start();
     let store = daemon.home().join("nexus3.db");
-    let told = format!("Store: {} (0 agents)\n", store.display());
-    assert!(daemon.stdout().contains(&told), "{}", daemon.stdout());
+    let line = format!("Store: {} (0 agents)\n", store.display());
+    assert!(daemon.stdout().contains(&line), "{}", daemon.stdout());
     let names: Vec<_> = fs::read_dir(daemon.home()).unwrap().map(|entry| entry.unwrap().path()).collect();
     let files: Vec<_> = names.iter().filter(|path| path.to_string_lossy().contains("nexus3.db")).collect();
     assert!(files.contains(&&store) && files.len() > 1, "{names:?}");
@@ -48,7 +48,7 @@ fn the_store_is_in_the_home_and_for_its_user_alone() {
 }
 
 #[test]
-fn an_open_home_is_closed_with_a_warning() {
+fn shared_home_is_made_private_with_a_warning() {
     for mode in [0o755, 0o750, 0o777, 0o701] {
         let outer = tempfile::tempdir().unwrap();
         let home = outer.path().join("home");
@@ -64,7 +64,7 @@ fn an_open_home_is_closed_with_a_warning() {
 }
 
 #[test]
-fn a_home_that_is_no_directory_is_refused() {
+fn home_that_is_no_directory_is_rejected() {
     let outer = tempfile::tempdir().unwrap();
     let file = outer.path().join("file");
     fs::write(&file, "").unwrap();
@@ -79,17 +79,17 @@ fn a_home_that_is_no_directory_is_refused() {
 }
 
 #[test]
-fn logs_that_cannot_be_kept_are_told_before_anything_else_is_done() {
+fn failing_log_directory_stops_the_start_first() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("logs"), "").unwrap();
     let failed = run(BIN, &["serve", "0"], &[], home.path());
     assert_eq!((failed.code, failed.stdout.as_str()), (1, ""), "{}", failed.stderr);
     assert!(failed.stderr.contains("cannot create the log directory"), "{}", failed.stderr);
-    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "and there is no token");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "no token file");
 }
 
 #[test]
-fn without_any_home_there_is_nothing_to_start_from() {
+fn start_without_any_home_is_rejected() {
     let outer = tempfile::tempdir().unwrap();
     let failed = run("env", &["-i", BIN, "serve", "0"], &[], outer.path());
     assert_eq!(failed.code, 2, "{}", failed.stderr);
@@ -97,11 +97,11 @@ fn without_any_home_there_is_nothing_to_start_from() {
 }
 
 #[test]
-fn homes_do_not_mix() {
+fn client_does_not_use_the_token_of_another_home() {
     let first = TestDaemon::builder(BIN).start();
     let second = TestDaemon::builder(BIN).start();
     let second_port = second.port().to_string();
-    let refused = run(BIN, &["rpc", "list", "-p", &second_port], &[], first.home());
-    assert_eq!(refused.code, 1, "{}", refused.stdout);
-    assert!(refused.stderr.contains("Authorization header required"), "{}", refused.stderr);
+    let failed = run(BIN, &["rpc", "list", "-p", &second_port], &[], first.home());
+    assert_eq!(failed.code, 1, "{}", failed.stdout);
+    assert!(failed.stderr.contains("Authorization header required"), "{}", failed.stderr);
 }

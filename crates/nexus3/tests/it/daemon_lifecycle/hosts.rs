@@ -1,4 +1,4 @@
-//! Addresses: loopback and nothing else.
+//! Listen addresses: only loopback.
 
 use std::fs;
 use std::net::TcpListener;
@@ -20,11 +20,11 @@ fn only_loopback_can_be_bound() {
     }
     let by_variable = run(BIN, &["serve", "0"], &[("NEXUS3_HOST", "0.0.0.0")], home.path());
     assert_eq!(by_variable.code, 2, "{}", by_variable.stderr);
-    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "nothing was left behind");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "no file was created");
 }
 
 #[test]
-fn localhost_is_loopback() {
+fn localhost_binds_loopback() {
     let home = tempfile::tempdir().unwrap();
     let mut daemon = Program::start(&["serve", "0", "--host", "localhost"], &[], home.path(), b"");
     assert!(daemon.wait_line("Server: http://").starts_with("127.0.0.1:"));
@@ -33,7 +33,7 @@ fn localhost_is_loopback() {
 }
 
 #[test]
-fn loopback_of_the_new_protocol_works_where_there_is_one() {
+fn ipv6_loopback_works_where_available() {
     if TcpListener::bind("[::1]:0").is_err() {
         return;
     }
@@ -45,11 +45,11 @@ fn loopback_of_the_new_protocol_works_where_there_is_one() {
     let authorization = format!("Authorization: Bearer {token}");
     let url = format!("http://[::1]:{port}/");
     let body = r#"{"jsonrpc":"2.0","method":"list_agents","id":3}"#;
-    let answer = run("curl", &["-sg", &url, "-H", &authorization, "-d", body], &[], home.path());
+    let response = run("curl", &["-sg", &url, "-H", &authorization, "-d", body], &[], home.path());
     assert_eq!(
-        answer.stdout, r#"{"jsonrpc":"2.0","id":3,"result":{"agents":[],"total":0}}"#,
+        response.stdout, r#"{"jsonrpc":"2.0","id":3,"result":{"agents":[],"total":0}}"#,
         "{}",
-        answer.stderr
+        response.stderr
     );
     let port_taken = run(BIN, &["serve", port, "--host", "::1"], &[], home.path());
     assert_eq!(port_taken.code, 3, "{}", port_taken.stderr);

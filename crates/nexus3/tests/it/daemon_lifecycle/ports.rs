@@ -1,4 +1,4 @@
-//! Ports: free ones, and those that somebody else has.
+//! Ports: free ports, and ports that another process uses.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -28,7 +28,7 @@ fn port_zero_takes_any_free_port() {
 }
 
 #[test]
-fn a_second_daemon_on_a_port_is_refused_and_does_the_first_no_harm() {
+fn second_daemon_on_a_port_fails_without_harming_the_first() {
     for arguments in [&[][..], &["--no-auth"][..]] {
         let mut builder = TestDaemon::builder(BIN);
         for argument in arguments {
@@ -41,17 +41,21 @@ fn a_second_daemon_on_a_port_is_refused_and_does_the_first_no_harm() {
         assert!(failed.stderr.contains("another nexus3 is already serving there"), "{failed}");
         assert!(failed.stderr.contains(&format!("nexus3 rpc shutdown -p {}", first.port())), "{failed}");
         assert_eq!(failed.stdout, "");
-        assert_eq!(fs::read_to_string(token_path(&first)).ok(), token, "the first one's token stays");
+        assert_eq!(
+            fs::read_to_string(token_path(&first)).ok(),
+            token,
+            "the first daemon's token is unchanged"
+        );
         assert_eq!(first.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     }
 }
 
-/// A stranger on a port of its own; it does this with everybody who connects.
-fn foreign_server(meet: impl Fn(TcpStream) + Send + 'static) -> u16 {
+/// Starts a server of another program that handles each connection with `handle`, and returns its port.
+fn foreign_server(handle: impl Fn(TcpStream) + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
-    // Detached: it ends with the test's process.
-    thread::spawn(move || listener.incoming().flatten().for_each(meet));
+    // Detached: the thread ends with the test process.
+    thread::spawn(move || listener.incoming().flatten().for_each(handle));
     port
 }
 
@@ -66,14 +70,14 @@ fn assert_port_in_use(port: u16) {
 }
 
 #[test]
-fn a_stranger_that_talks_nonsense_is_told_from_nexus3() {
+fn non_http_server_is_distinguished_from_nexus3() {
     assert_port_in_use(foreign_server(|mut stream| {
-        drop(stream.write_all(b"220 mail.example.org ESMTP\r\n"))
+        drop(stream.write_all(b"220 mail.example.org ESMTP\r\n"));
     }));
 }
 
 #[test]
-fn a_stranger_that_speaks_http_is_told_from_nexus3() {
+fn http_server_is_distinguished_from_nexus3() {
     assert_port_in_use(foreign_server(|mut stream| {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnope");
@@ -81,19 +85,19 @@ fn a_stranger_that_speaks_http_is_told_from_nexus3() {
 }
 
 #[test]
-fn a_stranger_that_hangs_up_is_told_from_nexus3() {
+fn server_that_hangs_up_is_distinguished_from_nexus3() {
     assert_port_in_use(foreign_server(drop));
 }
 
 #[test]
-fn a_stranger_that_never_answers_does_not_hold_the_start_up() {
-    // The connections stay open as long as the thread that keeps them.
-    let kept = std::sync::Mutex::new(Vec::new());
-    assert_port_in_use(foreign_server(move |stream| kept.lock().unwrap().push(stream)));
+fn silent_server_does_not_block_the_start() {
+    // The thread owns the connections, so they stay open.
+    let connections = std::sync::Mutex::new(Vec::new());
+    assert_port_in_use(foreign_server(move |stream| connections.lock().unwrap().push(stream)));
 }
 
 #[test]
-fn the_port_is_free_again_after_a_kill() {
+fn port_is_free_after_a_kill() {
     let home = tempfile::tempdir().unwrap();
     let first = TestDaemon::builder(BIN).home(home.path()).start();
     let mut connection = first.connection();
@@ -106,7 +110,7 @@ fn the_port_is_free_again_after_a_kill() {
 }
 
 #[test]
-fn the_serve_flag_is_the_serve_command() {
+fn serve_flag_equals_the_serve_command() {
     let home = tempfile::tempdir().unwrap();
     for arguments in [&["--serve", "0"][..], &["--serve=0"], &["serve", "0"], &["serve", "-p", "0"]] {
         let mut daemon = Program::start(arguments, &[], home.path(), b"");
@@ -125,7 +129,7 @@ fn the_serve_flag_is_the_serve_command() {
 }
 
 #[test]
-fn a_port_that_cannot_be_one_is_wrong_usage() {
+fn invalid_port_is_wrong_usage() {
     let home = tempfile::tempdir().unwrap();
     for port in ["65536", "-1", "http", "", "80 80"] {
         let failed = run(BIN, &["serve", "--port", port], &[], home.path());

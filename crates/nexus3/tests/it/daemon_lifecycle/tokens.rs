@@ -1,4 +1,4 @@
-//! Token files: private, fresh at each start, gone at the end.
+//! Token files: private, new at each start, removed at the stop.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -14,7 +14,7 @@ fn mode(path: &std::path::Path) -> u32 {
 }
 
 #[test]
-fn a_token_is_private_and_has_its_shape() {
+fn token_file_is_private_and_well_formed() {
     let daemon = TestDaemon::builder(BIN).start();
     let path = token_path(&daemon);
     assert_eq!((mode(&path), mode(daemon.home())), (0o600, 0o700));
@@ -26,7 +26,7 @@ fn a_token_is_private_and_has_its_shape() {
 }
 
 #[test]
-fn each_start_has_a_token_of_its_own() {
+fn each_start_creates_a_new_token() {
     let home = tempfile::tempdir().unwrap();
     let first = TestDaemon::builder(BIN).home(home.path()).start();
     let old = first.token().unwrap().to_owned();
@@ -35,22 +35,22 @@ fn each_start_has_a_token_of_its_own() {
     let second = TestDaemon::builder(BIN).home(home.path()).port(first.port()).start();
     assert_ne!(second.token(), Some(old.as_str()));
     let headers = [("Authorization", &*format!("Bearer {old}"))];
-    let answer = second.post("/", &headers, br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#);
-    assert_eq!(answer.status, 403);
+    let response = second.post("/", &headers, br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#);
+    assert_eq!(response.status, 403);
 }
 
 #[test]
-fn the_token_of_a_killed_daemon_is_replaced_by_the_next() {
+fn next_start_replaces_the_token_of_a_killed_daemon() {
     let home = tempfile::tempdir().unwrap();
     let first = TestDaemon::builder(BIN).home(home.path()).start();
     first.signal("SIGKILL");
     assert_eq!(first.wait_exit().code(), None);
     let path = token_path(&first);
-    let left = fs::read_to_string(&path).unwrap();
-    assert_eq!(first.token(), Some(left.as_str()), "it stays behind");
+    let leftover = fs::read_to_string(&path).unwrap();
+    assert_eq!(first.token(), Some(leftover.as_str()), "the killed daemon leaves its token file");
     let second = TestDaemon::builder(BIN).home(home.path()).port(first.port()).start();
     let token = fs::read_to_string(&path).unwrap();
-    assert_ne!(token, left);
+    assert_ne!(token, leftover);
     assert_eq!(mode(&path), 0o600);
     assert_eq!(second.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     second.signal("SIGTERM");
@@ -58,12 +58,12 @@ fn the_token_of_a_killed_daemon_is_replaced_by_the_next() {
     let names = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.collect();
     names.sort_unstable();
-    let kept = ["logs", "nexus3.db", "nexus3.db.lock", "nexus3.db.mark"];
-    assert_eq!(names, kept, "nothing else stays behind");
+    let expected = ["logs", "nexus3.db", "nexus3.db.lock", "nexus3.db.mark"];
+    assert_eq!(names, expected, "no other file remains");
 }
 
 #[test]
-fn a_planted_file_or_link_does_not_get_the_token() {
+fn planted_link_does_not_receive_the_token() {
     let home = tempfile::tempdir().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let victim = elsewhere.path().join("victim");
@@ -83,12 +83,12 @@ fn a_planted_file_or_link_does_not_get_the_token() {
 }
 
 #[test]
-fn without_auth_there_is_no_token() {
+fn no_auth_creates_no_token() {
     let daemon = TestDaemon::builder(BIN).arg("--no-auth").start();
     assert!(!token_path(&daemon).exists());
     assert!(daemon.stdout().contains("No token required (--no-auth)"), "{}", daemon.stdout());
     assert_eq!(daemon.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     let headers = [("Authorization", "Bearer whatever")];
-    let answer = daemon.post("/", &headers, br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#);
-    assert_eq!(answer.status, 200, "a token that nobody asked for does no harm");
+    let response = daemon.post("/", &headers, br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#);
+    assert_eq!(response.status, 200, "an unneeded token is ignored");
 }

@@ -155,7 +155,7 @@ impl Case {
         match self.expected {
             Expected::Result => assert_result(name, &response),
             Expected::Error { status, code, message, id } => {
-                assert_error(name, &response, status, code, message, id)
+                assert_error(name, &response, status, code, message, id);
             }
             Expected::NoContent => {
                 assert_eq!(response.status, 204, "{name}");

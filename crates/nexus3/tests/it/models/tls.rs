@@ -1,4 +1,4 @@
-//! Models over TLS, with an authority of the user's own; and Azure, whose addresses are its own.
+//! Models over TLS with a private certificate authority; and Azure, which has its own URLs and key header.
 
 use std::fs;
 
@@ -22,46 +22,46 @@ fn config(model: &ScriptedModel, more: &str) -> String {
 }
 
 #[test]
-fn a_model_behind_a_companys_own_certificate_answers_when_its_authority_is_named() {
+fn ca_file_makes_a_private_authority_trusted() {
     let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::with_tls());
     let certificate = folder.path().join("authority.pem");
     fs::write(&certificate, TLS_CA_PEM).unwrap();
     let trust = format!("ca_file = \"{}\"\n", certificate.display());
     let daemon = over_tls(&model).config(&config(&model, &trust)).start();
     for word in ["one", "two"] {
-        let answer = daemon.call_result("/", "send", json!({ "content": word }));
-        assert_eq!(answer["content"], format!("echo: {word}"));
+        let response = daemon.call_result("/", "send", json!({ "content": word }));
+        assert_eq!(response["content"], format!("echo: {word}"));
     }
-    assert_eq!(model.connections(), 1, "the connection is used again");
+    assert_eq!(model.connections(), 1, "the connection is reused");
 }
 
 #[test]
-fn a_certificate_that_nobody_trusts_is_told_with_the_server_and_the_setting() {
+fn untrusted_certificate_error_names_server_and_setting() {
     let model = ScriptedModel::with_tls();
     let daemon = over_tls(&model).config(&config(&model, "")).start();
     let error = daemon.error("/", "send", json!({ "content": "hi" }));
     assert_eq!(error["code"], -32603);
-    let told = error["message"].as_str().unwrap();
+    let message = error["message"].as_str().unwrap();
     let server = format!("The certificate of 127.0.0.1:{} is not trusted: ", model.port());
-    assert!(told.starts_with(&server), "{told}");
-    assert!(told.contains("in providers.company.ca_file of config.toml"), "{told}");
+    assert!(message.starts_with(&server), "{message}");
+    assert!(message.contains("in providers.company.ca_file of config.toml"), "{message}");
     assert!(model.requests().is_empty(), "no key was sent");
-    assert_eq!(model.connections(), 1, "nothing is won by asking again");
+    assert_eq!(model.connections(), 1, "a certificate error is not retried");
 }
 
 #[test]
-fn a_file_of_authorities_that_is_none_is_told() {
+fn ca_file_without_certificates_is_reported() {
     let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::with_tls());
     let certificate = folder.path().join("authority.pem");
     fs::write(&certificate, "no certificate").unwrap();
     let trust = format!("ca_file = \"{}\"\n", certificate.display());
     let daemon = over_tls(&model).config(&config(&model, &trust)).start();
-    let told = daemon.error("/", "send", json!({ "content": "hi" }))["message"].to_string();
-    assert!(told.contains("authority.pem holds no certificates"), "{told}");
+    let message = daemon.error("/", "send", json!({ "content": "hi" }))["message"].to_string();
+    assert!(message.contains("authority.pem holds no certificates"), "{message}");
 }
 
 #[test]
-fn azure_is_asked_below_its_deployment_with_its_version_and_its_key() {
+fn azure_requests_have_deployment_version_and_key() {
     let model = ScriptedModel::with_key("azure-key-1");
     let azure = |config: &str| {
         TestDaemon::builder(BIN)
@@ -82,6 +82,6 @@ fn azure_is_asked_below_its_deployment_with_its_version_and_its_key() {
         let request = model.requests().pop().unwrap();
         assert_eq!(request.path, path);
         assert_eq!(request.header("api-key"), Some("azure-key-1"));
-        assert_eq!(request.header("authorization"), None, "the key travels once");
+        assert_eq!(request.header("authorization"), None, "the key is sent in one header only");
     }
 }

@@ -1,4 +1,4 @@
-//! Flag over environment over file over default: as `config show` tells it, and as the daemon behaves.
+//! Precedence of flag, environment, file and default: in `config show`, and in the daemon's behaviour.
 
 use std::fs;
 
@@ -7,14 +7,14 @@ use testkit::{ScriptedModel, TestDaemon, run};
 
 use crate::support::{BIN, daemon_builder};
 
-/// The line of a setting in `config show`, with blanks as one.
+/// The line of a setting in `config show`, with runs of blanks collapsed.
 fn shown(page: &str, key: &str) -> String {
     let line = page.lines().find(|line| line.starts_with(&format!("{key} ")));
     line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn every_value_tells_where_it_came_from() {
+fn config_show_names_the_source_of_each_value() {
     let home = tempfile::tempdir().unwrap();
     let file = "port = 9001\nstop_grace_ms = 5\n\n[limits]\nagent_queue_max = 7\n";
     fs::write(home.path().join("config.toml"), file).unwrap();
@@ -27,11 +27,11 @@ fn every_value_tells_where_it_came_from() {
     assert_eq!(shown(page, "limits.agent_queue_max"), "limits.agent_queue_max = 7 # config.toml:5");
     assert_eq!(shown(page, "log.level"), "log.level = \"debug\" # environment NEXUS3_LOG_LEVEL");
     assert_eq!(shown(page, "auth"), "auth = true # default");
-    assert!(!page.contains("nxk_secret"), "a token is no setting");
+    assert!(!page.contains("nxk_secret"), "a token is not a setting");
 }
 
 #[test]
-fn commands_call_the_port_that_the_file_names() {
+fn commands_use_the_port_of_the_configuration_file() {
     let daemon = TestDaemon::builder(BIN).start();
     fs::write(daemon.home().join("config.toml"), format!("port = {}\n", daemon.port())).unwrap();
     let finished = run(BIN, &["rpc", "list"], &[], daemon.home());
@@ -39,7 +39,7 @@ fn commands_call_the_port_that_the_file_names() {
 }
 
 #[test]
-fn what_is_shown_can_be_read_back() {
+fn config_show_output_can_be_read_back() {
     let home = tempfile::tempdir().unwrap();
     let env =
         [("NEXUS3_ALLOWED_ORIGINS", "https://a.example,http://localhost:3000"), ("NEXUS3_MODEL", "openai/x")];
@@ -56,7 +56,7 @@ fn what_is_shown_can_be_read_back() {
 }
 
 #[test]
-fn to_look_at_the_settings_makes_nothing() {
+fn config_commands_create_no_files() {
     let outer = tempfile::tempdir().unwrap();
     let home = outer.path().join("home");
     for command in ["show", "reference"] {
@@ -68,7 +68,7 @@ fn to_look_at_the_settings_makes_nothing() {
 }
 
 #[test]
-fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
+fn flag_overrides_environment_overrides_file() {
     let model = ScriptedModel::start();
     let file =
         "port = 1\nmodel = \"openai/from-file\"\nlimits.tool_iterations_max = 3\nlimits.agents_max = 1";
@@ -80,10 +80,10 @@ fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
         .start();
     let model_of = |daemon: &TestDaemon| {
         let context = daemon.call_result("/", "get_context", json!({}));
-        assert_eq!(context["max_tool_iterations"], 3, "only the file says so");
+        assert_eq!(context["max_tool_iterations"], 3, "only the file sets it");
         daemon.call_result("/", "list_agents", json!({}))["agents"][0]["model"].clone()
     };
-    assert_ne!(by_env.port(), 1, "the flag of the test wins over the file");
+    assert_ne!(by_env.port(), 1, "the test's flag overrides the file");
     assert_eq!(model_of(&by_env), "openai/from-env");
     by_env.call_result("/", "create_agent", json!({ "agent_id": "second" }));
     let by_flag = daemon_builder(&model).config(file).env("NEXUS3_MODEL", "openai/from-env").start();
@@ -93,7 +93,7 @@ fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
 }
 
 #[test]
-fn a_flag_lets_everybody_in_where_the_file_does_not() {
+fn no_auth_flag_overrides_the_file() {
     let daemon = TestDaemon::builder(BIN).config("auth = true").arg("--no-auth").start();
     assert_eq!(daemon.token(), None);
     assert_eq!(daemon.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));

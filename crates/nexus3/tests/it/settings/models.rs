@@ -1,4 +1,4 @@
-//! Which model, where it is, and which of them are refused at the start.
+//! Model names, endpoints and keys, and which of them stop the start.
 
 use std::fs;
 
@@ -7,7 +7,8 @@ use testkit::{ScriptedModel, TestDaemon, run};
 
 use crate::support::BIN;
 
-fn refused(model: &str, env: &[(&str, &str)]) -> String {
+/// Starts a daemon that must exit with code 2 and returns its stderr.
+fn failed_start(model: &str, env: &[(&str, &str)]) -> String {
     let home = tempfile::tempdir().unwrap();
     let finished = run(BIN, &["serve", "0", "--model", model], env, home.path());
     assert_eq!((finished.code, finished.stdout.as_str()), (2, ""), "{model}: {}", finished.stderr);
@@ -17,37 +18,40 @@ fn refused(model: &str, env: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_model_without_a_provider_or_a_name_is_refused() {
+fn model_without_provider_or_name_is_rejected() {
     for model in ["openai/", "/gpt", "", "/", "openai/a\nb"] {
-        let told = refused(model, &[("OPENAI_API_KEY", "sk-x")]);
-        assert!(told.contains("--model must be \"provider/name\" or an alias, got "), "{model:?}: {told}");
+        let stderr = failed_start(model, &[("OPENAI_API_KEY", "sk-x")]);
+        assert!(
+            stderr.contains("--model must be \"provider/name\" or an alias, got "),
+            "{model:?}: {stderr}"
+        );
     }
-    let told = refused("gpt", &[("OPENAI_API_KEY", "sk-x")]);
+    let stderr = failed_start("gpt", &[("OPENAI_API_KEY", "sk-x")]);
     assert!(
-        told.contains("model \"gpt\": the name must be PROVIDER/NAME, as in openai/gpt-4o-mini"),
-        "{told}"
+        stderr.contains("model \"gpt\": the name must be PROVIDER/NAME, as in openai/gpt-4o-mini"),
+        "{stderr}"
     );
 }
 
 #[test]
-fn a_provider_that_is_not_there_is_refused() {
-    for model in ["nobody/claude", "OpenAI/gpt", "open ai/gpt"] {
-        let told = refused(model, &[("OPENAI_API_KEY", "sk-x")]);
-        assert!(told.contains("the known ones are anthropic, openai, "), "{told}");
+fn unknown_provider_is_rejected() {
+    for model in ["unknown/claude", "OpenAI/gpt", "open ai/gpt"] {
+        let stderr = failed_start(model, &[("OPENAI_API_KEY", "sk-x")]);
+        assert!(stderr.contains("the known ones are anthropic, openai, "), "{stderr}");
     }
 }
 
 #[test]
-fn a_fallback_that_names_no_model_is_refused() {
+fn fallback_that_names_no_model_is_rejected() {
     let home = tempfile::tempdir().unwrap();
-    for (fallback, told) in [
+    for (fallback, expected) in [
         ("zzz", "fallback \"zzz\": the name must be PROVIDER/NAME"),
-        ("nobody/x", "fallback \"nobody/x\": there is no provider \"nobody\""),
+        ("unknown/x", "fallback \"unknown/x\": there is no provider \"unknown\""),
     ] {
         fs::write(home.path().join("config.toml"), format!("fallback = [{fallback:?}]\n")).unwrap();
         let finished = run(BIN, &["serve", "0"], &[], home.path());
         assert_eq!((finished.code, finished.stdout.as_str()), (2, ""), "{fallback}: {}", finished.stderr);
-        assert!(finished.stderr.contains(told), "{fallback}: {}", finished.stderr);
+        assert!(finished.stderr.contains(expected), "{fallback}: {}", finished.stderr);
     }
     for fallback in ["local", "ollama", "local/not-yet-here", "openai/without-a-key"] {
         let config = format!("fallback = [{fallback:?}]\n");
@@ -57,29 +61,29 @@ fn a_fallback_that_names_no_model_is_refused() {
 }
 
 #[test]
-fn a_key_is_needed_where_nobody_says_which_server() {
-    let told = refused("openai/gpt", &[]);
+fn default_endpoint_needs_a_key() {
+    let stderr = failed_start("openai/gpt", &[]);
     assert!(
-        told.contains("model \"openai/gpt\": start the daemon with OPENAI_API_KEY in its environment"),
-        "{told}"
+        stderr.contains("model \"openai/gpt\": start the daemon with OPENAI_API_KEY in its environment"),
+        "{stderr}"
     );
-    let told = refused("openai/gpt", &[("OPENAI_API_KEY", "")]);
-    assert!(told.contains("OPENAI_API_KEY in its environment"), "{told}");
-    let told = refused("anthropic/claude", &[("OPENAI_API_KEY", "sk-x")]);
-    assert!(told.contains("ANTHROPIC_API_KEY in its environment"), "{told}");
+    let stderr = failed_start("openai/gpt", &[("OPENAI_API_KEY", "")]);
+    assert!(stderr.contains("OPENAI_API_KEY in its environment"), "{stderr}");
+    let stderr = failed_start("anthropic/claude", &[("OPENAI_API_KEY", "sk-x")]);
+    assert!(stderr.contains("ANTHROPIC_API_KEY in its environment"), "{stderr}");
 }
 
 #[test]
-fn a_key_that_cannot_be_one_is_refused_without_showing_it() {
+fn malformed_key_is_rejected_and_not_shown() {
     for key in ["sk-top secret", "sk-top\nsecret", "sk-töp"] {
-        let told = refused("openai/gpt", &[("OPENAI_API_KEY", key)]);
-        assert!(told.contains("OPENAI_API_KEY holds a blank or a character that no key has"), "{told}");
-        assert!(!told.contains("sk-t"), "{told}");
+        let stderr = failed_start("openai/gpt", &[("OPENAI_API_KEY", key)]);
+        assert!(stderr.contains("OPENAI_API_KEY holds a blank or a character that no key has"), "{stderr}");
+        assert!(!stderr.contains("sk-t"), "{stderr}");
     }
 }
 
 #[test]
-fn a_key_is_never_sent_in_the_clear_to_another_machine() {
+fn key_is_never_sent_unencrypted_to_another_host() {
     for url in [
         "http://example.org/v1",
         "http://10.0.0.1:8000/v1",
@@ -92,20 +96,20 @@ fn a_key_is_never_sent_in_the_clear_to_another_machine() {
         "ftp://localhost/v1",
         "file:///etc/passwd",
     ] {
-        let told = refused("openai/gpt", &[("OPENAI_API_KEY", "sk-x"), ("OPENAI_BASE_URL", url)]);
+        let stderr = failed_start("openai/gpt", &[("OPENAI_API_KEY", "sk-x"), ("OPENAI_BASE_URL", url)]);
         assert!(
-            told.contains("OPENAI_BASE_URL must be https; plain http is only taken for loopback"),
-            "{url}: {told}"
+            stderr.contains("OPENAI_BASE_URL must be https; plain http is only taken for loopback"),
+            "{url}: {stderr}"
         );
     }
     for url in ["nonsense", "://", "http://", "https://[::1"] {
-        let told = refused("openai/gpt", &[("OPENAI_API_KEY", "sk-x"), ("OPENAI_BASE_URL", url)]);
-        assert!(told.contains("OPENAI_BASE_URL "), "{url}: {told}");
+        let stderr = failed_start("openai/gpt", &[("OPENAI_API_KEY", "sk-x"), ("OPENAI_BASE_URL", url)]);
+        assert!(stderr.contains("OPENAI_BASE_URL "), "{url}: {stderr}");
     }
 }
 
 #[test]
-fn a_local_server_needs_no_key() {
+fn local_server_needs_no_key() {
     let model = ScriptedModel::start();
     for end in ["", "/", "//"] {
         let daemon = TestDaemon::builder(BIN)
@@ -123,7 +127,7 @@ fn a_local_server_needs_no_key() {
 }
 
 #[test]
-fn a_proxy_in_the_environment_is_not_asked() {
+fn proxy_variables_are_ignored() {
     let model = ScriptedModel::start();
     let proxy = ScriptedModel::start();
     let url = format!("http://127.0.0.1:{}", proxy.port());

@@ -1,5 +1,5 @@
-//! A configuration that is wrong stops the start: with every problem, its place and what was meant, and with nothing
-//! left behind.
+//! An invalid configuration stops the start: every problem is reported with its position and a suggestion, and no file
+//! is created.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,8 +8,8 @@ use testkit::{CommandOutput, run};
 
 use crate::support::BIN;
 
-/// Tries to start with this file on a port that is known to be free; nothing may come of it.
-fn refused(file: &str, env: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
+/// Starts a daemon with this file on a free port, and checks that it fails without output, files or a bound port.
+fn failed_start(file: &str, env: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("config.toml"), file).unwrap();
     let port = free_port().to_string();
@@ -18,7 +18,7 @@ fn refused(file: &str, env: &[(&str, &str)], arguments: &[&str]) -> CommandOutpu
     assert_eq!(finished.stdout, "");
     let left: Vec<_> = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["config.toml"]);
-    TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port was not taken");
+    TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port is free");
     finished
 }
 
@@ -27,8 +27,8 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn a_mistake_in_the_file_is_told_with_its_place_and_what_was_meant() {
-    for (file, told) in [
+fn configuration_errors_have_position_and_suggestion() {
+    for (file, expected) in [
         ("\nprot = 1", "config.toml:2:1: unknown key 'prot'; did you mean 'port'?"),
         ("[limts]\nhead_ms = 1", "config.toml:1:2: unknown table 'limts'; did you mean 'limits'?"),
         (
@@ -53,42 +53,42 @@ fn a_mistake_in_the_file_is_told_with_its_place_and_what_was_meant() {
         ("port =", "config.toml:1:"),
         ("[limits", "config.toml:1:"),
     ] {
-        let finished = refused(file, &[], &[]);
+        let finished = failed_start(file, &[], &[]);
         assert!(finished.stderr.starts_with("nexus3: config.toml:"), "{file}: {}", finished.stderr);
-        assert!(finished.stderr.contains(told), "{file}: {}", finished.stderr);
+        assert!(finished.stderr.contains(expected), "{file}: {}", finished.stderr);
     }
 }
 
 #[test]
-fn all_mistakes_of_all_layers_are_told_at_once() {
+fn errors_of_all_layers_are_reported_together() {
     let env = [("NEXUS3_PROT", "1"), ("NEXUS3_AUTH", "perhaps")];
-    let finished = refused("hosst = 'x'\nmodel = 5", &env, &["--log-level", "loud"]);
-    for told in [
+    let finished = failed_start("hosst = 'x'\nmodel = 5", &env, &["--log-level", "loud"]);
+    for expected in [
         "config.toml:1:1: unknown key 'hosst'; did you mean 'host'?",
         "config.toml:2:9: model must be \"provider/name\" or an alias, got an integer 5",
         "environment: NEXUS3_AUTH must be true or false, got \"perhaps\"",
         "environment: NEXUS3_PROT is not a setting; did you mean NEXUS3_PORT?",
         "--log-level must be one of error, warn, info, debug, trace, got \"loud\"",
     ] {
-        assert!(finished.stderr.contains(told), "{told}: {}", finished.stderr);
+        assert!(finished.stderr.contains(expected), "{expected}: {}", finished.stderr);
     }
 }
 
 #[test]
-fn a_variable_that_is_no_setting_is_told() {
+fn unknown_environment_variable_is_reported() {
     for (name, hint) in [
         ("NEXUS3_MODLE", "; did you mean NEXUS3_MODEL?"),
         ("NEXUS3_BODY_BYTES_MAX", "; did you mean NEXUS3_LIMITS_BODY_BYTES_MAX?"),
         ("NEXUS3_ZEBRA", ""),
         ("NEXUS3_", ""),
     ] {
-        let finished = refused("", &[(name, "x")], &[]);
+        let finished = failed_start("", &[(name, "x")], &[]);
         assert_eq!(finished.stderr, format!("nexus3: environment: {name} is not a setting{hint}\n"));
     }
 }
 
 #[test]
-fn an_old_home_that_exists_is_left_alone_by_a_refused_start() {
+fn failed_start_leaves_an_existing_home_unchanged() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("config.toml"), "prot = 1").unwrap();
     let token = home.path().join("rpc.token");
@@ -99,7 +99,7 @@ fn an_old_home_that_exists_is_left_alone_by_a_refused_start() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told() {
+fn unreadable_configuration_is_reported() {
     let home = tempfile::tempdir().unwrap();
     fs::create_dir(home.path().join("config.toml")).unwrap();
     let finished = run(BIN, &["serve", "0"], &[], home.path());
@@ -110,7 +110,7 @@ fn a_file_that_cannot_be_read_is_told() {
 }
 
 #[test]
-fn a_command_line_that_is_none_is_wrong_usage() {
+fn invalid_command_line_is_wrong_usage() {
     let home = tempfile::tempdir().unwrap();
     for arguments in [
         &[][..],

@@ -1,4 +1,4 @@
-//! The audit trail: who was denied what. It is whole when the daemon has ended.
+//! Denials in the audit log, which is complete when the daemon has exited.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use testkit::TestDaemon;
 
 use super::log_file;
 
-/// Ends the daemon and reads who was denied what, oldest first.
+/// Stops the daemon and returns the denials of its audit log, oldest first.
 pub(crate) fn denials(daemon: &TestDaemon) -> Vec<Value> {
     daemon.signal("SIGTERM");
     assert_eq!(daemon.wait_exit().code(), Some(0), "{}", daemon.stderr());
@@ -17,7 +17,7 @@ pub(crate) fn denials(daemon: &TestDaemon) -> Vec<Value> {
     lines.into_iter().filter(|line| line["event"] == "denied").collect()
 }
 
-/// Each of these denials is there once, in this order, and no other: principal, action, rule, and its words.
+/// Checks that the audit log has exactly these denials in this order: principal, action, rule, text.
 pub(crate) fn assert_denials(daemon: &TestDaemon, expected: &[[&str; 4]]) {
     let found: Vec<[String; 4]> = denials(daemon)
         .iter()

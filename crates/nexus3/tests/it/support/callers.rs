@@ -1,4 +1,4 @@
-//! Calls by somebody else than the admin: whoever shows an agent's capability token.
+//! Calls that authenticate with an agent's capability token instead of the admin token.
 
 use serde_json::{Value, json};
 use testkit::{RawResponse, TestDaemon};
@@ -21,19 +21,19 @@ pub(crate) fn post_as(
 
 /// Calls a method as an agent; returns the response object.
 pub(crate) fn call_as(daemon: &TestDaemon, token: &str, path: &str, method: &str, params: Value) -> Value {
-    let answer = post_as(daemon, token, &[], path, method, params);
-    assert_eq!(answer.status, 200, "{method} on {path}: {}", answer.text());
-    answer.json()
+    let response = post_as(daemon, token, &[], path, method, params);
+    assert_eq!(response.status, 200, "{method} on {path}: {}", response.text());
+    response.json()
 }
 
-/// Calls a method as an agent that may; returns the result.
+/// Calls a method as an agent that is authorized; returns the result.
 pub(crate) fn result_as(daemon: &TestDaemon, token: &str, path: &str, method: &str, params: Value) -> Value {
     let mut response = call_as(daemon, token, path, method, params);
     assert!(response.get("error").is_none(), "{method} on {path}: {response}");
     response["result"].take()
 }
 
-/// The answer to something that was not allowed.
+/// The error of a denied call.
 pub(crate) fn permission_denied(message: &str) -> Value {
     json!({ "code": -32602, "message": message, "data": { "kind": "permission_denied" } })
 }

@@ -1,23 +1,23 @@
-//! What a model was sent, and whether a strict model would have taken it.
+//! The requests that the model received, and whether a strict model API would accept them.
 
 use serde_json::Value;
 use testkit::{RecordedRequest, ScriptedModel};
 
 /// The messages of the last request, as role and content, without the system prompt.
 pub(crate) fn last_conversation(model: &ScriptedModel) -> Vec<(String, String)> {
-    let last = model.requests().pop().expect("the model was asked");
+    let last = model.requests().pop().expect("the model got a request");
     conversation(&last)
         .iter()
         .map(|message| (role(message).to_owned(), without_volatile_suffix(content(message)).to_owned()))
         .collect()
 }
 
-/// A message without what rides behind the last one: the time and the like.
+/// A message without the volatile suffix, such as the time.
 pub(crate) fn without_volatile_suffix(text: &str) -> &str {
     text.split_once("<session-context>").map_or(text, |(before, _)| before.trim_end_matches('\n'))
 }
 
-/// Holds every request so far against the rules of strict models.
+/// Checks every request so far against the rules of strict model APIs.
 pub(crate) fn assert_all_valid(model: &ScriptedModel) {
     for request in model.requests() {
         if let Err(fault) = validate(&conversation(&request)) {
@@ -26,10 +26,10 @@ pub(crate) fn assert_all_valid(model: &ScriptedModel) {
     }
 }
 
-/// Users and assistants take turns; calls are followed by their results; nobody says nothing; the last word is not the
-/// assistant's.
+/// Checks that user and assistant messages alternate, results follow their tool calls, no assistant message is empty,
+/// and the last message is not the assistant's.
 fn validate(messages: &[Value]) -> Result<(), String> {
-    let mut awaited = "user";
+    let mut expected = "user";
     let mut open_calls: Vec<&str> = Vec::new();
     for message in messages {
         let role = role(message);
@@ -40,22 +40,22 @@ fn validate(messages: &[Value]) -> Result<(), String> {
             open_calls.remove(0);
             continue;
         }
-        if role != awaited {
-            return Err(format!("{role} instead of {awaited}"));
+        if role != expected {
+            return Err(format!("{role} instead of {expected}"));
         }
         if role == "assistant" {
             let calls = message["tool_calls"].as_array();
             open_calls = calls.into_iter().flatten().filter_map(|call| call["id"].as_str()).collect();
             if open_calls.is_empty() && content(message).is_empty() {
-                return Err("an assistant that says nothing".to_owned());
+                return Err("an empty assistant message".to_owned());
             }
         }
-        awaited = if role == "user" || !open_calls.is_empty() { "assistant" } else { "user" };
+        expected = if role == "user" || !open_calls.is_empty() { "assistant" } else { "user" };
     }
     if !open_calls.is_empty() {
-        return Err("a call without its result".to_owned());
+        return Err("a tool call without its result".to_owned());
     }
-    if awaited == "user" { Err("the assistant's last word".to_owned()) } else { Ok(()) }
+    if expected == "user" { Err("the last message is the assistant's".to_owned()) } else { Ok(()) }
 }
 
 fn conversation(request: &RecordedRequest) -> Vec<Value> {
@@ -82,16 +82,16 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_knows_a_broken_history() {
+    fn validate_rejects_broken_conversations() {
         let calls = json!([{ "id": "c1" }, { "id": "c2" }]);
-        let asked = [
+        let with_calls = [
             json!({ "role": "user", "content": "go" }),
             json!({ "role": "assistant", "content": "", "tool_calls": calls }),
             json!({ "role": "tool", "content": "one", "tool_call_id": "c1" }),
             json!({ "role": "tool", "content": "two", "tool_call_id": "c2" }),
         ];
         assert_eq!(validate(&messages(&[("user", "a"), ("assistant", "b"), ("user", "")])), Ok(()));
-        assert_eq!(validate(&asked), Ok(()));
+        assert_eq!(validate(&with_calls), Ok(()));
         for broken in [
             messages(&[]),
             messages(&[("assistant", "a")]),
@@ -99,8 +99,8 @@ mod tests {
             messages(&[("user", "a"), ("assistant", "b")]),
             messages(&[("user", "a"), ("assistant", ""), ("user", "b")]),
             messages(&[("user", "a"), ("tool", "b")]),
-            asked[..3].to_vec(),
-            [&asked[..3], &messages(&[("assistant", "b")])].concat(),
+            with_calls[..3].to_vec(),
+            [&with_calls[..3], &messages(&[("assistant", "b")])].concat(),
         ] {
             assert!(validate(&broken).is_err(), "{broken:?}");
         }

@@ -1,4 +1,4 @@
-//! Calls that are left open while a test does something else: each on a connection and a thread of its own.
+//! Calls that stay pending while a test does something else: each has its own connection and thread.
 
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,20 +8,20 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::{RawConnection, RawResponse, TestDaemon};
 
-/// Longer than any wait of a test, so that the test and not a call says what did not happen.
+/// The time limit of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// A thread of these does little, and there may be a thousand.
+/// Small, because these threads do little and there may be a thousand of them.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Calls under way. Answers come in the order they arrive.
+/// Pending calls. Responses are returned in the order of arrival.
 pub(crate) struct PendingCalls {
     sender: Sender<ReceivedResponse>,
     receiver: Receiver<ReceivedResponse>,
     started: usize,
 }
 
-/// An answer, and the place of its call among those that were started.
+/// A response, and the index of its call in start order.
 pub(crate) struct ReceivedResponse {
     pub(crate) index: usize,
     pub(crate) response: RawResponse,
@@ -29,18 +29,18 @@ pub(crate) struct ReceivedResponse {
 
 impl PendingCalls {
     pub(crate) fn new() -> Self {
-        let (arriving, arrived) = channel();
-        Self { sender: arriving, receiver: arrived, started: 0 }
+        let (sender, receiver) = channel();
+        Self { sender, receiver, started: 0 }
     }
 
-    /// One call.
+    /// Starts a single call.
     pub(crate) fn single(daemon: &TestDaemon, path: &str, method: &str, params: Value) -> Self {
         let mut calls = Self::new();
         calls.start(daemon, path, method, params);
         calls
     }
 
-    /// Starts another one; returns its socket when its bytes are sent. Its id is its place.
+    /// Starts another call and returns its socket after the request is written. The request's id is the call's index.
     pub(crate) fn start(
         &mut self,
         daemon: &TestDaemon,
@@ -48,25 +48,25 @@ impl PendingCalls {
         method: &str,
         params: Value,
     ) -> TcpStream {
-        let place = self.started;
+        let index = self.started;
         self.started += 1;
         let mut connection = daemon.connection();
-        connection.send(&request_bytes(daemon, path, place, method, params));
+        connection.send(&request_bytes(daemon, path, index, method, params));
         let socket = connection.stream().try_clone().expect("a socket can be shared");
-        let arriving = self.sender.clone();
-        let waiting = thread::Builder::new().stack_size(STACK_BYTES);
-        let waiting = waiting.spawn(move || wait_for_response(connection, place, &arriving));
-        // Detached: it ends with its answer, or with the daemon.
-        drop(waiting.expect("a thread can be started"));
+        let sender = self.sender.clone();
+        let builder = thread::Builder::new().stack_size(STACK_BYTES);
+        let reader = builder.spawn(move || wait_for_response(connection, index, &sender));
+        // Detached: the thread ends with the response, or with the daemon.
+        drop(reader.expect("a thread can be started"));
         socket
     }
 
-    /// Waits for the next answer, whichever call it belongs to.
+    /// Waits for the next response to any of the calls.
     pub(crate) fn next_arrival(&self) -> ReceivedResponse {
-        self.receiver.recv_timeout(RESPONSE_TIMEOUT).expect("an open call is answered in time")
+        self.receiver.recv_timeout(RESPONSE_TIMEOUT).expect("a pending call gets its response in time")
     }
 
-    /// The next answer's response object.
+    /// Waits for the next response and returns its JSON-RPC object.
     pub(crate) fn next_response(&self) -> Value {
         let arrived = self.next_arrival();
         assert_eq!(arrived.response.status, 200, "{}", arrived.response.text());
@@ -75,20 +75,20 @@ impl PendingCalls {
         response
     }
 
-    /// The next answer's result.
+    /// Waits for the next response and returns its result.
     pub(crate) fn next_result(&self) -> Value {
         let mut response = self.next_response();
         assert!(response.get("error").is_none(), "{response}");
         response["result"].take()
     }
 
-    /// Whether nothing has been answered that was not taken yet.
+    /// Whether no unread response has arrived.
     pub(crate) fn has_no_response(&self) -> bool {
         self.receiver.try_recv().is_err()
     }
 }
 
-/// A request as bytes.
+/// The bytes of an HTTP request.
 pub(crate) fn request_bytes(
     daemon: &TestDaemon,
     path: &str,
@@ -101,10 +101,10 @@ pub(crate) fn request_bytes(
     daemon.post_bytes(path, &[], request.to_string().as_bytes())
 }
 
-fn wait_for_response(mut connection: RawConnection, place: usize, arriving: &Sender<ReceivedResponse>) {
+fn wait_for_response(mut connection: RawConnection, index: usize, sender: &Sender<ReceivedResponse>) {
     connection.stream().set_read_timeout(Some(RESPONSE_TIMEOUT)).expect("a connected socket takes options");
-    // A daemon that was killed on purpose answers nobody; whoever waits for this answer says so.
-    if let Ok(answer) = connection.try_read_response() {
-        let _ = arriving.send(ReceivedResponse { index: place, response: answer });
+    // A daemon that the test killed sends no response; a test that waits for it fails in `next_arrival`.
+    if let Ok(response) = connection.try_read_response() {
+        let _ = sender.send(ReceivedResponse { index, response });
     }
 }

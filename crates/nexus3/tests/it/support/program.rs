@@ -1,5 +1,5 @@
-//! The binary as a program that a test starts by itself: for what `TestDaemon` and `run` do not offer, such as another
-//! address, a signal to a command, or something to read.
+//! A child process that a test controls directly, for features that `TestDaemon` and `run` lack: another address, a
+//! signal to a command, standard input.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,7 +13,7 @@ use testkit::CommandOutput;
 
 use super::{BIN, WAIT_MAX};
 
-/// A program under way; it never outlives its handle.
+/// A running child process, killed when the handle is dropped.
 pub(crate) struct Program {
     child: Child,
     stdout: Option<BufReader<ChildStdout>>,
@@ -22,14 +22,14 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the binary with only NEXUS3_HOME and `env` around it, and `input` to read.
+    /// Starts the binary with `input` on standard input. Its environment is `TZ`, `NEXUS3_HOME` and `env`.
     pub(crate) fn start(args: &[&str], env: &[(&str, &str)], home: &Path, input: &[u8]) -> Self {
         let mut command = Command::new(BIN);
         command.env_clear().env("TZ", "UTC").env("NEXUS3_HOME", home).envs(env.iter().copied()).args(args);
         Self::spawn(command, input)
     }
 
-    /// Starts a line of a shell, in the test's own environment.
+    /// Runs a shell command in the test's environment.
     pub(crate) fn shell(line: &str) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", line]);
@@ -40,7 +40,7 @@ impl Program {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|fault| panic!("cannot start {command:?}: {fault}"));
         let mut stdin = child.stdin.take().expect("stdin is piped");
-        // A program that does not read what it is given is right when it ends before.
+        // A program may exit without reading its input.
         let _ = stdin.write_all(input);
         drop(stdin);
         let stdout = child.stdout.take().map(BufReader::new);
@@ -48,9 +48,9 @@ impl Program {
         Self { child, stdout, stderr, stdout_read: String::new() }
     }
 
-    /// Waits for a line of stdout that starts like this, and returns the rest of it.
+    /// Waits for a line of stdout with this prefix and returns the rest of the line.
     pub(crate) fn wait_line(&mut self, start: &str) -> String {
-        let stdout = self.stdout.as_mut().expect("a program's stdout is read before its end");
+        let stdout = self.stdout.as_mut().expect("a program's stdout is read before its exit");
         loop {
             let mut line = String::new();
             let bytes = stdout.read_line(&mut line).expect("stdout can be read");
@@ -64,7 +64,7 @@ impl Program {
 
     /// Waits for the next line of stderr.
     pub(crate) fn next_stderr_line(&mut self) -> String {
-        let stderr = self.stderr.as_mut().expect("a program's stderr is read before its end");
+        let stderr = self.stderr.as_mut().expect("a program's stderr is read before its exit");
         let mut line = String::new();
         stderr.read_line(&mut line).expect("stderr can be read");
         line
@@ -75,13 +75,13 @@ impl Program {
             .expect("a child that was not reaped takes signals");
     }
 
-    /// Closes the test's ends of its output, so that it writes into nothing.
+    /// Closes the read ends of stdout and stderr, so that writes of the program fail.
     pub(crate) fn stop_reading(&mut self) {
         self.stdout = None;
         self.stderr = None;
     }
 
-    /// Waits for the end.
+    /// Waits for the exit and returns the code and the output.
     pub(crate) fn finish(mut self) -> CommandOutput {
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
         let errors = thread::spawn(move || read_to_end(stderr));
@@ -90,26 +90,26 @@ impl Program {
         let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
         let stdout = std::mem::take(&mut self.stdout_read) + &output.join().expect("stdout can be read");
         let stderr = errors.join().expect("stderr can be read");
-        CommandOutput { code: code.expect("a process ends by code or signal"), stdout, stderr }
+        CommandOutput { code: code.expect("a process exits by code or signal"), stdout, stderr }
     }
 
-    /// The exit as an event with a limit, which `wait` alone does not have.
+    /// Waits for the exit with a time limit, which `Child::wait` does not have.
     fn wait_exit(&mut self) -> ExitStatus {
         let pid = Pid::from_child(&self.child);
         let (ended, end) = channel();
         thread::spawn(move || {
             let waited = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            // Nobody listens any more when the test has given up.
+            // The receiver is gone when the test has timed out.
             let _ = ended.send(waited.is_ok());
         });
-        assert!(end.recv_timeout(WAIT_MAX).expect("the program ends in time"), "a child can be waited for");
+        assert!(end.recv_timeout(WAIT_MAX).expect("the program exits in time"), "a child can be waited for");
         self.child.wait().expect("a child can be reaped")
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Both fail when it has ended, which is what is wanted.
+        // Both fail if the program has exited already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

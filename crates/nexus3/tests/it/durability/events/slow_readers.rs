@@ -1,4 +1,4 @@
-//! Readers that do not read: they slow nobody down, and lose nothing but words that were not kept.
+//! Subscribers that do not read: they do not slow down turns, and they miss only deltas, which are not journalled.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ const AGENTS: usize = 10;
 const SENDS: usize = 5;
 const DELTAS: usize = 300;
 
-/// Reads up to this sequence; whether words were left out on the way.
+/// Reads up to this sequence number. Returns the sequence numbers, and whether deltas were skipped.
 fn catch_up(stream: &mut TestEventStream, last: u64) -> (Vec<u64>, bool) {
     let (mut sequences, mut lagged) = (Vec::new(), false);
     while sequences.last() != Some(&last) {
@@ -27,16 +27,16 @@ fn catch_up(stream: &mut TestEventStream, last: u64) -> (Vec<u64>, bool) {
 }
 
 #[test]
-fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept() {
-    let stage = Fixture::start();
+fn stalled_readers_delay_no_turn_and_miss_no_entry() {
+    let fixture = Fixture::start();
     let names: Vec<String> = (0..AGENTS).map(|agent| format!("a{agent}")).collect();
-    names.iter().for_each(|name| stage.create(name));
-    let before = JournalReader::read_all(&stage.daemon).len() as u64;
+    names.iter().for_each(|name| fixture.create(name));
+    let before = JournalReader::read_all(&fixture.daemon).len() as u64;
     let mut stalled: Vec<TestEventStream> = (0..READERS)
         .map(|reader| {
-            // One in ten watches one agent.
+            // One reader in ten subscribes to one agent.
             let target = if reader % 10 == 0 { "/agent/a0/events" } else { "/events" };
-            let stream = stage.daemon.events(target, None);
+            let stream = fixture.daemon.events(target, None);
             stream.shrink_receive_buffer();
             stream
         })
@@ -46,7 +46,7 @@ fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept(
     for send in 0..SENDS {
         for name in &names {
             calls.start(
-                &stage.daemon,
+                &fixture.daemon,
                 &agent_path(name),
                 "send",
                 send_params(&content, &format!("{name}-{send}")),
@@ -54,94 +54,102 @@ fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept(
         }
     }
     for _ in 0..AGENTS * SENDS {
-        assert_eq!(calls.next_result()["content"].as_str().map(str::len), Some(DELTAS), "all are answered");
+        assert_eq!(
+            calls.next_result()["content"].as_str().map(str::len),
+            Some(DELTAS),
+            "every send should be answered"
+        );
     }
-    let journal = JournalReader::read_all(&stage.daemon);
+    let journal = JournalReader::read_all(&fixture.daemon);
     let last = journal.len() as u64;
-    assert_eq!(last - before, (AGENTS * SENDS * 4) as u64, "nothing but these turns happened");
-    let of_one: Vec<u64> = journal
+    assert_eq!(
+        last - before,
+        (AGENTS * SENDS * 4) as u64,
+        "the journal should have only the entries of these turns"
+    );
+    let entries_of_one: Vec<u64> = journal
         .iter()
         .filter(|entry| entry["agent_id"] == "a0")
         .filter_map(|entry| entry["sequence"].as_u64().filter(|sequence| *sequence > before))
         .collect();
-    let mut late = 0;
+    let mut lagged_count = 0;
     for (reader, stream) in stalled.iter_mut().enumerate() {
         let expected: Vec<u64> =
-            if reader % 10 == 0 { of_one.clone() } else { (before + 1..=last).collect() };
-        let (sequences, lagged) = catch_up(stream, *expected.last().expect("something happened"));
-        assert_eq!(sequences, expected, "no hole and no repeat");
-        late += usize::from(lagged);
+            if reader % 10 == 0 { entries_of_one.clone() } else { (before + 1..=last).collect() };
+        let (sequences, lagged) = catch_up(stream, *expected.last().expect("the turns wrote entries"));
+        assert_eq!(sequences, expected, "no gap and no duplicate");
+        lagged_count += usize::from(lagged);
     }
-    assert!(late > 0, "somebody was told that words are missing");
+    assert!(lagged_count > 0, "no reader got a lagged event");
 }
 
 #[test]
-fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
-    let stage = Fixture::with_config(&format!("[limits]\nwrite_ms = 200\n{LARGE_WINDOW_CONFIG}"));
+fn a_stalled_reader_is_disconnected_and_can_resume() {
+    let fixture = Fixture::with_config(&format!("[limits]\nwrite_ms = 200\n{LARGE_WINDOW_CONFIG}"));
     let long = "x".repeat(1_000_000);
-    stage.model.set_response(&long, "short");
-    let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
+    fixture.model.set_response(&long, "short");
+    let mut stalled = fixture.daemon.events("/events?deltas=false", Some(0));
     stalled.shrink_receive_buffer();
-    // More than the kernel keeps for a reader.
+    // More than the kernel buffers for a reader.
     for agent in 0..8 {
-        stage.create_with(json!({ "agent_id": format!("a{agent}"), "model": "big" }));
-        stage.send(&format!("a{agent}"), &long);
+        fixture.create_with(json!({ "agent_id": format!("a{agent}"), "model": "big" }));
+        fixture.send(&format!("a{agent}"), &long);
     }
     let mut seen: Vec<StreamEvent> = Vec::new();
     while let Ok(NextEvent::Event(event)) = stalled.wait_event(WAIT_MAX) {
         seen.push(event);
     }
     let last =
-        |seen: &[StreamEvent]| seen.last().and_then(StreamEvent::sequence).expect("it had read something");
-    let journal = JournalReader::read_all(&stage.daemon);
-    assert!(last(&seen) < journal.len() as u64, "it was let go before the end");
-    // On a machine that is busy it may happen again.
+        |seen: &[StreamEvent]| seen.last().and_then(StreamEvent::sequence).expect("the reader got an event");
+    let journal = JournalReader::read_all(&fixture.daemon);
+    assert!(last(&seen) < journal.len() as u64, "the reader should be disconnected before the end");
+    // On a busy machine the daemon may disconnect the resumed reader again.
     while seen.len() < journal.len() {
         let before = seen.len();
-        let mut again = stage.daemon.events("/events?deltas=false", Some(last(&seen)));
+        let mut resumed = fixture.daemon.events("/events?deltas=false", Some(last(&seen)));
         while seen.len() < journal.len()
-            && let Ok(NextEvent::Event(event)) = again.wait_event(WAIT_MAX)
+            && let Ok(NextEvent::Event(event)) = resumed.wait_event(WAIT_MAX)
         {
             seen.push(event);
         }
-        assert!(seen.len() > before, "it comes no further");
+        assert!(seen.len() > before, "the resumed stream delivers nothing");
     }
     assert!(seen.iter().map(StreamEvent::json).eq(journal));
 }
 
-/// A journal of more than 64 MiB is written while somebody stands still in the middle of reading it.
+/// Writes a journal of more than 64 MiB while a reader is stalled in the middle of it.
 #[test]
-fn a_reader_that_stands_still_does_not_let_the_log_grow() {
+fn a_stalled_reader_does_not_grow_the_write_ahead_log() {
     const WAL_BYTES_MAX: u64 = 64 << 20;
-    let stage = Fixture::with_config(&format!("[limits]\nwrite_ms = 3600000\n{LARGE_WINDOW_CONFIG}"));
+    let fixture = Fixture::with_config(&format!("[limits]\nwrite_ms = 3600000\n{LARGE_WINDOW_CONFIG}"));
     let long = "y".repeat(1_000_000);
-    stage.model.set_response(&long, "short");
-    stage.create_with(json!({ "agent_id": "first", "model": "big" }));
-    let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
+    fixture.model.set_response(&long, "short");
+    fixture.create_with(json!({ "agent_id": "first", "model": "big" }));
+    let mut stalled = fixture.daemon.events("/events?deltas=false", Some(0));
     stalled.shrink_receive_buffer();
     read_until(&mut stalled, "agent_created");
     for _ in 0..3 {
-        stage.send("first", &long);
+        fixture.send("first", &long);
     }
-    let home = stage.daemon.home();
+    let home = fixture.daemon.home();
     let bytes = |name: &str| fs::metadata(home.join(name)).map_or(0, |file| file.len());
     let (mut largest, mut forks) = (0, 0);
-    // Every fork has all of the messages.
+    // A fork copies all messages.
     while bytes("nexus3.db") < WAL_BYTES_MAX + (8 << 20) {
         let fork = json!({ "agent_id": "first", "new_agent_id": format!("fork{forks}") });
-        stage.daemon.call_result("/", "fork_agent", fork);
+        fixture.daemon.call_result("/", "fork_agent", fork);
         largest = largest.max(bytes("nexus3.db-wal"));
         forks += 1;
         assert!(forks < 60, "the journal does not grow: {}", bytes("nexus3.db"));
     }
-    assert!(largest < WAL_BYTES_MAX, "the log grew to {largest} bytes");
-    // What it stood in the middle of comes, and then all the rest, in order.
+    assert!(largest < WAL_BYTES_MAX, "the write-ahead log grew to {largest} bytes");
+    // The stalled stream continues where it stopped, and a stream resumed after it delivers the rest, in order.
     let mut seen: Vec<StreamEvent> = (0..20).map(|_| stalled.next_event(WAIT_MAX)).collect();
     let sequences: Vec<u64> = seen.iter().filter_map(StreamEvent::sequence).collect();
     assert_eq!(sequences, (3..23).collect::<Vec<_>>());
     let created = seen.iter().filter(|event| event.kind == "agent_created").count();
     let last = seen.pop().and_then(|event| event.sequence());
-    let mut rest = stage.daemon.events("/events?kind=agent_created", last);
+    let mut rest = fixture.daemon.events("/events?kind=agent_created", last);
     for fork in created..forks {
         assert_eq!(rest.next_event(WAIT_MAX).json()["agent_id"], format!("fork{fork}"));
     }

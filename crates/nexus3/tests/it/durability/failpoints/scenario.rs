@@ -1,5 +1,5 @@
-//! Everything that can be done to agents, one after the other, with a daemon that is aborted once on the way: what was not
-//! answered is asked for again, and the end has to be the same as without the abort.
+//! Scenario of all operations on agents, with a daemon that aborts once on the way. It repeats calls that got no
+//! response, and asserts that the final state is the same as without the abort.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -14,84 +14,84 @@ use crate::support::folder::TestDirectory;
 use crate::support::pending_calls::request_bytes;
 use crate::support::{Fixture, agent_ids, agent_path, daemon_builder, wait_until};
 
-/// The send that a test keeps open until it is cancelled.
+/// Request id of the send that stays open until the scenario cancels it.
 const HELD_REQUEST_ID: &str = "held";
 const TOOL_SCRIPT: &str =
     "!tool echo {\"text\":\"hi\"}\n!tool fs_append_file {\"path\":\"file\",\"content\":\"line\"}";
 const STEERED_MESSAGE: &str = "!hold gate so far";
-const INSTRUCTION: &str = "a word";
+const INSTRUCTION: &str = "an instruction";
 
-/// A message that is worth summing up.
+/// A message that is long enough for compaction.
 fn long_message(turn: &str) -> String {
     format!("turn {turn}{}", " and words".repeat(40))
 }
 
-/// One course.
+/// One run of the scenario with one failpoint.
 pub(super) struct Scenario {
-    /// None while there is no daemon.
-    stage: Option<Fixture>,
+    /// `None` while no daemon runs.
+    fixture: Option<Fixture>,
     builder: TestDaemonBuilder,
     failpoint: String,
     aborts: usize,
-    /// What was acknowledged, where that makes a difference.
+    /// Whether the daemon acknowledged `steer`: only then must the message be in the conversation.
     instruction_was_accepted: bool,
     folder: TestDirectory,
     home: TestDirectory,
 }
 
-/// A send that is open; none is its answer when the daemon ends before.
+/// A send in progress. Receives `None` if the daemon exits before it responds.
 struct OpenSend(Receiver<Option<Value>>);
 
 impl Scenario {
     pub(super) fn run(point: &str) {
-        let mut course = Self::new(point);
-        course.create();
-        course.use_tools();
-        course.steer();
-        course.cancel();
-        course.narrow();
-        course.exceed_permissions();
-        course.fork_and_rename();
-        course.compact();
-        course.stop();
+        let mut scenario = Self::new(point);
+        scenario.create();
+        scenario.use_tools();
+        scenario.steer();
+        scenario.cancel();
+        scenario.narrow();
+        scenario.exceed_permissions();
+        scenario.fork_and_rename();
+        scenario.compact();
+        scenario.stop();
     }
 
-    /// The first life leaves a turn open; the second fails at the point, if it can do so already.
+    /// Starts a daemon and kills it with an open turn, then starts it with the failpoint, where it may abort already.
     fn new(point: &str) -> Self {
         let (home, folder, model) = (TestDirectory::new(), TestDirectory::new(), ScriptedModel::start());
-        let start = daemon_builder(&model).home(home.path());
-        let stage = Fixture { daemon: start.clone().start(), model };
-        stage.create("early");
-        let open = stage.start_send("early", "!hold before so far", "early");
-        stage.model.wait_stalled(1);
-        let Fixture { daemon, model } = stage;
+        let builder = daemon_builder(&model).home(home.path());
+        let fixture = Fixture { daemon: builder.clone().start(), model };
+        fixture.create("early");
+        let pending = fixture.start_send("early", "!hold before so far", "early");
+        fixture.model.wait_stalled(1);
+        let Fixture { daemon, model } = fixture;
         daemon.kill();
-        drop(open);
+        drop(pending);
         model.release("before");
         let point = point.to_owned();
-        let mut course = Self {
-            stage: None,
-            builder: start,
+        let mut scenario = Self {
+            fixture: None,
+            builder,
             failpoint: point,
             aborts: 0,
             instruction_was_accepted: false,
             folder,
             home,
         };
-        match course.builder.clone().env(FAILPOINTS_VARIABLE, &course.failpoint).try_start() {
-            Ok(daemon) => course.stage = Some(Fixture { daemon, model }),
-            Err(failed) => course.restart(failed.status, &failed.stderr, model),
+        match scenario.builder.clone().env(FAILPOINTS_VARIABLE, &scenario.failpoint).try_start() {
+            Ok(daemon) => scenario.fixture = Some(Fixture { daemon, model }),
+            Err(failed) => scenario.restart(failed.status, &failed.stderr, model),
         }
-        course
+        scenario
     }
 
-    fn stage(&self) -> &Fixture {
-        self.stage.as_ref().expect("there is a daemon but while it is started again")
+    fn fixture(&self) -> &Fixture {
+        self.fixture.as_ref().expect("a daemon runs except during a restart")
     }
 
-    /// The daemon is gone: it was aborted, once, and is started again without the point.
+    /// Waits for the daemon to abort, which happens once, and starts it again without the failpoint.
     fn restart_after_abort(&mut self) {
-        let Fixture { daemon, model } = self.stage.take().expect("there was a daemon");
+        let Fixture { daemon, model } = self.fixture.take().expect("a daemon was running");
         let stopped = daemon.wait_stopped();
         self.restart(stopped.status, &stopped.stderr, model);
     }
@@ -101,16 +101,16 @@ impl Scenario {
         *aborts += 1;
         assert_eq!((status.signal(), *aborts), (Some(6), 1), "{point}: {status} {stderr}");
         model.release("gate");
-        let stage = Fixture { daemon: self.builder.clone().start(), model };
-        wait_turns_ended(&stage.daemon, &[HELD_REQUEST_ID]);
-        assert_sound(stage.daemon.home());
-        self.stage = Some(stage);
+        let fixture = Fixture { daemon: self.builder.clone().start(), model };
+        wait_turns_ended(&fixture.daemon, &[HELD_REQUEST_ID]);
+        assert_sound(fixture.daemon.home());
+        self.fixture = Some(fixture);
     }
 
-    /// Calls, and calls again when the daemon was aborted before it answered, or says that it is busy.
+    /// Calls a method, and repeats the call when the daemon aborts before it responds or responds `busy`.
     fn call(&mut self, path: &str, method: &str, params: &Value) -> Value {
         loop {
-            match try_call(&self.stage().daemon, path, method, params.clone()) {
+            match try_call(&self.fixture().daemon, path, method, params.clone()) {
                 None => self.restart_after_abort(),
                 Some(response) if response["error"]["code"] == -32001 => {}
                 Some(response) => return response,
@@ -118,10 +118,10 @@ impl Scenario {
         }
     }
 
-    /// A call that may have been done before the abort; then it is answered so.
-    fn call_once(&mut self, method: &str, params: &Value, done_before: &str) {
+    /// Calls a method that may have been executed before the abort; the repeated call then gets this error.
+    fn call_once(&mut self, method: &str, params: &Value, error_if_done: &str) {
         let response = self.call("/", method, params);
-        let is_done = self.aborts > 0 && response["error"]["message"] == done_before;
+        let is_done = self.aborts > 0 && response["error"]["message"] == error_if_done;
         assert!(response.get("result").is_some() || is_done, "{}: {method}: {response}", self.failpoint);
     }
 
@@ -136,20 +136,20 @@ impl Scenario {
     }
 
     fn open_send(&self, content: &str, request_id: &str) -> OpenSend {
-        let daemon = &self.stage().daemon;
+        let daemon = &self.fixture().daemon;
         let bytes = request_bytes(daemon, "/agent/a", 1, "send", send_params(content, request_id));
         let port = daemon.port();
-        let (answered, answer) = channel();
+        let (sender, receiver) = channel();
         thread::spawn(move || {
-            let ask = || {
+            let request = || {
                 let mut connection = RawConnection::try_open(port).ok()?;
                 connection.try_send(&bytes).ok()?;
                 Some(connection.try_read_response().ok()?.json())
             };
-            // Nobody waits when the test has failed.
-            let _ = answered.send(ask());
+            // The receiver is gone if the test has failed.
+            let _ = sender.send(request());
         });
-        OpenSend(answer)
+        OpenSend(receiver)
     }
 
     fn create(&mut self) {
@@ -159,64 +159,64 @@ impl Scenario {
         self.call_once("create_agent", &params, "Agent already exists: a");
     }
 
-    /// Every line at most once, and exactly once when somebody knows.
+    /// Appends a line to a file: at most once, and exactly once unless the outcome is reported as unknown.
     fn use_tools(&mut self) {
-        let answer = self.send(TOOL_SCRIPT, "tools");
-        let said = answer["content"].as_str().unwrap_or_default();
+        let result = self.send(TOOL_SCRIPT, "tools");
+        let content = result["content"].as_str().unwrap_or_default();
         let lines = self.folder.read("file").map_or(0, |text| text.lines().count());
-        let is_unknown = said.contains("Outcome unknown");
-        assert!(lines == 1 || (lines == 0 && is_unknown), "{}: {lines} lines, {said}", self.failpoint);
-        assert!(!is_unknown || self.aborts == 1, "{}: {said}", self.failpoint);
-        assert!(said.contains("hi"), "{}: the other tool runs again: {said}", self.failpoint);
+        let is_unknown = content.contains("Outcome unknown");
+        assert!(lines == 1 || (lines == 0 && is_unknown), "{}: {lines} lines, {content}", self.failpoint);
+        assert!(!is_unknown || self.aborts == 1, "{}: {content}", self.failpoint);
+        assert!(content.contains("hi"), "{}: the pure tool should run again: {content}", self.failpoint);
     }
 
     fn steer(&mut self) {
-        let open = self.open_send(STEERED_MESSAGE, "steered");
+        let pending = self.open_send(STEERED_MESSAGE, "steered");
         loop {
-            match try_call(&self.stage().daemon, "/agent/a", "steer", json!({ "content": INSTRUCTION })) {
+            match try_call(&self.fixture().daemon, "/agent/a", "steer", json!({ "content": INSTRUCTION })) {
                 None => break self.restart_after_abort(),
                 Some(response) if response["result"]["steered"] == true => {
                     self.instruction_was_accepted = true;
                     break;
                 }
                 // The turn has not begun.
-                Some(_) if self.aborts == 0 || open.0.try_recv() == Err(TryRecvError::Empty) => {}
-                // It was over before there was a word.
+                Some(_) if self.aborts == 0 || pending.0.try_recv() == Err(TryRecvError::Empty) => {}
+                // The turn ended before it could be steered.
                 Some(_) => break,
             }
         }
-        self.stage().model.release("gate");
-        let answer = self.send(STEERED_MESSAGE, "steered");
-        let said = answer["content"].as_str().unwrap_or_default();
-        // A word that was kept before the abort is read with the question when that is asked again.
-        let has_word = said.ends_with("echo: a word");
-        assert!(has_word || said == "so far released gate", "{}: {answer}", self.failpoint);
-        assert!(has_word || !self.instruction_was_accepted, "{}: {answer}", self.failpoint);
+        self.fixture().model.release("gate");
+        let result = self.send(STEERED_MESSAGE, "steered");
+        let content = result["content"].as_str().unwrap_or_default();
+        // An instruction that was committed before the abort is part of the repeated model call.
+        let has_instruction = content.ends_with(&format!("echo: {INSTRUCTION}"));
+        assert!(has_instruction || content == "so far released gate", "{}: {result}", self.failpoint);
+        assert!(has_instruction || !self.instruction_was_accepted, "{}: {result}", self.failpoint);
     }
 
     fn cancel(&mut self) {
-        let mut open = self.open_send("!hold never", HELD_REQUEST_ID);
-        let mut answer = None;
+        let mut pending = self.open_send("!hold never", HELD_REQUEST_ID);
+        let mut early_response = None;
         loop {
             match try_call(
-                &self.stage().daemon,
+                &self.fixture().daemon,
                 "/agent/a",
                 "cancel",
                 json!({ "request_id": HELD_REQUEST_ID }),
             ) {
                 Some(response) if response["result"]["cancelled"] == true => break,
-                Some(_) => match open.0.try_recv() {
-                    Ok(Some(over)) => break answer = Some(over),
+                Some(_) => match pending.0.try_recv() {
+                    Ok(Some(response)) => break early_response = Some(response),
                     Ok(None) => self.restart_after_abort(),
                     Err(_) => continue,
                 },
                 None => self.restart_after_abort(),
             }
-            open = self.open_send("!hold never", HELD_REQUEST_ID);
+            pending = self.open_send("!hold never", HELD_REQUEST_ID);
         }
-        let answer =
-            answer.map_or_else(|| self.send("!hold never", HELD_REQUEST_ID), |over| over["result"].clone());
-        assert_eq!(answer["cancelled"], true, "{}: {answer}", self.failpoint);
+        let result = early_response
+            .map_or_else(|| self.send("!hold never", HELD_REQUEST_ID), |response| response["result"].clone());
+        assert_eq!(result["cancelled"], true, "{}: {result}", self.failpoint);
     }
 
     fn narrow(&mut self) {
@@ -225,19 +225,19 @@ impl Scenario {
         assert!(response.get("result").is_some(), "{}: {response}", self.failpoint);
     }
 
-    /// What was denied is in the journal; nobody waits for that.
+    /// Makes a call that is denied. The daemon responds without waiting for the commit of the denial.
     fn exceed_permissions(&mut self) {
         let params = json!({ "agent_id": "early", "new_agent_id": "mine" });
         let body =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "rename_agent", "params": params }).to_string();
-        let daemon = &self.stage().daemon;
+        let daemon = &self.fixture().daemon;
         let bytes = daemon.post_bytes("/", &[("X-Nexus-Agent", "a")], body.as_bytes());
-        let answer = RawConnection::try_open(daemon.port()).and_then(|mut connection| {
+        let response = RawConnection::try_open(daemon.port()).and_then(|mut connection| {
             connection.try_send(&bytes)?;
             connection.try_read_response()
         });
-        if let Ok(answer) = answer {
-            assert_eq!(answer.json()["error"]["data"]["kind"], "permission_denied", "{}", answer.text());
+        if let Ok(response) = response {
+            assert_eq!(response.json()["error"]["data"]["kind"], "permission_denied", "{}", response.text());
         }
     }
 
@@ -252,12 +252,12 @@ impl Scenario {
         self.call_once("import_agent", &import, "Agent already exists: d");
         let rollback = json!({ "agent_id": "c", "messages": 0 });
         self.call_once("rollback_agent", &rollback, "");
-        self.assert_said("c", &[]);
+        self.assert_texts("c", &[]);
         let destroy = json!({ "agent_id": "c" });
         self.call_once("destroy_agent", &destroy, "");
     }
 
-    /// Everything but the last question and its answer is summed up, once.
+    /// Compacts all turns but the last, once.
     fn compact(&mut self) {
         self.call_once("create_agent", &json!({ "agent_id": "long" }), "Agent already exists: long");
         for turn in ["one", "two", "three"] {
@@ -268,50 +268,54 @@ impl Scenario {
         assert!(response["result"]["compacted"] == true || was_done, "{}: {response}", self.failpoint);
     }
 
-    /// The end is what it would be without the abort, now and after one more start.
+    /// Asserts that the final state is the same as without the abort, before and after one more restart.
     fn stop(&mut self) {
-        // Whatever was still on its way to the journal gets there, or aborts the daemon.
+        // Queued records are committed before this call returns, or abort the daemon.
         self.call("/agent/a", "set_permissions", &json!({ "disable_tools": ["uuid_generate"] }));
-        self.assert_end();
-        let Fixture { daemon, model } = self.stage.take().expect("there is a daemon");
+        self.assert_final_state();
+        let Fixture { daemon, model } = self.fixture.take().expect("a daemon runs");
         let stopped = daemon.stop();
         if stopped.status.success() {
-            self.stage = Some(Fixture { daemon: self.builder.clone().start(), model });
+            self.fixture = Some(Fixture { daemon: self.builder.clone().start(), model });
         } else {
             self.restart(stopped.status, &stopped.stderr, model);
         }
-        assert_eq!(self.aborts, 1, "{} was never met", self.failpoint);
-        self.assert_end();
+        assert_eq!(self.aborts, 1, "{} was never reached", self.failpoint);
+        self.assert_final_state();
         assert_sound(self.home.path());
     }
 
-    fn assert_end(&self) {
-        let stage = self.stage();
-        assert_eq!(agent_ids(&stage.daemon), ["early", "a", "d", "long"], "{}", self.failpoint);
-        let kept: Vec<String> = stage.messages("long").into_iter().map(|(_, text)| text).collect();
-        let [summary, asked, answered] = &kept[..] else { panic!("{}: {kept:?}", self.failpoint) };
+    fn assert_final_state(&self) {
+        let fixture = self.fixture();
+        assert_eq!(agent_ids(&fixture.daemon), ["early", "a", "d", "long"], "{}", self.failpoint);
+        let texts: Vec<String> = fixture.messages("long").into_iter().map(|(_, text)| text).collect();
+        let [summary, message, reply] = &texts[..] else { panic!("{}: {texts:?}", self.failpoint) };
         assert!(summary.starts_with("[Summary of the earlier conversation: 4 messages"), "{summary}");
-        assert!(*asked == long_message("three") && answered.ends_with(asked), "{}: {kept:?}", self.failpoint);
-        self.assert_said("early", &["!hold before so far", "so far released before"]);
-        self.assert_said("d", &["!reply first", "first"]);
-        let said: Vec<String> = stage.messages("a").into_iter().map(|(_, text)| text).collect();
+        assert!(
+            *message == long_message("three") && reply.ends_with(message),
+            "{}: {texts:?}",
+            self.failpoint
+        );
+        self.assert_texts("early", &["!hold before so far", "so far released before"]);
+        self.assert_texts("d", &["!reply first", "first"]);
+        let texts: Vec<String> = fixture.messages("a").into_iter().map(|(_, text)| text).collect();
         let expected = [("!reply first", 1), (TOOL_SCRIPT, 1), (STEERED_MESSAGE, 1), ("!hold never", 1)];
         for (text, times) in expected {
-            let found = said.iter().filter(|said| *said == text).count();
-            assert_eq!(found, times, "{}: {text:?} in {said:?}", self.failpoint);
+            let found = texts.iter().filter(|found| *found == text).count();
+            assert_eq!(found, times, "{}: {text:?} in {texts:?}", self.failpoint);
         }
-        let words = said.iter().filter(|said| *said == INSTRUCTION).count();
-        let fits = if self.instruction_was_accepted { words == 1 } else { words <= 1 };
-        assert!(fits, "{}: {words} words in {said:?}", self.failpoint);
-        let tools = stage.agent("a")["tools"].clone();
+        let instructions = texts.iter().filter(|text| *text == INSTRUCTION).count();
+        let fits = if self.instruction_was_accepted { instructions == 1 } else { instructions <= 1 };
+        assert!(fits, "{}: {instructions} instructions in {texts:?}", self.failpoint);
+        let tools = fixture.agent("a")["tools"].clone();
         assert!(!tools.to_string().contains("uuid"), "{}: {tools}", self.failpoint);
     }
 
-    fn assert_said(&self, agent: &str, expected: &[&str]) {
+    fn assert_texts(&self, agent: &str, expected: &[&str]) {
         let texts =
-            || -> Vec<String> { self.stage().messages(agent).into_iter().map(|(_, text)| text).collect() };
+            || -> Vec<String> { self.fixture().messages(agent).into_iter().map(|(_, text)| text).collect() };
         wait_until(
-            &format!("{}: what {agent} said: {expected:?}, not {:?}", self.failpoint, texts()),
+            &format!("{}: the texts of {agent} to be {expected:?}, not {:?}", self.failpoint, texts()),
             || texts() == expected,
         );
     }

@@ -1,4 +1,4 @@
-//! Agents that leave as documents and come back, and those that come from the original's session files.
+//! Export and import of agents, and import of session files of the original program.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::support::model_requests::assert_all_valid;
 use crate::support::program::Program;
 use crate::support::{BIN, Fixture, agent_ids, daemon_builder, is_capability_token};
 
-/// A session file as the original writes it.
+/// A session file as the original program writes it.
 fn original_session_file(folder: &TestDirectory) -> Value {
     let call = json!({ "id": "call_1", "name": "read_file", "arguments": { "path": "notes.txt" } });
     json!({
@@ -32,34 +32,37 @@ fn original_session_file(folder: &TestDirectory) -> Value {
     })
 }
 
-/// The agent is what the file says, but for the rights that nobody gives by a file.
-fn assert_imported(stage: &Fixture) {
-    assert_eq!(texts(stage, "old"), ["What do the notes say?", "Let me look.", "buy milk", "Buy milk."]);
-    let agent = stage.agent("old");
+/// Asserts that the agent matches the file, except for permissions that a file cannot grant: `yolo` becomes `trusted`.
+fn assert_imported(fixture: &Fixture) {
+    assert_eq!(texts(fixture, "old"), ["What do the notes say?", "Let me look.", "buy milk", "Buy milk."]);
+    let agent = fixture.agent("old");
     assert_eq!(
         (&agent["agent"]["preset"], &agent["agent"]["created_at"]),
         (&json!("trusted"), &json!("2024-01-15T10:30:00.123456"))
     );
     assert_eq!(
-        stage.send_text("old", "!history"),
+        fixture.send_text("old", "!history"),
         "What do the notes say? | !history",
-        "it goes on from there"
+        "the agent continues the conversation"
     );
-    let asked = stage.model.requests().pop().expect("it was asked").body;
-    assert_eq!(asked["messages"][0]["content"], "You are old.");
-    assert_all_valid(&stage.model);
+    let request = fixture.model.requests().pop().expect("the model was called").body;
+    assert_eq!(request["messages"][0]["content"], "You are old.");
+    assert_all_valid(&fixture.model);
 }
 
 #[test]
-fn an_originals_session_is_imported_without_a_daemon() {
+fn an_original_session_is_imported_without_a_daemon() {
     let (home, folder) = (TestDirectory::new(), TestDirectory::new());
     folder.write("old.json", &original_session_file(&folder).to_string());
     let imported = run(BIN, &["import", &folder.path_of("old.json")], &[], home.path());
     assert_eq!(imported.code, 0, "{}", imported.stderr);
     assert!(imported.stdout.contains("imported as old, 4 messages"), "{}", imported.stdout);
-    for note in
-        ["'yolo' became 'trusted'", "session_allowances", "the clipboard", "the model 'haiku' is not known"]
-    {
+    for note in [
+        "preset 'yolo' was replaced by 'trusted'",
+        "session_allowances were not imported",
+        "clipboard entries were not imported",
+        "unknown model 'haiku'",
+    ] {
         assert!(imported.stdout.contains(note), "{note}: {}", imported.stdout);
     }
     let again = run(BIN, &["import", &folder.path_of("old.json")], &[], home.path());
@@ -68,33 +71,33 @@ fn an_originals_session_is_imported_without_a_daemon() {
         assert!(again.stderr.contains(text), "{}", again.stderr);
     }
     let model = testkit::ScriptedModel::start();
-    let stage = Fixture { daemon: daemon_builder(&model).home(home.path()).start(), model };
-    assert_imported(&stage);
+    let fixture = Fixture { daemon: daemon_builder(&model).home(home.path()).start(), model };
+    assert_imported(&fixture);
 }
 
 #[test]
-fn an_originals_session_is_imported_by_the_daemon_that_runs() {
-    let stage = Fixture::start();
+fn an_original_session_is_imported_by_a_running_daemon() {
+    let fixture = Fixture::start();
     let folder = TestDirectory::new();
     folder.write("old.json", &original_session_file(&folder).to_string());
-    let (port, home) = (stage.daemon.port().to_string(), stage.daemon.home().to_owned());
-    let elsewhere = run(BIN, &["import", &folder.path_of("old.json")], &[], &home);
-    assert_eq!(elsewhere.code, 5, "{}", elsewhere.stderr);
-    assert!(elsewhere.stderr.contains("nexus3 import -p PORT"), "{}", elsewhere.stderr);
+    let (port, home) = (fixture.daemon.port().to_string(), fixture.daemon.home().to_owned());
+    let without_port = run(BIN, &["import", &folder.path_of("old.json")], &[], &home);
+    assert_eq!(without_port.code, 5, "{}", without_port.stderr);
+    assert!(without_port.stderr.contains("nexus3 import -p PORT"), "{}", without_port.stderr);
     let imported = run(BIN, &["import", &folder.path_of("old.json"), "-p", &port, "--json"], &[], &home);
     assert_eq!(imported.code, 0, "{}", imported.stderr);
-    let told: Value = serde_json::from_str(&imported.stdout).expect("JSON");
+    let report: Value = serde_json::from_str(&imported.stdout).expect("JSON");
     assert_eq!(
-        (&told[0]["agent"]["agent_id"], &told[0]["agent"]["message_count"]),
+        (&report[0]["agent"]["agent_id"], &report[0]["agent"]["message_count"]),
         (&json!("old"), &json!(4))
     );
-    assert!(is_capability_token(&told[0]["agent"]["token"]), "{told}");
-    let stage = stage.kill_and_start();
-    assert_imported(&stage);
+    assert!(is_capability_token(&report[0]["agent"]["token"]), "{report}");
+    let fixture = fixture.kill_and_start();
+    assert_imported(&fixture);
 }
 
 #[test]
-fn all_files_are_imported_or_none() {
+fn an_import_of_several_files_is_atomic() {
     let (home, folder) = (TestDirectory::new(), TestDirectory::new());
     let mut second = original_session_file(&folder);
     second["agent_id"] = json!("second");
@@ -113,15 +116,15 @@ fn all_files_are_imported_or_none() {
         refused.stderr
     );
     let both = run(BIN, &["import", &files[0], &files[1]], &[], home.path());
-    assert_eq!(both.code, 0, "nothing of the first try is in the way: {}", both.stderr);
+    assert_eq!(both.code, 0, "the failed import left nothing behind: {}", both.stderr);
     let model = testkit::ScriptedModel::start();
     let daemon = daemon_builder(&model).home(home.path()).start();
     assert_eq!(agent_ids(&daemon), ["old", "second"]);
 }
 
 #[test]
-fn a_document_that_makes_no_sense_changes_nothing() {
-    let stage = Fixture::start();
+fn an_invalid_session_file_is_rejected_without_effect() {
+    let fixture = Fixture::start();
     let folder = TestDirectory::new();
     let change = |name: &str, value: Value| {
         let mut document = original_session_file(&folder);
@@ -141,46 +144,48 @@ fn a_document_that_makes_no_sense_changes_nothing() {
         ),
         (change("messages", json!("none")), "messages"),
     ] {
-        let refused = curl(&stage.daemon, "/", "import_agent", &json!({ "session": document }));
+        let refused = curl(&fixture.daemon, "/", "import_agent", &json!({ "session": document }));
         assert_eq!(refused["error"]["code"], -32602, "{text}: {refused}");
         assert!(
-            refused["error"]["message"].as_str().is_some_and(|said| said.contains(text)),
+            refused["error"]["message"].as_str().is_some_and(|message| message.contains(text)),
             "{text}: {refused}"
         );
     }
-    let mut lacking = original_session_file(&folder);
-    lacking.as_object_mut().expect("an object").remove("system_prompt");
-    let refused = curl(&stage.daemon, "/", "import_agent", &json!({ "session": lacking }));
+    let mut incomplete = original_session_file(&folder);
+    incomplete.as_object_mut().expect("an object").remove("system_prompt");
+    let refused = curl(&fixture.daemon, "/", "import_agent", &json!({ "session": incomplete }));
     assert!(
-        refused["error"]["message"].as_str().is_some_and(|said| said.contains("system_prompt")),
+        refused["error"]["message"].as_str().is_some_and(|message| message.contains("system_prompt")),
         "{refused}"
     );
-    assert_eq!(agent_ids(&stage.daemon), [""; 0]);
-    let stage = stage.kill_and_start();
-    assert_eq!(agent_ids(&stage.daemon), [""; 0]);
+    assert_eq!(agent_ids(&fixture.daemon), [""; 0]);
+    let fixture = fixture.kill_and_start();
+    assert_eq!(agent_ids(&fixture.daemon), [""; 0]);
 }
 
 #[test]
-fn what_is_exported_comes_back_as_it_was() {
-    let stage = Fixture::start();
-    let folder = create_talking_agent(&stage);
-    stage.send(
+fn an_exported_agent_is_imported_unchanged() {
+    let fixture = Fixture::start();
+    let folder = create_talking_agent(&fixture);
+    fixture.send(
         "talker",
         "!tool echo {\"text\":\"hi\"}\n!tool fs_append_file {\"path\":\"f\",\"content\":\"line\"}",
     );
-    stage.send_expecting_error("talker", "!status 500 boom");
-    let session = result(&stage.daemon, "export_agent", &json!({ "agent_id": "talker" }))["session"].clone();
+    fixture.send_expecting_error("talker", "!status 500 boom");
+    let session =
+        result(&fixture.daemon, "export_agent", &json!({ "agent_id": "talker" }))["session"].clone();
     assert_eq!((&session["schema_version"], &session["permission_level"]), (&json!(1), &json!("trusted")));
     assert_eq!(
         (&session["provenance"], &session["working_directory"]),
         (&json!("user"), &json!(folder.path_str()))
     );
-    assert!(!session.to_string().contains("nxc_"), "no token leaves");
-    let import = json!({ "session": session, "agent_id": "back" });
-    let imported = result(&stage.daemon, "import_agent", &import);
-    assert_eq!(imported.get("notes"), None, "nothing is lost: {imported}");
-    let stage = stage.kill_and_start();
-    let again = result(&stage.daemon, "export_agent", &json!({ "agent_id": "back" }))["session"].clone();
+    assert!(!session.to_string().contains("nxc_"), "an export has no token");
+    let import = json!({ "session": session, "agent_id": "copy" });
+    let imported = result(&fixture.daemon, "import_agent", &import);
+    assert_eq!(imported.get("notes"), None, "an import without losses has no notes: {imported}");
+    let fixture = fixture.kill_and_start();
+    let reexported =
+        result(&fixture.daemon, "export_agent", &json!({ "agent_id": "copy" }))["session"].clone();
     for name in [
         "messages",
         "system_prompt",
@@ -189,35 +194,37 @@ fn what_is_exported_comes_back_as_it_was() {
         "disabled_tools",
         "permission_preset",
     ] {
-        assert_eq!(again[name], session[name], "{name}");
+        assert_eq!(reexported[name], session[name], "{name}");
     }
     for name in ["allowed_write_paths", "budget", "on_restart", "may_create", "may_grant"] {
-        assert_eq!(again["nexus3"][name], session["nexus3"][name], "{name}");
+        assert_eq!(reexported["nexus3"][name], session["nexus3"][name], "{name}");
     }
-    assert_eq!(stage.permissions("back")["may"], stage.permissions("talker")["may"]);
+    assert_eq!(fixture.permissions("copy")["may"], fixture.permissions("talker")["may"]);
 }
 
 #[test]
-fn documents_go_through_the_command_line() {
-    let stage = Fixture::start();
-    let _folder = create_talking_agent(&stage);
-    let exported = rpc_finished(&stage.daemon, &["export", "talker"]);
+fn the_command_line_exports_and_imports_agents() {
+    let fixture = Fixture::start();
+    let _folder = create_talking_agent(&fixture);
+    let exported = rpc_finished(&fixture.daemon, &["export", "talker"]);
     assert_eq!(exported.code, 0, "{}", exported.stderr);
-    let place = TestDirectory::new();
-    place.write("talker.json", &exported.stdout);
-    let imported = rpc(&stage.daemon, &["import", &place.path_of("talker.json"), "--as", "copy"]);
+    let directory = TestDirectory::new();
+    directory.write("talker.json", &exported.stdout);
+    let imported = rpc(&fixture.daemon, &["import", &directory.path_of("talker.json"), "--as", "copy"]);
     assert_eq!((&imported["agent_id"], &imported["message_count"]), (&json!("copy"), &json!(6)));
-    let port = stage.daemon.port().to_string();
+    let port = fixture.daemon.port().to_string();
     let args = ["rpc", "import", "-", "--as", "piped", "-p", &port];
-    let piped = Program::start(&args, &[], stage.daemon.home(), exported.stdout.as_bytes()).finish();
+    let piped = Program::start(&args, &[], fixture.daemon.home(), exported.stdout.as_bytes()).finish();
     assert_eq!(piped.code, 0, "{}", piped.stderr);
-    assert_eq!(texts(&stage, "piped"), texts(&stage, "talker"));
+    assert_eq!(texts(&fixture, "piped"), texts(&fixture, "talker"));
     let elsewhere = TestDirectory::new();
     let offline =
-        run(BIN, &["import", &place.path_of("talker.json"), "--as", "moved"], &[], elsewhere.path());
+        run(BIN, &["import", &directory.path_of("talker.json"), "--as", "moved"], &[], elsewhere.path());
     assert_eq!(offline.code, 0, "{}", offline.stderr);
     assert!(fs::metadata(elsewhere.path().join("nexus3.db")).is_ok());
-    let moved =
-        Fixture { daemon: daemon_builder(&stage.model).home(elsewhere.path()).start(), model: stage.model };
+    let moved = Fixture {
+        daemon: daemon_builder(&fixture.model).home(elsewhere.path()).start(),
+        model: fixture.model,
+    };
     assert_eq!(texts(&moved, "moved").len(), 6);
 }
