@@ -20,8 +20,8 @@ use nexus3_protocol::AgentApi;
 use nexus3_protocol::methods::{CreateAgentParams, NoParams, SendParams};
 use rpc::{Dispatcher, DispatcherOptions, InProcessApi};
 use runtime::{Outside, PoolHandle, PoolOptions};
-use server::http::{HttpDoor, HttpLimits, HttpOptions};
-use server::{Host, bind};
+use server::http::{HttpLimits, HttpOptions, HttpTransport};
+use server::{Doors, Host, bind};
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
 /// Creates an agent and its child, sends the child a message and reads its permissions; generic over the transport.
@@ -43,11 +43,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
 
     let in_process = InProcessApi::new(dispatcher.clone());
-    // The HTTP door is only needed for other processes. Without a token, every program on this machine may call.
+    // The HTTP transport is only needed for other processes. Without a token, every program on this machine may call.
     let listener = bind(Host::parse("127.0.0.1").ok_or("no loopback")?, 0)?;
     let port = listener.address().port();
     let options = HttpOptions { allowed_origins: Vec::new(), token: None, limits: HttpLimits::default() };
-    let door = HttpDoor::open(listener, dispatcher, options)?;
+    let doors = Doors::open(vec![Box::new(HttpTransport::new(listener, options))], &dispatcher)?;
     let client = Client::new(Endpoint::new("127.0.0.1", port), None);
     if std::env::args().any(|argument| argument == "measure") {
         measure(&in_process, &client).await?;
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("in process: {}", delegate(&in_process, "lead", "helper").await?);
         println!("over HTTP:  {}", delegate(&client, "lead-2", "helper-2").await?);
     }
-    door.close();
+    doors.close();
     pool.stop(std::time::Duration::from_secs(1)).await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Benchmark baseline: hyper with the settings of the HTTP door, but without a dispatcher. It reads a request and
+//! Benchmark baseline: hyper with the settings of the HTTP transport, but without a dispatcher. It reads a request and
 //! returns a fixed response; any further time is the daemon's own. `cargo xtask bench` starts it.
 
 use std::convert::Infallible;

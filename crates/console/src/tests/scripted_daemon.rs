@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 pub(super) enum Reply {
     /// A result.
     Result(Value),
-    /// A rejection by the HTTP door: status and message.
+    /// A rejection by the HTTP transport: status and message.
     HttpRefusal(u16, &'static str),
     /// This result, after a successful cancel.
     UntilCancel(Value),

@@ -1,4 +1,4 @@
-//! Event streams of the HTTP door: recognizes their requests, parses the cursor and builds the SSE response.
+//! Event streams of the HTTP transport: recognizes their requests, parses the cursor and builds the SSE response.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
-//! Limits of the HTTP door on sizes, counts and times, and the response when each is exceeded.
+//! Limits of the HTTP transport on sizes, counts and times, and the response when each is exceeded.
 
 use std::time::Duration;
 
-/// Limits of the HTTP door.
+/// Limits of the HTTP transport.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
     /// Size of a body. Beyond: 413.
