@@ -39,7 +39,7 @@ pub struct Doors {
 /// A transport that could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve on {address}: {fault}")]
-pub struct OpenFault {
+pub struct DoorFault {
     address: String,
     #[source]
     fault: io::Error,
@@ -50,12 +50,12 @@ impl Doors {
     ///
     /// # Errors
     /// When a transport cannot be opened.
-    pub fn open(transports: Vec<Box<dyn Transport>>, dispatcher: &Dispatcher) -> Result<Self, OpenFault> {
+    pub fn open(transports: Vec<Box<dyn Transport>>, dispatcher: &Dispatcher) -> Result<Self, DoorFault> {
         let activity = Arc::new(Activity::new());
         let open = |transport: Box<dyn Transport>| {
             let address = transport.address();
             let opened = transport.open(dispatcher.clone(), Arc::clone(&activity));
-            opened.map_err(|fault| OpenFault { address, fault })
+            opened.map_err(|fault| DoorFault { address, fault })
         };
         let doors = transports.into_iter().map(open).collect::<Result<_, _>>()?;
         Ok(Self { doors, activity })

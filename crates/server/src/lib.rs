@@ -5,5 +5,5 @@ mod doors;
 pub mod http;
 mod listen;
 
-pub use doors::{Doors, OpenDoor, OpenFault, Transport};
+pub use doors::{DoorFault, Doors, OpenDoor, Transport};
 pub use listen::{BindFault, Host, Listener, bind};
