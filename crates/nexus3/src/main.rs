@@ -6,7 +6,6 @@ mod assemble;
 mod cli;
 mod config;
 mod home;
-mod idle_memory;
 mod import;
 mod logs;
 mod maintenance;

@@ -17,7 +17,6 @@ use store::SqliteStore;
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::Config;
 use crate::home::{self, Environment, Prepared};
-use crate::idle_memory;
 use crate::logs::{self, LogOptions};
 use crate::memory;
 use crate::process::{self, SystemEntropy};
@@ -86,8 +85,6 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
         .map_err(|fault| Failure::Run(format!("cannot serve on {address}: {fault}")))?;
     let is_default_home = home::locate(None, environment).is_ok_and(|default| default == home);
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
-    // Many pages were only needed for start-up.
-    memory::unmap_program_pages();
     print_banner(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
 
     let mut shutdown = Shutdown { door: &door, pool: &pool, store: &store, signals: &mut signals };
@@ -226,14 +223,11 @@ impl Shutdown<'_> {
                 }
             }
         };
-        let unmap_when_idle =
-            idle_memory::unmap_when_idle(|| (self.door.request_count(), self.pool.open_turns()));
         tokio::select! {
             name = self.signals.next() => StopCause::Requested(name),
             () = self.pool.stop_requested() => StopCause::Requested("a client's request"),
             () = idle => StopCause::Requested("the idle timeout"),
             why = self.pool.store_failed() => StopCause::StoreFailed(why),
-            never = unmap_when_idle => match never {},
         }
     }
 

@@ -80,12 +80,6 @@ impl HttpDoor {
         self.shared.activity.wait_idle(time, in_use).await;
     }
 
-    /// Number of requests so far; a streaming response counts as another one.
-    #[must_use]
-    pub fn request_count(&self) -> u64 {
-        self.shared.activity.request_count()
-    }
-
     /// Stops accepting and closes idle connections; requests in flight and event streams continue.
     pub fn close(&self) {
         self.stop.cancel();

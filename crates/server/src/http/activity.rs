@@ -13,8 +13,6 @@ pub(super) struct Activity {
 
 #[derive(Debug)]
 struct State {
-    /// Number of handlers and streams started so far.
-    request_count: u64,
     /// Number of handlers and streams that have not ended.
     active: usize,
     last_active: Instant,
@@ -28,7 +26,7 @@ pub(super) struct OwnedActivityGuard(Arc<Activity>);
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State { request_count: 0, active: 0, last_active: Instant::now() }) }
+        Self { state: Mutex::new(State { active: 0, last_active: Instant::now() }) }
     }
 
     pub(super) fn start(&self) -> ActivityGuard<'_> {
@@ -43,11 +41,6 @@ impl Activity {
             state.active -= 1;
             state.last_active = state.last_active.max(now);
         });
-    }
-
-    /// Number of requests so far; a streaming response counts as another one.
-    pub(super) fn request_count(&self) -> u64 {
-        self.with_state(|state| state.request_count)
     }
 
     /// Returns when no request has been in flight for `time` and `in_use` is false.
@@ -73,7 +66,6 @@ impl Activity {
 
 impl State {
     fn start(&mut self) {
-        self.request_count += 1;
         self.active += 1;
     }
 }
