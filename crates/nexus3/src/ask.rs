@@ -37,7 +37,8 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     let options = console_options(home.to_owned(), config, environment)?;
     let runtime = console_runtime()?;
-    let endpoint = Endpoint::new(&config.host, args.port().unwrap_or(config.port));
+    let rooms = config.room_options();
+    let endpoint = Endpoint::new(rooms.host, args.port().unwrap_or(rooms.port));
     let needs_model = args.model.is_none();
     let consent = if args.yes { Consent::Given } else { Consent::Ask };
     let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
@@ -54,7 +55,7 @@ pub(crate) fn run(
         }
     }
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
-    let start = async |port| start_daemon(home, &config.host, port).await.map_err(|fault| fault.to_string());
+    let start = async |port| start_daemon(home, rooms.host, port).await.map_err(|fault| fault.to_string());
     Ok(runtime.block_on(console::ask(request, &options, start, streams, signals::wait_for_interrupt())))
 }
 

@@ -117,11 +117,12 @@ fn console_options(
     config: &Config,
     environment: &home::Environment,
 ) -> Result<console::ConsoleOptions, Failure> {
+    let rooms = config.room_options();
     Ok(console::ConsoleOptions {
         home,
         api_key: home::environment_variable(environment, "NEXUS3_API_KEY")?,
-        host: config.host.clone(),
-        port: config.port,
+        host: rooms.host.to_owned(),
+        port: rooms.port,
         new_request_id: process::generate_request_id,
     })
 }

@@ -49,11 +49,12 @@ pub(crate) enum ModelSource {
 impl ModelSource {
     /// Validates the configuration of the models. Calls no model and writes no file.
     pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        if let Some(path) = &config.replay {
+        let rooms = config.room_options();
+        if let Some(path) = rooms.replay {
             return ReplayModels::open(Path::new(path)).map(Self::Replay).map_err(usage_failure);
         }
         let registry = open_registry(home, config, environment)?;
-        Ok(Self::Registry { registry, record: config.record.as_ref().map(PathBuf::from) })
+        Ok(Self::Registry { registry, record: rooms.record.map(PathBuf::from) })
     }
 
     /// Resolves the default model, once, before the first agent, and returns the models. Without a configured model and
@@ -76,13 +77,14 @@ pub(crate) fn open_registry(
     config: &Config,
     environment: &Environment,
 ) -> Result<ModelRegistry, Failure> {
+    let rooms = config.room_options();
     let options = RegistryOptions {
-        default_model: config.model.clone(),
-        fallback: config.fallback.clone(),
+        default_model: rooms.model.map(str::to_owned),
+        fallback: rooms.fallback.to_vec(),
         providers: config.provider_settings(),
         models: config.model_settings(),
         variables: provider_variables(config, environment)?,
-        local: Some(local_options(home, config.local_engine)?),
+        local: Some(local_options(home, rooms.local_engine)?),
         ..RegistryOptions::default()
     };
     ModelRegistry::open(options).map_err(usage_failure)

@@ -62,8 +62,8 @@ macro_rules! settings {
         /// The effective configuration: the value and origin of every setting, the custom presets and named tables.
         #[derive(Debug, Clone, PartialEq)]
         pub(crate) struct Config {
-            $( #[doc = $doc] pub(crate) $key: $type, )*
-            $( #[doc = $about] pub(crate) $table: $Table, )*
+            $( #[doc = $doc] pub(super) $key: $type, )*
+            $( #[doc = $about] pub(super) $table: $Table, )*
             /// Origin of each value, in the order of `SETTINGS`.
             pub(super) origins: Vec<Origin>,
             /// Custom presets, in file order.
