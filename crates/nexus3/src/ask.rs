@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::home::{self, Environment};
+use crate::local_engine;
 use crate::model_registry;
 use crate::models::{self, Consent, PullOutcome};
 use crate::{Failure, console_options, console_runtime, signals};
@@ -83,6 +84,7 @@ fn ensure_model(
         io::stderr(),
         "No model found: no API key in the environment, no model server on this machine, no downloaded model."
     );
+    local_engine::require()?;
     match models::offer_pull(&models::starter_model()?, consent, home, environment)? {
         PullOutcome::AlreadyInstalled(_) | PullOutcome::Installed(_) => Ok(ModelAvailability::Available),
         PullOutcome::Declined => {

@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use agent::journal::RestartPolicy;
-use local::generation::EngineKind;
 use runtime::{ContextOptions, DefaultPrompt, Limits, VolatileSuffix};
 use server::http::HttpLimits;
 use store::Durability;
 
 use super::Config;
 use super::settings::{ContextSettings, LimitSettings, LogSettings};
+use crate::local_engine::LocalEngine;
 
 /// The settings in the types of the rooms that read them.
 pub(crate) struct RoomOptions<'a> {
@@ -22,7 +22,7 @@ pub(crate) struct RoomOptions<'a> {
     pub(crate) http_limits: HttpLimits,
     pub(crate) model: Option<&'a str>,
     pub(crate) fallback: &'a [String],
-    pub(crate) local_engine: EngineKind,
+    pub(crate) local_engine: LocalEngine,
     pub(crate) record: Option<&'a str>,
     pub(crate) replay: Option<&'a str>,
     pub(crate) default_preset: &'a str,

@@ -13,6 +13,7 @@ use super::args::UseArgs;
 use super::{LOCAL_PROVIDER, LoadConfig, build_runtime, builtin_catalog, models_directory, weights_failure};
 use crate::config::{Config, RoomOptions};
 use crate::home::{self, Environment, environment_variable};
+use crate::local_engine;
 use crate::model_registry;
 use crate::{Failure, print_stdout};
 
@@ -61,6 +62,7 @@ fn resolve_name(name: &str, home: &Path, load: LoadConfig<'_>) -> Result<String,
 }
 
 fn check_local_model(id: &str, home: &Path) -> Result<(), Failure> {
+    local_engine::require()?;
     let parsed: ModelId = id.parse().map_err(weights_failure)?;
     match ModelDirectory::at(&models_directory(home)).find(&parsed) {
         Some(model) if model.kind == ModelKind::Chat => Ok(()),
