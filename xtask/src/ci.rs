@@ -14,6 +14,7 @@ pub(crate) const COMMAND: Command = Command {
         fmt      cargo fmt --check\n  \
         tidy     the project's own rules\n  \
         clippy   warnings are errors\n  \
+        no-local clippy for the daemon without the local engine\n  \
         weights  nexus3 models pull, for the model weights that tests need\n  \
         test     all tests\n  \
         kill9    kill the daemon 200 times under load, and verify its data\n  \
@@ -44,7 +45,7 @@ struct Step {
 /// `cargo xtask llama-cpp`. A test fails when a feature is missing from this list.
 macro_rules! features {
     () => {
-        "local/real-model-tests,nexus3-protocol/schema,nexus3/real-model-tests"
+        "local/real-model-tests,nexus3-protocol/schema,nexus3/local,nexus3/real-model-tests"
     };
 }
 
@@ -59,6 +60,10 @@ const STEPS: &[Step] = &[
             features!(),
             " --locked -- -D warnings"
         )),
+    },
+    Step {
+        name: "no-local",
+        action: Action::Cargo("clippy -p nexus3 --no-default-features --locked -- -D warnings"),
     },
     Step { name: "weights", action: Action::Weights },
     Step {
@@ -194,6 +199,6 @@ mod tests {
         assert_eq!(lines[1], "fmt            1.0  ok");
         assert_eq!(lines[2], "tidy           1.0  FAILED");
         assert_eq!(lines[3], "clippy           -  not run");
-        assert_eq!(lines[9], "total          2.0");
+        assert_eq!(lines[10], "total          2.0");
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::home::{self, Environment};
+use crate::local_engine;
 use crate::model_registry;
 use crate::models::{self, Consent, PullOutcome};
 use crate::{Failure, console_options, console_runtime, signals};
@@ -37,7 +38,8 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     let options = console_options(home.to_owned(), config, environment)?;
     let runtime = console_runtime()?;
-    let endpoint = Endpoint::new(&config.host, args.port().unwrap_or(config.port));
+    let rooms = config.room_options();
+    let endpoint = Endpoint::new(rooms.host, args.port().unwrap_or(rooms.port));
     let needs_model = args.model.is_none();
     let consent = if args.yes { Consent::Given } else { Consent::Ask };
     let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
@@ -54,7 +56,7 @@ pub(crate) fn run(
         }
     }
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
-    let start = async |port| start_daemon(home, &config.host, port).await.map_err(|fault| fault.to_string());
+    let start = async |port| start_daemon(home, rooms.host, port).await.map_err(|fault| fault.to_string());
     Ok(runtime.block_on(console::ask(request, &options, start, streams, signals::wait_for_interrupt())))
 }
 
@@ -82,6 +84,7 @@ fn ensure_model(
         io::stderr(),
         "No model found: no API key in the environment, no model server on this machine, no downloaded model."
     );
+    local_engine::require()?;
     match models::offer_pull(&models::starter_model()?, consent, home, environment)? {
         PullOutcome::AlreadyInstalled(_) | PullOutcome::Installed(_) => Ok(ModelAvailability::Available),
         PullOutcome::Declined => {

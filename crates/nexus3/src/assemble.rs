@@ -3,11 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use agent::outside::{Clock, Models};
 use agent::permission::FilePath;
-use runtime::{ContextOptions, DefaultPrompt, Outside, PoolHandle, PoolOptions, VolatileSuffix};
+use runtime::{Outside, PoolHandle, PoolOptions};
 use store::{OpenFault, SqliteOptions, SqliteStore};
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
@@ -36,7 +35,8 @@ pub(crate) fn open_store(
     } else {
         None
     };
-    let options = SqliteOptions { path: store_path(home), durability: config.durability, failpoints };
+    let options =
+        SqliteOptions { path: store_path(home), durability: config.room_options().durability, failpoints };
     store::open(&options).map_err(|fault| match fault {
         fault @ OpenFault::Locked { .. } => Failure::StoreLocked(fault.to_string()),
         fault => Failure::Run(fault.to_string()),
@@ -92,45 +92,19 @@ fn pool_options(
     let blocked = [parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
     let cwd = std::env::current_dir()
         .map_err(|fault| Failure::Run(format!("cannot read the working directory: {fault}")))?;
+    let rooms = config.room_options();
     Ok(PoolOptions {
-        limits: pool_limits(config),
+        limits: rooms.runtime_limits,
         system_prompt_default: None,
-        context: context_options(config),
+        context: rooms.context,
         presets: config
             .presets(&blocked, workspace, tools)
             .map_err(|fault| Failure::Usage(fault.to_string()))?,
-        preset_default: config.default_preset.clone(),
+        preset_default: rooms.default_preset.to_owned(),
         cwd: parse_file_path(&cwd)?,
-        on_restart_default: config.on_restart,
+        on_restart_default: rooms.on_restart,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
-}
-
-fn context_options(config: &Config) -> ContextOptions {
-    ContextOptions {
-        prompt: if config.context.layers { DefaultPrompt::Layers } else { DefaultPrompt::Nothing },
-        volatile_suffix: if config.context.tail { VolatileSuffix::On } else { VolatileSuffix::Off },
-        operating_system: std::env::consts::OS,
-    }
-}
-
-fn pool_limits(config: &Config) -> runtime::Limits {
-    let limits = &config.limits;
-    runtime::Limits {
-        agents_max: limits.agents_max,
-        live_agents_max: limits.live_agents_max,
-        turns_running_max: limits.turns_running_max,
-        turns_open_max: limits.turns_running_max + limits.turns_queued_max,
-        agent_turns_open_max: limits.agent_queue_max + 1,
-        tool_iterations_max: limits.tool_iterations_max.into(),
-        model_idle_timeout: Duration::from_millis(limits.model_idle_ms),
-        tools_running_max: limits.tools_running_max,
-        tool_result_bytes_max: limits.tool_result_bytes_max,
-        summary_timeout: Duration::from_millis(config.context.summary_ms),
-        output_cache_bytes_max: config.context.results_bytes_max,
-        idle_before_sleep: Duration::from_secs(config.idle_sleep_s),
-        request_retention: Duration::from_secs(limits.request_retention_s),
-    }
 }
 
 fn parse_file_path(path: &Path) -> Result<FilePath, Failure> {

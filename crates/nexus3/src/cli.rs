@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::model_server::ModelServerArgs;
+use crate::local_engine::ModelServerArgs;
 use crate::models::ModelsArgs;
 
 /// Run LLM agents and control them over JSON-RPC 2.0 on loopback HTTP
@@ -298,9 +298,9 @@ mod tests {
             top.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
         assert_eq!(names, COMMANDS);
         let models = ["models", "models list", "models info", "models pull", "models remove", "models use"];
-        for line in
-            ["ask", "model-server", "backup", "check", "audit verify", "import"].into_iter().chain(models)
-        {
+        let model_server = cfg!(feature = "local").then_some("model-server");
+        let commands = ["ask", "backup", "check", "audit verify", "import"].into_iter();
+        for line in commands.chain(models).chain(model_server) {
             let command = line.split(' ').fold(&top, |command, word| command.find_subcommand(word).unwrap());
             let help = command.clone().render_long_help().to_string();
             assert!(help.contains(&format!("\n  nexus3 {line}")) && help.contains("Exit code: 0"), "{help}");

@@ -6,6 +6,7 @@ mod line_index;
 mod named_tables;
 mod presets;
 mod render;
+mod room_options;
 mod settings;
 mod suggest;
 #[cfg(test)]
@@ -21,7 +22,8 @@ use std::path::Path;
 
 use self::file::FileLayer;
 pub(crate) use self::render::{reference, show};
-pub(crate) use self::settings::Config;
+pub(crate) use self::room_options::RoomOptions;
+pub(crate) use self::settings::{Config, LogSettings};
 use self::settings::{SETTINGS, setting_index};
 pub(crate) use self::value_kind::Choice;
 use self::value_kind::{InvalidValue, SettingValue, quote};

@@ -67,7 +67,7 @@ impl Importer<'_> {
         match open_store(&self.home, self.config, self.environment) {
             Ok(store) => self.import_offline(store).await,
             Err(Failure::StoreLocked(locked)) => {
-                let port = self.config.port;
+                let port = self.config.room_options().port;
                 self.import_via_daemon(port).await.map_err(|fault| match fault {
                     ImportFault::NoDaemon(_) => Failure::StoreLocked(format!(
                         "{locked}; no daemon responds on port {port}: if it listens on another port, use nexus3 import \
@@ -82,7 +82,7 @@ impl Importer<'_> {
 
     async fn import_via_daemon(&self, port: u16) -> Result<Vec<ImportAgentOutput>, ImportFault> {
         let failed = |fault: &dyn std::fmt::Display| ImportFault::Failed(fault.to_string());
-        let endpoint = Endpoint::new(&self.config.host, port);
+        let endpoint = Endpoint::new(self.config.room_options().host, port);
         let api_key =
             home::environment_variable(self.environment, "NEXUS3_API_KEY").map_err(|fault| failed(&fault))?;
         let token =

@@ -7,11 +7,11 @@ mod cli;
 mod config;
 mod home;
 mod import;
+mod local_engine;
 mod logs;
 mod maintenance;
 mod memory;
 mod model_registry;
-mod model_server;
 mod models;
 mod process;
 mod serve;
@@ -93,7 +93,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             let servers = || model_registry::discover_servers(&load(&[])?, &environment);
             models::run(&args, &home, &environment, &load, servers)
         }
-        Command::ModelServer(args) => model_server::run(&args, &home),
+        Command::ModelServer(args) => local_engine::serve_model(&args, &home),
         Command::Config(ConfigCommand::Show) => print_stdout(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print_stdout(&config::reference()),
     }
@@ -117,11 +117,12 @@ fn console_options(
     config: &Config,
     environment: &home::Environment,
 ) -> Result<console::ConsoleOptions, Failure> {
+    let rooms = config.room_options();
     Ok(console::ConsoleOptions {
         home,
         api_key: home::environment_variable(environment, "NEXUS3_API_KEY")?,
-        host: config.host.clone(),
-        port: config.port,
+        host: rooms.host.to_owned(),
+        port: rooms.port,
         new_request_id: process::generate_request_id,
     })
 }

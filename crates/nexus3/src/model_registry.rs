@@ -1,42 +1,18 @@
 //! Builds the model registry from the configuration, the environment and the downloaded models.
 
 use std::collections::HashMap;
-use std::fs::DirBuilder;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
+use agent::Fault;
 use agent::outside::Models;
-use agent::{Fault, TokenCount};
-use local::generation::{EngineKind, LoadFault};
-use local::token_counter::GgufTokenCounter;
 use provider::catalog::PROVIDERS;
-use provider::{
-    DiscoveredServer, LocalFiles, LocalOptions, ModelRegistry, RecordingModels, RegistryOptions,
-    ReplayModels, Secret, TokenCounter,
-};
-use weights::{ModelDirectory, ModelEntry, ModelKind};
+use provider::{DiscoveredServer, ModelRegistry, RecordingModels, RegistryOptions, ReplayModels, Secret};
 
 use crate::config::Config;
 use crate::home::{Environment, environment_variable};
-use crate::model_server::engine_name;
-use crate::models::{self, ServerRow};
-use crate::{Failure, console_runtime};
-
-/// Idle timeout of the embedded model server.
-const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// Timeout for the embedded model server to start listening; it loads the weights later.
-const LOCAL_START_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Maximum length of a Unix socket's path on Linux.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
-
-/// Length of a socket's file name, with the slash before it.
-const SOCKET_NAME_BYTES: usize = "/model-0123456789abcdef.sock".len();
+use crate::models::ServerRow;
+use crate::{Failure, console_runtime, local_engine};
 
 /// Source of model responses.
 pub(crate) enum ModelSource {
@@ -49,11 +25,12 @@ pub(crate) enum ModelSource {
 impl ModelSource {
     /// Validates the configuration of the models. Calls no model and writes no file.
     pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        if let Some(path) = &config.replay {
+        let rooms = config.room_options();
+        if let Some(path) = rooms.replay {
             return ReplayModels::open(Path::new(path)).map(Self::Replay).map_err(usage_failure);
         }
         let registry = open_registry(home, config, environment)?;
-        Ok(Self::Registry { registry, record: config.record.as_ref().map(PathBuf::from) })
+        Ok(Self::Registry { registry, record: rooms.record.map(PathBuf::from) })
     }
 
     /// Resolves the default model, once, before the first agent, and returns the models. Without a configured model and
@@ -76,13 +53,14 @@ pub(crate) fn open_registry(
     config: &Config,
     environment: &Environment,
 ) -> Result<ModelRegistry, Failure> {
+    let rooms = config.room_options();
     let options = RegistryOptions {
-        default_model: config.model.clone(),
-        fallback: config.fallback.clone(),
+        default_model: rooms.model.map(str::to_owned),
+        fallback: rooms.fallback.to_vec(),
         providers: config.provider_settings(),
         models: config.model_settings(),
         variables: provider_variables(config, environment)?,
-        local: Some(local_options(home, config.local_engine)?),
+        local: local_engine::options(home, rooms.local_engine)?,
         ..RegistryOptions::default()
     };
     ModelRegistry::open(options).map_err(usage_failure)
@@ -108,99 +86,6 @@ fn provider_variables(
         }
     }
     Ok(variables)
-}
-
-/// Options of the embedded model server, which runs as a child process of this program.
-fn local_options(home: &Path, engine: EngineKind) -> Result<LocalOptions, Failure> {
-    if !engine.is_built() {
-        return Err(Failure::Usage(format!("local_engine: {}", LoadFault::EngineNotBuilt)));
-    }
-    let program = std::env::current_exe()
-        .map_err(|fault| Failure::Run(format!("cannot find the path of this program: {fault}")))?;
-    Ok(LocalOptions {
-        program,
-        // The child gets no environment, so it cannot find the home by itself.
-        args: ["--home", &home.display().to_string(), "model-server", "--engine", engine_name(engine)]
-            .map(str::to_owned)
-            .to_vec(),
-        socket_dir: socket_dir(home)?,
-        idle: LOCAL_IDLE_TIMEOUT,
-        start_timeout: LOCAL_START_TIMEOUT,
-        files: Arc::new(InstalledModels::in_home(home)),
-        counter: open_token_counter,
-    })
-}
-
-/// Directory for sockets: the home or, when its path is too long, a private directory in the system's temporary one.
-fn socket_dir(home: &Path) -> Result<PathBuf, Failure> {
-    let fits = |directory: &Path| directory.as_os_str().len() + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX;
-    if fits(home) {
-        return Ok(home.to_owned());
-    }
-    let user = rustix::process::geteuid().as_raw();
-    let mut hasher = DefaultHasher::new();
-    std::path::absolute(home).unwrap_or_else(|_| home.to_owned()).hash(&mut hasher);
-    let directory = std::env::temp_dir().join(format!("nexus3-{user}-{:016x}", hasher.finish()));
-    let failure = |why: &str| {
-        let (home, directory) = (home.display(), directory.display());
-        Failure::Run(format!(
-            "cannot create a socket: the path of {home} is too long, and {directory} {why}; choose a home with a \
-             shorter path"
-        ))
-    };
-    if !fits(&directory) {
-        return Err(failure("is too long as well"));
-    }
-    match DirBuilder::new().mode(0o700).create(&directory) {
-        Err(fault) if fault.kind() != ErrorKind::AlreadyExists => {
-            return Err(failure(&format!("cannot be created ({fault})")));
-        }
-        _ => {}
-    }
-    // Another user may have created the directory first.
-    let metadata = std::fs::symlink_metadata(&directory)
-        .map_err(|fault| failure(&format!("cannot be read ({fault})")))?;
-    if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o077 != 0 {
-        return Err(failure("belongs to another user or is accessible to others"));
-    }
-    Ok(directory)
-}
-
-/// Opens a token counter with the tokenizer of a local model.
-fn open_token_counter(file: &Path) -> Result<TokenCounter, String> {
-    let counter = GgufTokenCounter::open(file).map_err(|fault| fault.to_string())?;
-    Ok(Box::new(move |text| counter.count_tokens(text) as TokenCount))
-}
-
-/// The downloaded models of a home.
-#[derive(Debug)]
-struct InstalledModels {
-    model_directory: ModelDirectory,
-}
-
-impl InstalledModels {
-    fn in_home(home: &Path) -> Self {
-        Self { model_directory: ModelDirectory::at(&models::models_directory(home)) }
-    }
-}
-
-impl LocalFiles for InstalledModels {
-    fn find(&self, id: &str) -> Option<PathBuf> {
-        let installed = self.model_directory.find(&id.parse().ok()?)?;
-        (installed.kind == ModelKind::Chat).then_some(installed.path)
-    }
-
-    /// Lists the chat models, largest first: a user who downloaded a larger model wants to use it.
-    fn list(&self) -> Vec<String> {
-        let chat_model = |entry| match entry {
-            ModelEntry::Ready(model) if model.kind == ModelKind::Chat => Some((model.bytes, model.id)),
-            _ => None,
-        };
-        let mut models: Vec<_> =
-            self.model_directory.list().unwrap_or_default().into_iter().filter_map(chat_model).collect();
-        models.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        models.into_iter().map(|(_, id)| id.to_string()).collect()
-    }
 }
 
 /// Lists the models of the model servers on this machine, each with its server's URL.

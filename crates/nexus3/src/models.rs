@@ -67,7 +67,7 @@ fn remove(args: &RemoveArgs, home: &Path, load: LoadConfig<'_>) -> Result<u8, Fa
     let id: ModelId = args.id.strip_prefix("local/").unwrap_or(&args.id).parse().map_err(weights_failure)?;
     let freed_bytes = ModelDirectory::at(&models_directory(home)).remove(&id).map_err(weights_failure)?;
     let name = format!("{LOCAL_PROVIDER}/{id}");
-    let is_default = load(&[]).is_ok_and(|config| config.model.as_deref() == Some(&name));
+    let is_default = load(&[]).is_ok_and(|config| config.room_options().model == Some(&name));
     let hint = if is_default {
         format!("{name} is still the default model: select another with nexus3 models use NAME.\n")
     } else {

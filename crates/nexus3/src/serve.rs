@@ -15,7 +15,7 @@ use server::{BindFault, Doors, Host, Listener, Transport};
 use store::SqliteStore;
 
 use crate::assemble::{Assembly, open_store, store_path};
-use crate::config::Config;
+use crate::config::{Config, LogSettings, RoomOptions};
 use crate::home::{self, Environment, Prepared};
 use crate::logs::{self, LogOptions};
 use crate::memory;
@@ -34,7 +34,8 @@ const DESCRIPTORS_RESERVED: usize = 512;
 pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
     memory::purge_immediately();
     let prepared = home::prepare(&home)?;
-    let logs = logs::start(log_options(&home, config)).map_err(|fault| Failure::Run(fault.to_string()))?;
+    let log_options = log_options(&home, config.room_options().log);
+    let logs = logs::start(log_options).map_err(|fault| Failure::Run(fault.to_string()))?;
     if let Prepared::Restricted { mode } = prepared {
         tracing::warn!(
             "other users could access {} (mode {mode:o}); changed its mode to 0700",
@@ -54,53 +55,44 @@ pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> 
     served
 }
 
-fn log_options(home: &Path, config: &Config) -> LogOptions {
-    LogOptions {
-        dir: home.join("logs"),
-        level: config.log.level,
-        json: config.log.json,
-        color: true,
-        verbose: config.log.verbose,
-        raw: config.log.raw,
-        file_bytes_max: config.log.file_bytes_max,
-        files_max: config.log.files_max,
-    }
+fn log_options(home: &Path, settings: &LogSettings) -> LogOptions {
+    let LogSettings { level, json, verbose, raw, file_bytes_max, files_max } = *settings;
+    LogOptions { dir: home.join("logs"), level, json, color: true, verbose, raw, file_bytes_max, files_max }
 }
 
 async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
     let mut signals = StopSignals::register()?;
     let assembly = Assembly::prepare(&home, config, environment)?;
-    let listener = listen(config).await?;
+    let rooms = config.room_options();
+    let listener = listen(&rooms).await?;
     let address = listener.address();
     let store = open_store(&home, config, environment)?;
     let pool = assembly.open(store.clone()).await?;
-    let token = if config.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
+    let token = if rooms.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
 
     let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
-    let limits = http_limits(config, process::raise_descriptor_limit());
-    let options = HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits };
+    let limits = http_limits(&rooms.http_limits, process::raise_descriptor_limit());
+    let options = HttpOptions { allowed_origins: rooms.allowed_origins.to_vec(), token, limits };
     let transports: Vec<Box<dyn Transport>> = vec![Box::new(HttpTransport::new(listener, options))];
     let doors = Doors::open(transports, &dispatcher).map_err(|fault| Failure::Run(fault.to_string()))?;
     let is_default_home = home::locate(None, environment).is_ok_and(|default| default == home);
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
-    // Many pages were only needed for start-up.
-    memory::unmap_program_pages();
-    print_banner(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
+    print_banner(address, token_file.as_ref(), &rooms, &home, &home_flag, pool.agent_count());
 
     let mut shutdown = Shutdown { doors: &doors, pool: &pool, store: &store, signals: &mut signals };
-    let cause = shutdown.wait_for_cause(config).await;
-    let stopped = shutdown.stop(cause, config).await;
+    let cause = shutdown.wait_for_cause(&rooms).await;
+    let stopped = shutdown.stop(cause, &rooms).await;
     drop(token_file);
     stopped
 }
 
-async fn listen(config: &Config) -> Result<Listener, Failure> {
-    let host = Host::parse(&config.host).ok_or_else(|| {
-        Failure::Usage(format!("cannot listen on {:?}: only loopback is allowed", config.host))
+async fn listen(rooms: &RoomOptions<'_>) -> Result<Listener, Failure> {
+    let host = Host::parse(rooms.host).ok_or_else(|| {
+        Failure::Usage(format!("cannot listen on {:?}: only loopback is allowed", rooms.host))
     })?;
-    match server::bind(host, config.port) {
+    match server::bind(host, rooms.port) {
         Ok(listener) => Ok(listener),
         Err(BindFault::InUse(address)) => Err(diagnose_port(address).await),
         Err(fault) => Err(Failure::Run(fault.to_string())),
@@ -124,10 +116,10 @@ async fn diagnose_port(address: SocketAddr) -> Failure {
 
 /// Limits connections to the available file descriptors, since models and logs need some too. Further connections wait
 /// in the kernel's backlog.
-fn connections_max(config: &Config, descriptors: Option<u64>) -> usize {
-    let configured = config.limits.connections_max;
+fn http_limits(limits: &HttpLimits, descriptors: Option<u64>) -> HttpLimits {
+    let configured = limits.connections_max;
     let Some(descriptors) = descriptors.and_then(|count| usize::try_from(count).ok()) else {
-        return configured;
+        return limits.clone();
     };
     let possible = descriptors.saturating_sub(DESCRIPTORS_RESERVED.min(descriptors / 2)).max(1);
     if possible < configured {
@@ -135,35 +127,14 @@ fn connections_max(config: &Config, descriptors: Option<u64>) -> usize {
             "limits.connections_max reduced to {possible}: the process may open only {descriptors} files; raise ulimit -n"
         );
     }
-    configured.min(possible)
-}
-
-fn http_limits(config: &Config, descriptors: Option<u64>) -> HttpLimits {
-    let limits = &config.limits;
-    let ms = Duration::from_millis;
-    HttpLimits {
-        body_bytes_max: limits.body_bytes_max as u64,
-        request_line_bytes_max: limits.request_line_bytes_max,
-        head_bytes_max: limits.head_bytes_max,
-        headers_max: limits.headers_max,
-        header_name_bytes_max: limits.header_name_bytes_max,
-        header_value_bytes_max: limits.header_value_bytes_max,
-        first_byte_timeout: ms(limits.first_byte_ms),
-        head_timeout: ms(limits.head_ms),
-        body_timeout: ms(limits.body_ms),
-        write_timeout: ms(limits.write_ms),
-        keep_alive_timeout: ms(limits.keep_alive_ms),
-        connections_max: connections_max(config, descriptors),
-        event_streams_max: limits.event_streams_max,
-        heartbeat_interval: ms(limits.heartbeat_ms),
-    }
+    HttpLimits { connections_max: configured.min(possible), ..limits.clone() }
 }
 
 /// Prints the start-up banner. Programs wait for the line that starts with `Server:`; from then on the daemon responds.
 fn print_banner(
     address: SocketAddr,
     token_file: Option<&TokenFile>,
-    config: &Config,
+    rooms: &RoomOptions<'_>,
     home: &Path,
     home_flag: &str,
     agents: usize,
@@ -178,9 +149,9 @@ fn print_banner(
             "No token required (--no-auth): every program on this machine may call the daemon.".to_owned()
         }
     };
-    let model = match (&config.replay, &config.model) {
+    let model = match (rooms.replay, rooms.model) {
         (Some(recording), _) => format!("none; replaying {recording}"),
-        (None, Some(model)) => model.clone(),
+        (None, Some(model)) => model.to_owned(),
         (None, None) => "not set; detected automatically".to_owned(),
     };
     let text = format!(
@@ -195,7 +166,7 @@ fn print_banner(
     let mut stdout = std::io::stdout().lock();
     // A closed standard output is not an error.
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    tracing::info!(%address, auth = config.auth, agents, "serving");
+    tracing::info!(%address, auth = rooms.auth, agents, "serving");
 }
 
 /// Reason to stop the daemon.
@@ -216,9 +187,9 @@ struct Shutdown<'a> {
 
 impl Shutdown<'_> {
     /// Waits until there is a reason to stop.
-    async fn wait_for_cause(&mut self, config: &Config) -> StopCause {
+    async fn wait_for_cause(&mut self, rooms: &RoomOptions<'_>) -> StopCause {
         let idle = async {
-            match config.idle_timeout_s {
+            match rooms.idle_timeout_s {
                 0 => std::future::pending().await,
                 seconds => {
                     self.doors.wait_idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await;
@@ -235,11 +206,11 @@ impl Shutdown<'_> {
 
     /// Stops in order: rejects new requests, waits up to the grace period for open turns (a second signal cancels
     /// them), commits the queued writes and writes the pending responses. A store failure cancels turns at once.
-    async fn stop(&mut self, cause: StopCause, config: &Config) -> Result<(), Failure> {
+    async fn stop(&mut self, cause: StopCause, rooms: &RoomOptions<'_>) -> Result<(), Failure> {
         let (grace, mut failed) = match cause {
             StopCause::Requested(name) => {
                 tracing::info!("stopping: {name}");
-                (Duration::from_millis(config.stop_grace_ms), None)
+                (Duration::from_millis(rooms.stop_grace_ms), None)
             }
             StopCause::StoreFailed(why) => {
                 tracing::error!("the store failed: {why}; stopping now");

@@ -33,6 +33,6 @@ pub use endpoint::AuthScheme;
 pub use known_models::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT};
 pub use local::{LocalFiles, LocalOptions};
 pub use recording::{RecordingModels, ReplayModels};
-pub use registry::{ModelRegistry, ModelSettings, ProviderSettings, RegistryOptions};
+pub use registry::{ModelRegistry, ModelSettings, NO_LOCAL_ENGINE, ProviderSettings, RegistryOptions};
 pub use secret::{KeySource, Secret};
 pub use tokenizer::{TokenCounter, TokenCounterFactory};

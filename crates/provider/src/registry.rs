@@ -236,8 +236,9 @@ impl RegistryInner {
             return if is_name { Ok((provider.to_owned(), model.to_owned())) } else { Err(format_error()) };
         }
         if name == LOCAL {
-            let first = self.options.local.as_ref().and_then(|local| local.files.list().into_iter().next());
-            return first.map(|first| (LOCAL.to_owned(), first)).ok_or_else(|| NO_WEIGHTS.to_owned());
+            let local = self.options.local.as_ref().ok_or(NO_LOCAL_ENGINE)?;
+            let first = local.files.list().into_iter().next().ok_or(NO_WEIGHTS)?;
+            return Ok((LOCAL.to_owned(), first));
         }
         let settings = self.options.providers.get(name);
         let kind = settings.and_then(|settings| settings.kind.as_deref()).unwrap_or(name);
@@ -252,8 +253,12 @@ impl RegistryInner {
     }
 }
 
+/// Advice when the registry has no options of the embedded model.
+pub const NO_LOCAL_ENGINE: &str = "this build of nexus3 has no local engine; use a provider or a model server, or build \
+                                   nexus3 with the feature `local`";
+
 /// Advice when no embedded model is installed.
-pub(crate) const NO_WEIGHTS: &str =
+const NO_WEIGHTS: &str =
     "no embedded model is installed; get one with: nexus3 models pull smollm2-135m --yes";
 
 fn unknown_model_fault(name: &str, why: &str) -> Fault {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Resource limits of the runtime.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum number of agents.
     pub agents_max: usize,
@@ -39,7 +39,7 @@ impl Default for Limits {
             agents_max: 100_000,
             turns_running_max: 256,
             turns_open_max: 8_448,
-            agent_turns_open_max: 1024,
+            agent_turns_open_max: 1_025,
             tool_iterations_max: 10,
             tools_running_max: 10,
             tool_result_bytes_max: 1_048_576,

@@ -178,18 +178,9 @@ impl TestDaemon {
 
     /// Resident anonymous memory, without file-backed pages, which the kernel loads and evicts at will.
     pub fn anonymous_memory_kb(&self) -> u64 {
-        self.memory_kb("RssAnon:")
-    }
-
-    /// Resident file-backed memory, mostly the program itself.
-    pub fn file_memory_kb(&self) -> u64 {
-        self.memory_kb("RssFile:")
-    }
-
-    fn memory_kb(&self, field: &str) -> u64 {
         let path = format!("/proc/{}/status", self.pid());
         let status = fs::read_to_string(path).expect("a running process has a status");
-        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
         kb.expect("a running process has resident memory")
     }

@@ -15,8 +15,8 @@ const MILLISECONDS: f64 = 1e3;
 
 /// The figures of one round.
 struct Round {
-    resident_kb: f64,
-    private_kb: f64,
+    rss_kb: f64,
+    anonymous_kb: f64,
     p50_ms: f64,
     p99_ms: f64,
 }
@@ -55,8 +55,8 @@ fn create(bench: &Bench, params: &str) -> Result<Round, Failure> {
     let after = daemon.process.memory()?;
     let kb_per_agent = |after: f64, before: f64| (after - before) / AGENTS as f64 / KILOBYTES;
     Ok(Round {
-        resident_kb: kb_per_agent(after.resident, before.resident),
-        private_kb: kb_per_agent(after.private, before.private),
+        rss_kb: kb_per_agent(after.rss, before.rss),
+        anonymous_kb: kb_per_agent(after.anonymous, before.anonymous),
         p50_ms: times.percentile(50) * MILLISECONDS,
         p99_ms: times.percentile(99) * MILLISECONDS,
     })
@@ -67,8 +67,8 @@ fn rows(name: &str, rounds: &[Round]) -> Vec<Row> {
         Row::new(format!("{name}: {measure}"), unit, Spread::from_values(rounds.iter().map(value)))
     };
     vec![
-        row("RSS", "KB", &|round| round.resident_kb).goal(Goal::AtMost(10.0)),
-        row("private memory", "KB", &|round| round.private_kb),
+        row("RSS", "KB", &|round| round.rss_kb).goal(Goal::AtMost(10.0)),
+        row("anonymous memory", "KB", &|round| round.anonymous_kb),
         row("create_agent p50", "ms", &|round| round.p50_ms).goal(Goal::AtMost(0.3)),
         row("create_agent p99", "ms", &|round| round.p99_ms),
     ]

@@ -1,10 +1,10 @@
-//! The group `memory`: resident memory of an idle daemon and per connection; the baseline is bare hyper.
+//! The group `memory`: memory of the daemon after a call and per connection; the baseline is bare hyper.
 
 use super::Bench;
 use super::machine;
-use super::process::Memory;
+use super::process::{Figure, Memory};
 use super::report::{Goal, Row, Table};
-use super::servers::{DaemonOptions, Server, wait_until_idle};
+use super::servers::{DaemonOptions, Server};
 use super::statistics::Spread;
 use crate::command::Failure;
 
@@ -38,35 +38,20 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
         baseline.push(sample(&Server::baseline(bench)?, connections)?);
         measured.push(sample(&Server::daemon(bench, &DaemonOptions::default())?, connections)?);
     }
-    let idle = sample_idle(bench)?;
-    let mut notes = vec![
-        "RSS includes mapped pages of the executable, private memory (RssAnon) does not; neither includes the \
-         kernel's socket buffers; 1 MB is 1,000,000 bytes, 1 KB is 1,000"
-            .to_owned(),
-    ];
+    let mut notes =
+        vec![Memory::NOTE.to_owned(), "no figure includes the kernel's socket buffers".to_owned()];
     if connections < CONNECTIONS {
         notes.push(format!(
             "only {connections} connections: raise the hard limit on file descriptors (ulimit -Hn)"
         ));
     }
     Ok(Table {
-        title: "memory: after start and one call, when idle, and per connection",
+        title: "memory: after start and one call, and per connection",
         baseline: "bare hyper",
         comparison: "",
-        rows: rows(connections, &baseline, &measured, &idle),
+        rows: rows(connections, &baseline, &measured),
         notes,
     })
-}
-
-/// Samples the memory after start and one call, once the daemon has been idle long enough to release its pages.
-fn sample_idle(bench: &Bench) -> Result<Vec<Memory>, Failure> {
-    let start_daemon = |_| Server::daemon(bench, &DaemonOptions::default());
-    let daemons = (0..ROUNDS).map(start_daemon).collect::<Result<Vec<_>, Failure>>()?;
-    for daemon in &daemons {
-        daemon.call(&mut daemon.connect()?, "/", "list_agents", "{}")?;
-    }
-    wait_until_idle();
-    daemons.iter().map(|daemon| daemon.process.memory()).collect()
 }
 
 fn sample(server: &Server, connections: usize) -> Result<MemorySamples, Failure> {
@@ -91,39 +76,24 @@ fn sample(server: &Server, connections: usize) -> Result<MemorySamples, Failure>
     Ok(MemorySamples { started, connected, used })
 }
 
-fn rows(
-    connections: usize,
-    baseline: &[MemorySamples],
-    measured: &[MemorySamples],
-    idle: &[Memory],
-) -> Vec<Row> {
-    let row = |name: &str, unit: &'static str, value: &dyn Fn(&MemorySamples) -> f64| {
-        Row::new(name, unit, Spread::from_values(measured.iter().map(value)))
-            .baseline(Spread::from_values(baseline.iter().map(value)))
+fn rows(connections: usize, baseline: &[MemorySamples], measured: &[MemorySamples]) -> Vec<Row> {
+    let per_connection = |after: f64, before: f64| (after - before) / connections as f64 / KILOBYTES;
+    let mut rows = Vec::new();
+    let mut add = |state: &str, unit, rss_max, value: &dyn Fn(&MemorySamples, Figure) -> f64| {
+        for (name, figure) in Memory::FIGURES {
+            let spread = |samples: &[MemorySamples]| {
+                Spread::from_values(samples.iter().map(|samples| value(samples, figure)))
+            };
+            let row = Row::new(format!("{state}: {name}"), unit, spread(measured)).baseline(spread(baseline));
+            rows.push(if name == "RSS" { row.goal(Goal::AtMost(rss_max)) } else { row });
+        }
     };
-    let per_connection = |memory: f64, before: f64| (memory - before) / connections as f64 / KILOBYTES;
-    let unused = format!("per connection, {connections} without a request");
-    let used = format!("per connection, {connections} after a request");
-    vec![
-        row("after one call: RSS", "MB", &|samples| samples.started.resident / MEGABYTES)
-            .goal(Goal::AtMost(10.0)),
-        row("after one call: private memory", "MB", &|samples| samples.started.private / MEGABYTES),
-        Row::new(
-            "idle: RSS",
-            "MB",
-            Spread::from_values(idle.iter().map(|memory| memory.resident / MEGABYTES)),
-        )
-        .goal(Goal::AtMost(10.0)),
-        row(&format!("{unused}: RSS"), "KB", &|samples| {
-            per_connection(samples.connected.resident, samples.started.resident)
-        })
-        .goal(Goal::AtMost(32.0)),
-        row(&format!("{used}: RSS"), "KB", &|samples| {
-            per_connection(samples.used.resident, samples.started.resident)
-        })
-        .goal(Goal::AtMost(32.0)),
-        row(&format!("{used}: private memory"), "KB", &|samples| {
-            per_connection(samples.used.private, samples.started.private)
-        }),
-    ]
+    add("after one call", "MB", 10.0, &|samples, figure| figure(&samples.started) / MEGABYTES);
+    add(&format!("per connection, {connections} without a request"), "KB", 32.0, &|samples, figure| {
+        per_connection(figure(&samples.connected), figure(&samples.started))
+    });
+    add(&format!("per connection, {connections} after a request"), "KB", 32.0, &|samples, figure| {
+        per_connection(figure(&samples.used), figure(&samples.started))
+    });
+    rows
 }

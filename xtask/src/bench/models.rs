@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use super::Bench;
 use super::instant_model::InstantModel;
-use super::process::clean_command;
+use super::process::{Memory, clean_command};
 use super::report::{Goal, Row, Table};
-use super::servers::{DaemonOptions, Server, temporary_folder, wait_until_idle};
+use super::servers::{DaemonOptions, Server, temporary_folder};
 use super::statistics::Spread;
 use crate::command::Failure;
 use crate::weights;
@@ -20,6 +20,7 @@ use crate::weights;
 const EMBEDDED_MODEL_ID: &str = "smollm2-135m";
 /// Memory for a vocabulary to count tokens with, and for loading it.
 const EMBEDDED_ADDS_MB_MAX: f64 = 5.0;
+const MEGABYTES: f64 = 1e6;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     let mut rows = turns::measure(bench)?;
@@ -36,9 +37,10 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
                 .to_owned(),
             "1 at once: most of the CPU time is spent waking threads, which is expensive in a virtual machine"
                 .to_owned(),
-            "the daemon's RSS: mostly pages of the executable; the first turn maps those for turns and for HTTP, and \
-             the daemon unmaps them when it has been idle for a while"
+            "the daemon's RSS: mostly pages of the executable, which the child process of the embedded model shares; the \
+             first turn maps those for turns and for HTTP"
                 .to_owned(),
+            Memory::NOTE.to_owned(),
             "the embedded model: SmolLM2-135M, one thread, a prompt of 860 tokens (crates/local/examples/speed.rs); \
              embeddings: all-MiniLM-L6-v2, one thread, batches of 32 (crates/local/examples/embed_speed.rs)"
                 .to_owned(),
@@ -85,37 +87,31 @@ fn daemon_memory(bench: &Bench, weights: &Path) -> Result<Vec<Row>, Failure> {
     fs::write(&path, config).map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))?;
     let remote =
         InstantModel::start().map_err(|cause| Failure::Failed(format!("the instant model: {cause}")))?;
-    let (mut rows, mut added_mb, mut daemons) = (Vec::new(), Vec::new(), Vec::new());
-    let row = |model: &str, state: &str, resident_mb| {
-        let name = format!("the daemon {state} a turn with the {model} model: RSS");
-        Row::new(name, "MB", Spread::from_values([resident_mb]))
+    let (mut rows, mut added_mb) = (Vec::new(), Vec::new());
+    let mut add = |model: &str, state: &str, memory: Memory| {
+        for (name, figure) in Memory::FIGURES {
+            let name = format!("the daemon {state} a turn with the {model} model: {name}");
+            rows.push(Row::new(name, "MB", Spread::from_values([figure(&memory) / MEGABYTES])));
+        }
     };
     for (model, options) in [
         ("remote", DaemonOptions { model: Some(remote.address), ..DaemonOptions::default() }),
         ("embedded", DaemonOptions { home: Some(&home), ..DaemonOptions::default() }),
     ] {
         let daemon = Server::daemon(bench, &options)?;
-        let before = resident_mb(&daemon)?;
+        let before = daemon.process.memory()?;
         let mut connection = daemon.connect()?;
         daemon.create_agent(&mut connection, "agent")?;
         daemon.call(&mut connection, "/agent/agent", "send", r#"{"content":"Say yes."}"#)?;
-        let after = resident_mb(&daemon)?;
-        rows.extend([row(model, "before", before), row(model, "after", after)]);
-        added_mb.push(after - before);
-        daemons.push((model, daemon));
-    }
-    wait_until_idle();
-    for (model, daemon) in &daemons {
-        rows.push(row(model, "idle after", resident_mb(daemon)?));
+        let after = daemon.process.memory()?;
+        add(model, "before", before);
+        add(model, "after", after);
+        added_mb.push((after.rss - before.rss) / MEGABYTES);
     }
     let extra = Spread::from_pairs(&added_mb[1..], &added_mb[..1], |embedded, remote| embedded - remote);
     let extra = Row::new("the daemon: RSS added by the embedded model, beyond a remote one", "MB", extra);
     rows.push(extra.goal(Goal::AtMost(EMBEDDED_ADDS_MB_MAX)));
     Ok(rows)
-}
-
-fn resident_mb(daemon: &Server) -> Result<f64, Failure> {
-    Ok(daemon.process.memory()?.resident / 1e6)
 }
 
 fn run_on_file(program: &Path, file: &Path) -> Result<String, Failure> {

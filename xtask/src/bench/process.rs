@@ -82,9 +82,32 @@ pub(crate) struct ChildProcess {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     /// Resident set size, including pages that are shared or mapped from the executable.
-    pub(crate) resident: f64,
-    /// Anonymous resident memory.
-    pub(crate) private: f64,
+    pub(crate) rss: f64,
+    /// Proportional set size: a page that `n` processes map counts as one `n`th. NaN when not readable.
+    pub(crate) pss: f64,
+    /// Unique set size: pages that no other process maps. NaN when not readable.
+    pub(crate) uss: f64,
+    /// Anonymous resident memory: no file backs it, so that the kernel cannot drop it.
+    pub(crate) anonymous: f64,
+}
+
+/// Selects one figure of the memory.
+pub(crate) type Figure = fn(&Memory) -> f64;
+
+impl Memory {
+    /// All figures with their names.
+    pub(crate) const FIGURES: [(&str, Figure); 4] = [
+        ("RSS", |memory| memory.rss),
+        ("PSS", |memory| memory.pss),
+        ("USS", |memory| memory.uss),
+        ("anonymous memory", |memory| memory.anonymous),
+    ];
+
+    /// Explains the figures in a table.
+    pub(crate) const NOTE: &str = "RSS: all resident pages; PSS: the same, but a page that n processes map counts as one \
+         nth; USS: only pages that no other process maps; anonymous memory: no pages of files, such as the executable. PSS \
+         and USS are NaN unless root runs the benchmark: the daemon denies other processes of its user access to its \
+         memory. 1 MB is 1,000,000 bytes, 1 KB is 1,000";
 }
 
 /// CPU time of a process, in user and in kernel mode.
@@ -106,12 +129,19 @@ impl ChildProcess {
 
     pub(crate) fn memory(&self) -> Result<Memory, Failure> {
         let status = self.read("status")?;
-        let bytes = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-            let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-            kibibytes.map(|kibibytes| kibibytes * 1024.0).ok_or_else(|| missing_proc_value(key))
+        let (pss, uss) = match fs::read_to_string(self.proc("smaps_rollup")) {
+            Ok(maps) => {
+                let unique = parse_bytes(&maps, "Private_Clean")? + parse_bytes(&maps, "Private_Dirty")?;
+                (parse_bytes(&maps, "Pss")?, unique)
+            }
+            Err(_) => (f64::NAN, f64::NAN),
         };
-        Ok(Memory { resident: bytes("VmRSS")?, private: bytes("RssAnon")? })
+        Ok(Memory {
+            rss: parse_bytes(&status, "VmRSS")?,
+            pss,
+            uss,
+            anonymous: parse_bytes(&status, "RssAnon")?,
+        })
     }
 
     /// User and system time of all threads: in nanoseconds where the kernel has schedstat, else in clock ticks.
@@ -171,6 +201,13 @@ impl Drop for ChildProcess {
     }
 }
 
+/// Parses the line `KEY: 123 kB` of a file in `/proc`.
+fn parse_bytes(text: &str, key: &str) -> Result<f64, Failure> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kibibytes.map(|kibibytes| kibibytes * 1024.0).ok_or_else(|| missing_proc_value(key))
+}
+
 fn missing_proc_value(name: &str) -> Failure {
     Failure::Failed(format!("/proc has no {name} for a process"))
 }
@@ -200,7 +237,7 @@ mod tests {
         let group = ProcessGroup::new().unwrap();
         let child = spawn_sleep(&group);
         let memory = child.memory().unwrap();
-        assert!(memory.resident >= memory.private, "{memory:?}");
+        assert!(memory.rss >= memory.anonymous && memory.pss >= memory.uss, "{memory:?}");
         assert!(child.cpu_time().unwrap() < Duration::from_secs(1));
         assert!(child.tick_time().unwrap() < Duration::from_secs(1));
         assert!(child.user_time().unwrap() < Duration::from_secs(1));

@@ -7,24 +7,11 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use super::Bench;
 use super::http::{self, Connection};
 use super::process::{ChildProcess, clean_command};
 use crate::command::Failure;
-
-/// The daemon checks for activity every ten seconds; it releases its pages when two checks in a row find none.
-const IDLE_WAIT: Duration = Duration::from_secs(22);
-
-/// Waits until all daemons without calls are idle and have released their pages.
-pub(crate) fn wait_until_idle() {
-    let start = Instant::now();
-    while let Some(remaining) = IDLE_WAIT.checked_sub(start.elapsed()).filter(|time| !time.is_zero()) {
-        thread::park_timeout(remaining);
-    }
-}
 
 /// Options of the daemon.
 #[derive(Default)]

@@ -2,7 +2,6 @@
 //! the environment, `config show` and the reference page are all generated from it.
 
 use agent::journal::RestartPolicy;
-use local::generation::EngineKind;
 use store::Durability;
 use tracing::Level;
 
@@ -10,6 +9,7 @@ use super::Origin;
 use super::named_tables::NamedTable;
 use super::presets::CustomPreset;
 use super::value_kind::{Choice, SettingField, SettingValue, ValueKind};
+use crate::local_engine::LocalEngine;
 
 const DAY_MS: u64 = 86_400_000;
 const YEAR_S: u64 = 31_536_000;
@@ -62,8 +62,8 @@ macro_rules! settings {
         /// The effective configuration: the value and origin of every setting, the custom presets and named tables.
         #[derive(Debug, Clone, PartialEq)]
         pub(crate) struct Config {
-            $( #[doc = $doc] pub(crate) $key: $type, )*
-            $( #[doc = $about] pub(crate) $table: $Table, )*
+            $( #[doc = $doc] pub(super) $key: $type, )*
+            $( #[doc = $about] pub(super) $table: $Table, )*
             /// Origin of each value, in the order of `SETTINGS`.
             pub(super) origins: Vec<Origin>,
             /// Custom presets, in file order.
@@ -131,7 +131,7 @@ settings! {
     /// Models to try, in order, when a model fails before its response starts.
     fallback: Vec<String> = Vec::new(), ValueKind::Models;
     /// Inference engine for local models: `own` (built in), or `llama-cpp` if nexus3 was built with it.
-    local_engine: EngineKind = EngineKind::Native, ValueKind::OneOf(EngineKind::NAMES);
+    local_engine: LocalEngine = LocalEngine::Own, ValueKind::OneOf(LocalEngine::NAMES);
     /// Record every model exchange to this new file, for `replay`.
     record: Option<String> = None, ValueKind::SingleLine;
     /// Replay this recording instead of calling models; a request that is not in it fails.

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use agent::AgentId;
 use agent::journal::RestartPolicy;
-use local::generation::EngineKind;
 use provider::Secret;
 use provider::catalog::{PROVIDERS, known_provider};
 use store::Durability;
@@ -369,11 +368,6 @@ impl Choice for Level {
 impl Choice for Durability {
     const NAMES: &'static [&'static str] = &["full", "normal"];
     const VALUES: &'static [Self] = &[Durability::Full, Durability::Normal];
-}
-
-impl Choice for EngineKind {
-    const NAMES: &'static [&'static str] = &["own", "llama-cpp"];
-    const VALUES: &'static [Self] = &[EngineKind::Native, EngineKind::LlamaCpp];
 }
 
 impl Choice for RestartPolicy {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use provider::NO_LOCAL_ENGINE;
 use serde_json::{Value, json};
 use weights::{CatalogEntry, InstalledModel, ModelCatalog, ModelDirectory, ModelEntry, ModelId, ModelKind};
 
@@ -10,7 +11,7 @@ use super::args::{InfoArgs, ListArgs};
 use super::{
     LOCAL_PROVIDER, ServerRow, build_runtime, builtin_catalog, format_size, models_directory, weights_failure,
 };
-use crate::{Failure, print_stdout};
+use crate::{Failure, local_engine, print_stdout};
 
 /// One model: its catalog entry and its entry in the model directory; at least one of them is set.
 struct ModelRow<'a> {
@@ -205,6 +206,7 @@ fn render_table(models: &[ModelRow<'_>]) -> String {
     }
     let usable = models.iter().find(|row| row.ready().is_some_and(|model| model.kind == ModelKind::Chat));
     text + &match usable {
+        _ if local_engine::require().is_err() => format!("\nThey cannot run here: {NO_LOCAL_ENGINE}.\n"),
         Some(row) => format!("\nSelect a model: nexus3 models use {LOCAL_PROVIDER}/{}\n", row.id),
         None => "\nDownload a model: nexus3 models pull smollm2-135m\n".to_owned(),
     }

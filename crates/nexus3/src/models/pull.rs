@@ -14,7 +14,7 @@ use super::progress_display::ProgressDisplay;
 use super::{LOCAL_PROVIDER, build_runtime, builtin_catalog, format_size, models_directory, weights_failure};
 use crate::home::{self, Environment, environment_variable};
 use crate::signals::StopSignals;
-use crate::{Failure, print_stdout};
+use crate::{Failure, local_engine, print_stdout};
 
 /// Whether the user has consented to the download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub(crate) enum PullOutcome {
 }
 
 pub(super) fn run(args: &PullArgs, home: &Path, environment: &Environment) -> Result<u8, Failure> {
+    local_engine::require()?;
     let spec = requested_model(args, &builtin_catalog()?)?;
     let consent = if args.yes { Consent::Given } else { Consent::Ask };
     match offer_pull(&spec, consent, home, environment)? {

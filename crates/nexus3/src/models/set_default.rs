@@ -11,8 +11,9 @@ use weights::{ModelDirectory, ModelId, ModelKind};
 
 use super::args::UseArgs;
 use super::{LOCAL_PROVIDER, LoadConfig, build_runtime, builtin_catalog, models_directory, weights_failure};
-use crate::config::Config;
+use crate::config::{Config, RoomOptions};
 use crate::home::{self, Environment, environment_variable};
+use crate::local_engine;
 use crate::model_registry;
 use crate::{Failure, print_stdout};
 
@@ -61,6 +62,7 @@ fn resolve_name(name: &str, home: &Path, load: LoadConfig<'_>) -> Result<String,
 }
 
 fn check_local_model(id: &str, home: &Path) -> Result<(), Failure> {
+    local_engine::require()?;
     let parsed: ModelId = id.parse().map_err(weights_failure)?;
     match ModelDirectory::at(&models_directory(home)).find(&parsed) {
         Some(model) if model.kind == ModelKind::Chat => Ok(()),
@@ -78,12 +80,12 @@ fn check_local_model(id: &str, home: &Path) -> Result<(), Failure> {
 
 /// Explains when the change takes effect: a daemon reads its configuration only at start-up.
 fn activation_hint(config: &Config) -> Result<String, Failure> {
-    let endpoint = Endpoint::new(&config.host, config.port);
+    let RoomOptions { host, port, .. } = config.room_options();
+    let endpoint = Endpoint::new(host, port);
     let detection = build_runtime()?.block_on(detect_server(&endpoint, DETECT_TIMEOUT));
     Ok(match detection {
         Detection::NexusServer => format!(
-            "The daemon on port {} still uses its current model: restart it (nexus3 rpc shutdown, nexus3 serve).\n",
-            config.port
+            "The daemon on port {port} still uses its current model: restart it (nexus3 rpc shutdown, nexus3 serve).\n"
         ),
         _ => "The daemon uses it from its next start.\n".to_owned(),
     })

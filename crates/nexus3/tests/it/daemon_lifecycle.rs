@@ -2,7 +2,6 @@
 
 mod homes;
 mod hosts;
-mod idle_memory;
 mod ports;
 mod stop_grace;
 mod stops;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::Prices;
 use agent::outside::ModelSpec;
 
-use super::{ModelSettings, NO_WEIGHTS, ProviderSettings, RegistryInner, lock};
+use super::{ModelSettings, NO_LOCAL_ENGINE, ProviderSettings, RegistryInner, lock};
 use crate::anthropic::Anthropic;
 use crate::catalog::{Api, KnownProvider, LOCAL, PROVIDERS, Site, known_provider, ollama_base_url};
 use crate::chat::Chat;
@@ -26,12 +26,15 @@ const AZURE_VERSION_DEFAULT: &str = "2024-10-21";
 impl RegistryInner {
     /// Checks that a provider of this name exists.
     pub(super) fn check_provider(&self, provider: &str) -> Result<(), String> {
+        if provider == LOCAL {
+            return self.options.local.as_ref().map(|_| ()).ok_or_else(|| NO_LOCAL_ENGINE.to_owned());
+        }
         let kind = self
             .options
             .providers
             .get(provider)
             .and_then(|provider_settings| provider_settings.kind.as_deref());
-        let is_known = provider == LOCAL || known_provider(kind.unwrap_or(provider)).is_some();
+        let is_known = known_provider(kind.unwrap_or(provider)).is_some();
         if is_known { Ok(()) } else { Err(unknown_provider_text(provider)) }
     }
 
@@ -80,7 +83,7 @@ impl RegistryInner {
         id: &str,
         settings: &ModelSettings,
     ) -> Result<Arc<dyn ModelClient>, String> {
-        let local = self.options.local.as_ref().ok_or(NO_WEIGHTS)?;
+        let local = self.options.local.as_ref().ok_or(NO_LOCAL_ENGINE)?;
         let file = local.files.find(id).ok_or_else(|| {
             format!("its weights are not installed; get them with: nexus3 models pull {id} --yes")
         })?;

@@ -21,7 +21,7 @@ pub struct RegistryOptions {
     pub models: BTreeMap<String, ModelSettings>,
     /// Environment variables named by the catalog or by a provider's `key_env`.
     pub variables: HashMap<String, Secret>,
-    /// Options of the embedded model.
+    /// Options of the embedded model; none in a program without a local engine.
     pub local: Option<LocalOptions>,
     /// Options of server discovery on this machine.
     pub discover: DiscoverOptions,

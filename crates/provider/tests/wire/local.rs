@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::outside::{ModelTier, Models};
-use provider::{DiscoverOptions, LocalFiles, LocalOptions, ModelRegistry, RegistryOptions};
+use provider::{DiscoverOptions, LocalFiles, LocalOptions, ModelRegistry, NO_LOCAL_ENGINE, RegistryOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
@@ -209,4 +209,21 @@ async fn missing_weights_are_reported_with_the_pull_command() {
     let found = registry(dir.path()).find("local").expect("the bare name means the first model");
     assert_eq!(found.model(), Some("local/tiny"));
     drop(collect(found.call(request())));
+}
+
+#[test]
+fn local_models_are_refused_without_a_local_engine() {
+    let open = |options| ModelRegistry::open(RegistryOptions { local: None, ..options });
+    let registry = open(RegistryOptions::default()).expect("the options are valid");
+    let (default_model, fallback) = (Some("local/tiny".to_owned()), vec!["local/tiny".to_owned()]);
+    let faults = [
+        registry.find("local/tiny").err(),
+        registry.find("local").err(),
+        open(RegistryOptions { default_model, ..RegistryOptions::default() }).err(),
+        open(RegistryOptions { fallback, ..RegistryOptions::default() }).err(),
+    ];
+    for fault in faults {
+        let fault = fault.expect("there is no local engine");
+        assert!(fault.public.ends_with(NO_LOCAL_ENGINE), "{fault}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Limits of the HTTP transport.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpLimits {
     /// Size of a body. Beyond: 413.
     pub body_bytes_max: u64,

@@ -69,10 +69,10 @@ fn measure_memory(bench: &Bench, home: &Path) -> Result<[f64; 2], Failure> {
     let daemon = start_daemon(bench, home)?;
     let mut connection = daemon.connect()?;
     daemon.call(&mut connection, "/", "list_sessions", r#"{"limit":1}"#)?;
-    let asleep = daemon.process.memory()?.resident / MEGABYTES;
+    let asleep = daemon.process.memory()?.rss / MEGABYTES;
     for agent in 0..AGENTS_LIVE {
         let path = format!("/agent/agent-{}", agent * (AGENTS_STORED_MANY / AGENTS_LIVE));
         daemon.call(&mut connection, &path, "get_messages", "{}")?;
     }
-    Ok([asleep, daemon.process.memory()?.resident / MEGABYTES])
+    Ok([asleep, daemon.process.memory()?.rss / MEGABYTES])
 }

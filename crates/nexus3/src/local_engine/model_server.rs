@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use local::generation::{EngineKind, LoadFault};
 use local::server::{Inspector, ModelListener, ServeOptions};
 use tokio_util::sync::CancellationToken;
 use weights::{ModelDirectory, ModelId};
 
+use super::LocalEngine;
 use crate::config::Choice;
 use crate::signals::StopSignals;
 use crate::{Failure, models, process, runtime_failure};
@@ -46,7 +46,7 @@ pub(crate) struct ModelServerArgs {
     socket: Option<PathBuf>,
     /// Use own, or llama-cpp if built in
     #[arg(long, value_name = "ENGINE", default_value = "own", value_parser = parse_engine)]
-    engine: EngineKind,
+    engine: LocalEngine,
     /// Compute with N threads [default: CPU cores - 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
             .clone()
             .or_else(|| args.model.as_ref().filter(|id| !is_weights_path(id)).cloned()),
         embedder: find(&args.embedder)?,
-        engine: args.engine,
+        engine: args.engine.kind(),
         threads: args.threads.map_or_else(default_threads, usize::from),
         window_tokens_max: args.window.map(|tokens| tokens as usize),
         queue_max: args.queue.into(),
@@ -132,18 +132,13 @@ fn listen(args: &ModelServerArgs) -> Result<ModelListener, Failure> {
 }
 
 /// Parses the name of an engine; fails when the engine is not part of the build.
-fn parse_engine(name: &str) -> Result<EngineKind, String> {
-    let index = EngineKind::NAMES.iter().position(|known| *known == name);
-    let Some(engine) = index.and_then(|index| EngineKind::VALUES.get(index)) else {
-        return Err(format!("unknown engine; use one of {}", EngineKind::NAMES.join(", ")));
+fn parse_engine(name: &str) -> Result<LocalEngine, String> {
+    let index = LocalEngine::NAMES.iter().position(|known| *known == name);
+    let Some(engine) = index.and_then(|index| LocalEngine::VALUES.get(index)) else {
+        return Err(format!("unknown engine; use one of {}", LocalEngine::NAMES.join(", ")));
     };
-    if engine.is_built() { Ok(*engine) } else { Err(LoadFault::EngineNotBuilt.to_string()) }
-}
-
-/// Returns an engine's name on the command line and in the configuration.
-pub(crate) fn engine_name(engine: EngineKind) -> &'static str {
-    let index = EngineKind::VALUES.iter().position(|known| *known == engine);
-    index.and_then(|index| EngineKind::NAMES.get(index)).copied().unwrap_or("own")
+    engine.check().map_err(|fault| fault.to_string())?;
+    Ok(*engine)
 }
 
 fn is_weights_path(given: &str) -> bool {
@@ -180,10 +175,12 @@ mod tests {
 
     #[test]
     fn engine_names_round_trip_and_missing_engines_explain_it() {
-        for kind in [EngineKind::Native, EngineKind::LlamaCpp] {
-            match parse_engine(engine_name(kind)) {
-                Ok(found) => assert_eq!((found, kind.is_built()), (kind, true)),
-                Err(why) => assert!(!kind.is_built() && why.contains("--features llama-cpp"), "{why}"),
+        for engine in [LocalEngine::Own, LocalEngine::LlamaCpp] {
+            match parse_engine(engine.name()) {
+                Ok(found) => assert_eq!((found, engine.kind().is_built()), (engine, true)),
+                Err(why) => {
+                    assert!(!engine.kind().is_built() && why.contains("--features llama-cpp"), "{why}");
+                }
             }
         }
         assert!(parse_engine("candle").is_err_and(|why| why.contains("own, llama-cpp")));
