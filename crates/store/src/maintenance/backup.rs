@@ -9,7 +9,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, RenameFlags};
 
-use super::chain::{ChainReport, read_chain};
+use super::chain::{ChainReport, walk_chain};
 use super::{MaintenanceFault, with_store};
 use crate::sqlite::{
     DatabaseState, HighWaterMark, StoreFiles, inspect_database, open_immutable, parent_folder,
@@ -72,7 +72,7 @@ fn check_copy(copy: &Connection, to: &Path) -> Result<(ChainReport, u64), Mainte
     if result != "ok" {
         return Err(corrupt(result));
     }
-    let chain = read_chain(copy, to).map_err(sql)?;
+    let chain = walk_chain(copy, to, None, |_| {}).map_err(sql)?;
     if let Some(chain_break) = chain.breaks.first() {
         return Err(corrupt(chain_break.to_string()));
     }

@@ -93,7 +93,7 @@ fn verify(db: &Connection, path: &Path) -> Result<ChainReport, MaintenanceFault>
         let what = "not a store of this version; run nexus3 check".to_owned();
         return Err(MaintenanceFault::NotAStore { path: path.to_owned(), what });
     }
-    let mut report = read_chain(db, path).map_err(sql)?;
+    let mut report = walk_chain(db, path, mark.as_ref(), |_| {}).map_err(sql)?;
     if let DatabaseState::JournalTruncated { last, marked } = state {
         let why = format!("missing: {marked} entries were committed, but the last one present is {last}");
         report.breaks.push(ChainBreak { sequence: last + 1, why });
@@ -101,26 +101,27 @@ fn verify(db: &Connection, path: &Path) -> Result<ChainReport, MaintenanceFault>
     Ok(report)
 }
 
-/// Verifies the chain in a connection's snapshot.
-pub(crate) fn read_chain(db: &Connection, path: &Path) -> rusqlite::Result<ChainReport> {
-    walk_chain(db, path, |_| {})
-}
-
-/// Verifies the chain and passes every readable entry to `visit`.
+/// Verifies the chain, also against the high-water mark, and passes every readable entry to `visit`.
 pub(super) fn walk_chain(
     db: &Connection,
     path: &Path,
+    mark: Option<&HighWaterMark>,
     mut visit: impl FnMut(&EntryRow<'_>),
 ) -> rusqlite::Result<ChainReport> {
-    let database = database_id(db)?.unwrap_or_default();
+    let database = database_id(db)?;
+    let mark = mark.filter(|mark| Some(mark.database) == database);
     let mut report = ChainReport {
         path: path.to_owned(),
         entries: 0,
         first: 0,
         last: 0,
-        head: genesis(&database),
+        head: genesis(&database.unwrap_or_default()),
         breaks: Vec::new(),
     };
+    if database.is_none() {
+        let why = "the database id, from which the first hash is computed, is missing".to_owned();
+        report.add_break(ChainBreak { sequence: 1, why });
+    }
     let mut statement =
         db.prepare(&format!("{SELECT_ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     loop {
@@ -139,7 +140,7 @@ pub(super) fn walk_chain(
             };
             match read_entry_row(row) {
                 Ok(entry) => {
-                    report.add_entry(&entry);
+                    report.add_entry(&entry, mark);
                     visit(&entry);
                 }
                 Err(error) => {
@@ -158,16 +159,20 @@ pub(super) fn walk_chain(
 }
 
 impl ChainReport {
-    fn add_entry(&mut self, entry: &EntryRow<'_>) {
+    fn add_entry(&mut self, entry: &EntryRow<'_>, mark: Option<&HighWaterMark>) {
         let sequence = entry.sequence;
-        if sequence <= self.last {
-            let why = format!("out of order: follows entry {}", self.last);
-            self.add_break(ChainBreak { sequence, why });
+        let problem = if sequence <= self.last {
+            Some(format!("out of order: follows entry {}", self.last))
         } else if sequence != self.last + 1 {
-            let why = format!("entries are missing before it, from {} on", self.last + 1);
-            self.add_break(ChainBreak { sequence, why });
+            Some(format!("entries are missing before it, from {} on", self.last + 1))
         } else if !entry.follows(&self.head) {
-            let why = "changed, or does not follow from the one before it".to_owned();
+            Some("changed, or does not follow from the one before it".to_owned())
+        } else if mark.is_some_and(|mark| mark.sequence == sequence && mark.hash != entry.hash) {
+            Some("not the one committed: the hash in the .mark file differs".to_owned())
+        } else {
+            None
+        };
+        if let Some(why) = problem {
             self.add_break(ChainBreak { sequence, why });
         }
         if self.entries == 0 {

@@ -13,8 +13,8 @@ use super::{MaintenanceFault, with_store};
 use crate::codec;
 use crate::digest::EntryContent;
 use crate::sqlite::{
-    AGENT_CHECKSUM_COLUMNS, DatabaseState, HighWaterMark, StoreFiles, agent_checksum, current_version,
-    inspect_database, turn_checksum,
+    AGENT_CHECKSUM_COLUMNS, DatabaseState, HighWaterMark, StoreFiles, agent_checksum, inspect_database,
+    turn_checksum,
 };
 
 /// Maximum number of reported problems of one kind.
@@ -151,9 +151,41 @@ impl CheckReport {
 
     fn run_checks(&mut self, db: &Connection, mark: Option<&HighWaterMark>) {
         self.version = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap_or_default();
-        if !self.run_startup_check(db, mark) {
-            return;
+        let state = match inspect_database(db, mark) {
+            Ok(state) => state,
+            Err(error) => {
+                self.add_problem(&format!("cannot be read: {error}"), RESTORE_ADVICE);
+                if error.sqlite_error_code() != Some(rusqlite::ErrorCode::NotADatabase) {
+                    self.check_content(db, mark);
+                }
+                return;
+            }
+        };
+        let what = state.to_string();
+        match state {
+            DatabaseState::Current { .. } => self.check_content(db, mark),
+            DatabaseState::Damaged(_) => {
+                let count = self.problems.len();
+                self.check_content(db, mark);
+                // The checks of the content describe most damage in more detail.
+                if self.problems.len() == count {
+                    self.add_problem(&what, RESTORE_ADVICE);
+                }
+            }
+            DatabaseState::JournalTruncated { .. } => {
+                self.add_problem(&what, "put the -wal back or restore a newer backup; if this file is older on purpose, remove its .mark");
+                self.check_content(db, mark);
+            }
+            DatabaseState::Empty => self.add_problem(&what, "start the daemon, or restore a backup"),
+            DatabaseState::Foreign(_) => self.add_problem(&what, "move it away"),
+            DatabaseState::Newer(_) => self.add_problem(&what, "use the nexus3 that wrote it"),
+            DatabaseState::Older(_) => {
+                self.add_problem(&what, "start the daemon once: it makes a backup and migrates the store");
+            }
         }
+    }
+
+    fn check_content(&mut self, db: &Connection, mark: Option<&HighWaterMark>) {
         self.run_check("pages", |report| report.check_pages(db));
         self.run_check("references", |report| report.check_references(db));
         self.run_check("schema", |report| {
@@ -162,7 +194,7 @@ impl CheckReport {
             }
             Ok(())
         });
-        self.run_check("journal", |report| report.check_journal(db));
+        self.run_check("journal", |report| report.check_journal(db, mark));
         self.run_check("agents", |report| report.check_agents(db));
         self.run_check("turns", |report| report.check_turns(db));
     }
@@ -171,50 +203,6 @@ impl CheckReport {
     fn run_check(&mut self, what: &str, check: impl FnOnce(&mut Self) -> rusqlite::Result<()>) {
         if let Err(error) = check(self) {
             self.add_problem(&format!("{what} cannot be read: {error}"), RESTORE_ADVICE);
-        }
-    }
-
-    /// Runs the startup check; returns false if the file is not a store of this version, so that no other check
-    /// applies.
-    fn run_startup_check(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> bool {
-        let state = match inspect_database(db, mark) {
-            Ok(state) => state,
-            Err(error) => {
-                self.add_problem(&format!("cannot be read: {error}"), RESTORE_ADVICE);
-                return error.sqlite_error_code() != Some(rusqlite::ErrorCode::NotADatabase);
-            }
-        };
-        match state {
-            DatabaseState::Current { .. } | DatabaseState::Damaged(_) => true,
-            DatabaseState::JournalTruncated { last, marked } => {
-                let what = format!(
-                    "the journal ends at entry {last}, but {marked} were committed: its -wal was cut, changed or removed"
-                );
-                self.add_problem(&what, "put the -wal back or restore a newer backup; if this file is older on purpose, remove its .mark");
-                true
-            }
-            DatabaseState::Empty => {
-                self.add_problem("empty: no schema was created", "start the daemon, or restore a backup");
-                false
-            }
-            DatabaseState::Foreign(application) => {
-                let what = format!("a database of another program (application id {application:#x})");
-                self.add_problem(&what, "move it away");
-                false
-            }
-            DatabaseState::Newer(version) => {
-                let what = format!(
-                    "schema version {version} is newer than {}, the highest this nexus3 supports",
-                    current_version()
-                );
-                self.add_problem(&what, "use the nexus3 that wrote it");
-                false
-            }
-            DatabaseState::Older(version) => {
-                let what = format!("schema version {version} is older than {}", current_version());
-                self.add_problem(&what, "start the daemon once: it makes a backup and migrates the store");
-                false
-            }
         }
     }
 
@@ -249,10 +237,10 @@ impl CheckReport {
         Ok(())
     }
 
-    fn check_journal(&mut self, db: &Connection) -> rusqlite::Result<()> {
+    fn check_journal(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> rusqlite::Result<()> {
         let mut tails: HashMap<u64, (u64, u64)> = HashMap::new();
         let mut found = Vec::new();
-        let chain = walk_chain(db, &self.path.clone(), |entry| {
+        let chain = walk_chain(db, &self.path.clone(), mark, |entry| {
             let EntryContent { agent, kind, body, .. } = entry.content;
             let (last, number) = tails.get(&agent).map_or((None, 0), |(last, number)| (Some(*last), *number));
             if (entry.previous, entry.agent_sequence) != (last, number + 1) {

@@ -166,6 +166,31 @@ async fn removed_or_edited_entries_break_the_chain() {
     assert_eq!(shorter.breaks[0].sequence, 91, "the high-water mark reveals them: {shorter}");
 }
 
+/// Opening refuses these stores, so a check must not call them sound.
+#[tokio::test]
+async fn check_reports_all_that_opening_refuses() {
+    let replaced = populated_store().await;
+    edit_bytes(&replaced.files().high_water_mark(), |bytes| {
+        let last_digit = bytes.len() - 2;
+        bytes[last_digit] = if bytes[last_digit] == b'0' { b'1' } else { b'0' };
+    });
+    let nameless = Home::new();
+    nameless.open().close().await;
+    rusqlite::Connection::open(nameless.path()).unwrap().execute_batch("DELETE FROM meta").unwrap();
+    for (home, refusal, chain_break) in [
+        (replaced, "entry 93 of the journal is not the one committed", "entry 93: not the one committed"),
+        (nameless, "its database id is missing", "entry 1: the database id"),
+    ] {
+        let fault = home.open_fault().to_string();
+        assert!(fault.contains(refusal), "{fault}");
+        let report = crate::check(&home.path()).unwrap();
+        assert!(report.problems.iter().any(|problem| problem.what.contains(chain_break)), "{report}");
+        assert_eq!(report.problems.len(), 1, "{report}");
+        let chain = crate::verify_chain(&home.path()).unwrap();
+        assert!(!chain.is_intact() && chain.to_string().contains(chain_break), "{chain}");
+    }
+}
+
 #[tokio::test]
 async fn check_finds_rows_that_contradict_the_journal() {
     for sql in [
