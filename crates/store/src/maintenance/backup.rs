@@ -59,7 +59,7 @@ fn copy_store(db: &Connection, from: &Path, to: &Path) -> Result<(ChainReport, u
     match inspect_database(db, mark.as_ref()).map_err(|error| MaintenanceFault::sql(from, error))? {
         DatabaseState::Current { .. } => copy_database(db, to, |copy| check_copy(copy, to)),
         state => {
-            let what = format!("cannot be backed up: {state:?}; run nexus3 check");
+            let what = format!("cannot be backed up: {state}; run nexus3 check");
             Err(MaintenanceFault::NotAStore { path: from.to_owned(), what })
         }
     }

@@ -71,6 +71,26 @@ async fn failed_backup_overwrites_and_leaves_nothing() {
     assert_eq!(file_names(target.path()), ["copy.db"]);
 }
 
+#[tokio::test]
+async fn refused_backup_says_why_in_plain_text() {
+    for (sql, why) in [
+        ("DROP INDEX turns_open", "the index turns_open is missing"),
+        ("DELETE FROM journal WHERE sequence > 3", "the journal ends at entry 3, but 5 were committed"),
+        ("PRAGMA user_version = 7", "schema version 7 is newer than 1"),
+        ("PRAGMA application_id = 5", "a database of another program (application id 0x5)"),
+    ] {
+        let home = folder();
+        let store = store_at(home.path());
+        fill(&store, 5).await;
+        store.close().await;
+        let from = home.path().join("nexus3.db");
+        Connection::open(&from).unwrap().execute_batch(sql).unwrap();
+        let text = backup(&from, &home.path().join("copy.db")).unwrap_err().to_string();
+        assert!(text.contains(&format!("nexus3.db: cannot be backed up: {why}")), "{text}");
+        assert!(text.ends_with("; run nexus3 check"), "{text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_and_check_of_a_store_in_use_are_consistent() {
     let (home, target) = (folder(), folder());

@@ -296,7 +296,7 @@ fn check_after_open(db: &Connection, files: &StoreFiles) -> Result<(DatabaseId, 
         DatabaseState::JournalTruncated { last, marked } => {
             Err(OpenFault::JournalTruncated { path, last, marked })
         }
-        state => Err(OpenFault::Damaged { path, why: format!("after opening: {state:?}") }),
+        state => Err(OpenFault::Damaged { path, why: format!("after opening: {state}") }),
     }
 }
 
