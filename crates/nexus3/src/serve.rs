@@ -12,7 +12,6 @@ use rpc::{Dispatcher, DispatcherOptions};
 use runtime::PoolHandle;
 use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{BindFault, Host, Listener};
-use store::SqliteStore;
 
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::Config;
@@ -90,7 +89,7 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     memory::unmap_program_pages();
     print_banner(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
 
-    let mut shutdown = Shutdown { door: &door, pool: &pool, store: &store, signals: &mut signals };
+    let mut shutdown = Shutdown { door: &door, pool: &pool, store: &*store, signals: &mut signals };
     let cause = shutdown.wait_for_cause(config).await;
     let stopped = shutdown.stop(cause, config).await;
     drop(token_file);
@@ -211,7 +210,7 @@ enum StopCause {
 struct Shutdown<'a> {
     door: &'a HttpDoor,
     pool: &'a PoolHandle,
-    store: &'a SqliteStore,
+    store: &'a dyn Store,
     signals: &'a mut StopSignals,
 }
 

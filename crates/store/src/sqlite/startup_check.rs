@@ -1,5 +1,5 @@
 //! Quick check of an existing database at startup: application id, schema version, tables, and the end of the hash
-//! chain. The full check is [`crate::check`].
+//! chain. The full check is in [`super::maintenance`].
 
 use std::fmt;
 

@@ -2,20 +2,21 @@
 //! the journal. Reports every problem with its remedy.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::{Connection, Row};
 
-use super::chain::{ChainReport, walk_chain};
-use super::{MaintenanceFault, with_store};
+use super::chain::walk_chain;
+use super::{io_fault, with_store};
 use crate::codec;
 use crate::digest::EntryContent;
-use crate::sqlite::{
-    AGENT_CHECKSUM_COLUMNS, DatabaseState, HighWaterMark, StoreFiles, agent_checksum, inspect_database,
-    turn_checksum,
-};
+use crate::maintenance::{CheckReport, MaintenanceFault, Problem};
+use crate::sqlite::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
+use crate::sqlite::files::StoreFiles;
+use crate::sqlite::high_water_mark::HighWaterMark;
+use crate::sqlite::schema::schema_problems;
+use crate::sqlite::startup_check::{DatabaseState, inspect_database};
 
 /// Maximum number of reported problems of one kind.
 const PROBLEMS_MAX: usize = 100;
@@ -24,93 +25,15 @@ const RESTORE_ADVICE: &str = "restore a backup: stop the daemon, remove the stor
      backup in the store's place. Without a backup, move the files away to start with an empty store";
 const REINDEX_ADVICE: &str = "the rows are intact: stop the daemon and run `sqlite3 FILE REINDEX`";
 
-/// Result of a full check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckReport {
-    /// The file.
-    pub path: PathBuf,
-    /// Schema version; 0 if it could not be read.
-    pub version: u32,
-    /// Size of the database in bytes.
-    pub bytes: u64,
-    /// Size of the write-ahead log in bytes.
-    pub wal_bytes: u64,
-    /// Number of live agents.
-    pub agents: u64,
-    /// Number of destroyed agents retained because they have descendants.
-    pub destroyed: u64,
-    /// Number of turns whose request ids are stored.
-    pub turns: u64,
-    /// Number of open turns.
-    pub open_turns: u64,
-    /// Hash chain of the journal, if it could be read.
-    pub chain: Option<ChainReport>,
-    /// All problems found.
-    pub problems: Vec<Problem>,
-}
-
-/// A problem found by a check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// Description of the problem.
-    pub what: String,
-    /// Remedy.
-    pub repair: String,
-}
-
-impl CheckReport {
-    /// Whether no problem was found.
-    #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.problems.is_empty()
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}\n    to repair: {}", self.what, self.repair)
-    }
-}
-
-impl fmt::Display for CheckReport {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, version, bytes, wal_bytes, agents, destroyed, turns, open_turns, chain, problems } =
-            self;
-        let kibibytes = |bytes: &u64| bytes.div_ceil(1024);
-        writeln!(
-            out,
-            "{}: schema {version}, {} KiB, write-ahead log {} KiB",
-            path.display(),
-            kibibytes(bytes),
-            kibibytes(wal_bytes)
-        )?;
-        writeln!(
-            out,
-            "{agents} agents, {destroyed} destroyed, {turns} request ids, {open_turns} open turns"
-        )?;
-        if let Some(chain) = chain {
-            writeln!(out, "{chain}")?;
-        }
-        if problems.is_empty() {
-            return write!(out, "sound");
-        }
-        write!(out, "{} problems:", problems.len())?;
-        problems.iter().try_for_each(|problem| write!(out, "\n  {problem}"))
-    }
-}
-
 /// Checks a store, also while a daemon uses it.
-///
-/// # Errors
-/// When the file does not exist or cannot be read. All other problems are in the report.
-pub fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
+pub(super) fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
     let files = StoreFiles::new(path);
     let file = match std::fs::metadata(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(MaintenanceFault::Missing(path.to_owned()));
         }
-        Err(error) => return Err(MaintenanceFault::io(path, error)),
+        Err(error) => return Err(io_fault(path, error)),
     };
     let mut report = CheckReport {
         path: path.to_owned(),
@@ -129,15 +52,15 @@ pub fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
     }
     // Read the mark before the journal, which only grows.
     let mark = HighWaterMark::read(&files.high_water_mark())
-        .map_err(|error| MaintenanceFault::io(&files.high_water_mark(), error))?;
+        .map_err(|error| io_fault(&files.high_water_mark(), error))?;
     let run = |db: &Connection| {
         let mut report = report.clone();
         report.run_checks(db, mark.as_ref());
         Ok(report)
     };
     match with_store(path, run, CheckReport::is_sound) {
-        Err(MaintenanceFault::Sql { error, .. }) => {
-            report.add_problem(&format!("cannot be opened: {error}"), RESTORE_ADVICE);
+        Err(MaintenanceFault::Database { why, .. }) => {
+            report.add_problem(&format!("cannot be opened: {why}"), RESTORE_ADVICE);
             Ok(report)
         }
         result => result,
@@ -189,7 +112,7 @@ impl CheckReport {
         self.run_check("pages", |report| report.check_pages(db));
         self.run_check("references", |report| report.check_references(db));
         self.run_check("schema", |report| {
-            for problem in crate::sqlite::schema_problems(db)? {
+            for problem in schema_problems(db)? {
                 report.add_problem(&problem, RESTORE_ADVICE);
             }
             Ok(())
