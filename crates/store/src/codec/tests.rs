@@ -1,6 +1,6 @@
 //! Round trips of the codec, and texts it has to reject.
 
-use agent::journal::Record;
+use agent::journal::{AgentState, Record};
 use proptest::prelude::*;
 
 use super::*;
@@ -41,7 +41,7 @@ fn stored_format_is_the_golden_one() {
         .collect();
     lines.push(format!("agent {}", encode_agent(&agent_record(text)).unwrap()));
     lines.push(format!("permissions {}", encode_permissions(&permissions(text)).unwrap()));
-    for state in [state(7), agent::journal::AgentState::default()] {
+    for state in [state(7), AgentState::default()] {
         lines.push(format!("state {}", encode_state(&state).unwrap()));
     }
     for version in [1, 7] {
