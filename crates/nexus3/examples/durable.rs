@@ -18,7 +18,7 @@ use nexus3_protocol::AgentApi;
 use nexus3_protocol::methods::{CreateAgentParams, SendParams};
 use rpc::{Dispatcher, DispatcherOptions, InProcessApi};
 use runtime::{Limits, Outside, PoolHandle, PoolOptions};
-use store::{Durability, SqliteOptions};
+use store::{Durability, SqliteOptions, StoreOptions};
 use tokio::task::JoinSet;
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
@@ -58,11 +58,10 @@ struct InProcessDaemon {
 
 impl InProcessDaemon {
     async fn open(file: &str, durability: Durability) -> Result<Self, BoxError> {
-        let store: Arc<dyn Store> = if file == "memory" {
-            store::memory()
-        } else {
-            store::open(&SqliteOptions { durability, ..SqliteOptions::new(file) })?
-        };
+        let store = store::open(&match file {
+            "memory" => StoreOptions::Memory,
+            file => StoreOptions::Sqlite(SqliteOptions { durability, ..SqliteOptions::new(file) }),
+        })?;
         let limits = Limits { agents_max: 1_000_000, live_agents_max: 100_000, ..Limits::default() };
         let options = PoolOptions { limits, presets: Presets::builtin(&[]), ..PoolOptions::default() };
         let pool = PoolHandle::open(options, outside(store)).await?;

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent::outside::{Clock, Models};
+use agent::outside::{Clock, Models, Store};
 use agent::permission::FilePath;
 use runtime::{Outside, PoolHandle, PoolOptions};
-use store::{OpenFault, SqliteOptions, SqliteStore};
+use store::{Maintenance, OpenFault, SqliteOptions, StoreOptions};
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
 use crate::Failure;
@@ -29,7 +29,7 @@ pub(crate) fn open_store(
     home: &Path,
     config: &Config,
     environment: &Environment,
-) -> Result<Arc<SqliteStore>, Failure> {
+) -> Result<Arc<dyn Store>, Failure> {
     let failpoints = if cfg!(debug_assertions) {
         home::environment_variable(environment, FAILPOINTS_VARIABLE)?
     } else {
@@ -37,10 +37,15 @@ pub(crate) fn open_store(
     };
     let options =
         SqliteOptions { path: store_path(home), durability: config.room_options().durability, failpoints };
-    store::open(&options).map_err(|fault| match fault {
-        fault @ OpenFault::Locked { .. } => Failure::StoreLocked(fault.to_string()),
-        fault => Failure::Run(fault.to_string()),
+    store::open(&StoreOptions::Sqlite(options)).map_err(|fault| match fault {
+        OpenFault::Locked(why) => Failure::StoreLocked(why),
+        OpenFault::Refused(why) => Failure::Run(why),
     })
+}
+
+/// Returns the maintenance of the store in a file.
+pub(crate) fn store_maintenance(path: &Path) -> Result<Box<dyn Maintenance>, Failure> {
+    store::maintenance(&StoreOptions::sqlite(path)).map_err(|fault| Failure::Run(fault.to_string()))
 }
 
 /// Everything a pool needs except its store, so that configuration errors show before the store is opened.
@@ -72,7 +77,7 @@ impl Assembly {
     }
 
     /// Opens the pool. It loads only agents with turns that a crash interrupted, and resumes or marks those turns.
-    pub(crate) async fn open(self, store: Arc<SqliteStore>) -> Result<PoolHandle, Failure> {
+    pub(crate) async fn open(self, store: Arc<dyn Store>) -> Result<PoolHandle, Failure> {
         let Self { options, models, tools, workspace, clock, entropy } = self;
         let models: Arc<dyn Models> = models.into_models().await?;
         let outside = Outside { models, tools, workspace, clock, entropy, store };

@@ -2,6 +2,7 @@
 //! on the store itself. Imports all files or none.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::outside::Store;
@@ -98,10 +99,7 @@ impl Importer<'_> {
         .await
     }
 
-    async fn import_offline(
-        &self,
-        store: std::sync::Arc<store::SqliteStore>,
-    ) -> Result<Vec<ImportAgentOutput>, Failure> {
+    async fn import_offline(&self, store: Arc<dyn Store>) -> Result<Vec<ImportAgentOutput>, Failure> {
         let open_agents =
             store.agents_with_open_turns().await.map_err(|fault| Failure::Run(fault.to_string()))?;
         if !open_agents.is_empty() {

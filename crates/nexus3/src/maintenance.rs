@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use store::{BackupReport, ChainReport, CheckReport};
 
-use crate::assemble::store_path;
+use crate::assemble::{store_maintenance, store_path};
 use crate::cli::{BackupArgs, CheckArgs};
 use crate::{Failure, print_stdout};
 
@@ -23,15 +23,16 @@ const EXIT_UNSOUND: u8 = 1;
 /// Copies the home's store.
 pub(crate) fn backup(args: &BackupArgs, home: &Path) -> Result<u8, Failure> {
     let from = store_path(home);
-    let copied = with_progress(&from, "copying", || store::backup(&from, &args.file))?;
-    let report = copied.map_err(run_failure)?;
+    let store = store_maintenance(&from)?;
+    let report = with_progress(&from, "copying", || store.backup(&args.file))?.map_err(run_failure)?;
     print_report(&report, args.json.then(|| backup_json(&report)))
 }
 
 /// Checks a store for damage.
 pub(crate) fn check(args: &CheckArgs, home: &Path) -> Result<u8, Failure> {
     let path = store_file(args, home);
-    let report = with_progress(&path, "checking", || store::check(&path))?.map_err(run_failure)?;
+    let store = store_maintenance(&path)?;
+    let report = with_progress(&path, "checking", || store.check())?.map_err(run_failure)?;
     print_report(&report, args.json.then(|| check_json(&report)))?;
     Ok(if report.is_sound() { 0 } else { EXIT_UNSOUND })
 }
@@ -39,7 +40,8 @@ pub(crate) fn check(args: &CheckArgs, home: &Path) -> Result<u8, Failure> {
 /// Verifies the hash chain of the journal.
 pub(crate) fn verify(args: &CheckArgs, home: &Path) -> Result<u8, Failure> {
     let path = store_file(args, home);
-    let report = with_progress(&path, "reading", || store::verify_chain(&path))?.map_err(run_failure)?;
+    let store = store_maintenance(&path)?;
+    let report = with_progress(&path, "reading", || store.verify_chain())?.map_err(run_failure)?;
     print_report(&report, args.json.then(|| chain_json(&report)))?;
     Ok(if report.is_intact() { 0 } else { EXIT_UNSOUND })
 }
@@ -135,7 +137,7 @@ mod tests {
     #[test]
     fn a_new_store_is_intact_and_can_be_copied() {
         let home = tempfile::tempdir().unwrap();
-        drop(store::open(&store::SqliteOptions::new(store_path(home.path()))).unwrap());
+        drop(store::open(&store::StoreOptions::sqlite(store_path(home.path()))).unwrap());
         let copy = home.path().join("copy.db");
         assert_eq!(backup(&BackupArgs { file: copy.clone(), json: true }, home.path()).unwrap(), 0);
         let second = backup(&BackupArgs { file: copy.clone(), json: false }, home.path()).unwrap_err();

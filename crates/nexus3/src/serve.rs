@@ -12,7 +12,6 @@ use rpc::{Dispatcher, DispatcherOptions};
 use runtime::PoolHandle;
 use server::http::{HttpLimits, HttpOptions, HttpTransport};
 use server::{BindFault, Doors, Host, Listener, Transport};
-use store::SqliteStore;
 
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::{Config, LogSettings, RoomOptions};
@@ -81,7 +80,7 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
     print_banner(address, token_file.as_ref(), &rooms, &home, &home_flag, pool.agent_count());
 
-    let mut shutdown = Shutdown { doors: &doors, pool: &pool, store: &store, signals: &mut signals };
+    let mut shutdown = Shutdown { doors: &doors, pool: &pool, store: &*store, signals: &mut signals };
     let cause = shutdown.wait_for_cause(&rooms).await;
     let stopped = shutdown.stop(cause, &rooms).await;
     drop(token_file);
@@ -181,7 +180,7 @@ enum StopCause {
 struct Shutdown<'a> {
     doors: &'a Doors,
     pool: &'a PoolHandle,
-    store: &'a SqliteStore,
+    store: &'a dyn Store,
     signals: &'a mut StopSignals,
 }
 

@@ -1,5 +1,8 @@
-//! Conformance suite for all stores: each test runs on the memory store and on a SQLite file, which is reopened in
-//! between and checked at the end.
+//! Conformance suite for all stores: each test runs on each of the [`backends`]. The store is reopened in between and
+//! checked at the end.
+
+#[macro_use]
+mod backends;
 
 mod agents;
 mod appending;
@@ -13,6 +16,8 @@ use std::sync::{Arc, Mutex};
 use agent::journal::{Record, Serial};
 use agent::outside::{Append, CommitListener, JournalEntry, Store, StoreFault, Timestamp};
 
+use self::backends::Backend;
+
 pub(crate) use samples::{accepted, append, created, ended, message};
 
 /// Creates a temporary folder, in memory if possible: these tests do not depend on a disk, and disks are slow.
@@ -23,33 +28,20 @@ pub(crate) fn folder() -> tempfile::TempDir {
 /// A store under test.
 pub(crate) struct StoreUnderTest {
     pub(crate) store: Arc<dyn Store>,
-    folder: Option<tempfile::TempDir>,
+    backend: Box<dyn Backend>,
 }
 
 impl StoreUnderTest {
-    pub(crate) fn in_memory() -> Self {
-        Self { store: crate::memory(), folder: None }
+    pub(crate) fn open(backend: Box<dyn Backend>) -> Self {
+        Self { store: backend.open(), backend }
     }
 
-    pub(crate) fn in_sqlite() -> Self {
-        Self::open_at(folder())
-    }
-
-    /// Opens the SQLite store of a folder.
-    pub(crate) fn open_at(folder: tempfile::TempDir) -> Self {
-        let store = crate::open(&crate::SqliteOptions::new(folder.path().join("nexus3.db"))).unwrap();
-        Self { store, folder: Some(folder) }
-    }
-
-    pub(crate) fn folder(&self) -> &std::path::Path {
-        self.folder.as_ref().unwrap().path()
-    }
-
-    /// Closes and reopens a SQLite store; does nothing for the memory store.
+    /// Closes and reopens the store, unless it would lose its content.
     pub(crate) async fn reopen(&mut self) {
-        let Some(folder) = &self.folder else { return };
-        self.store.close().await;
-        self.store = crate::open(&crate::SqliteOptions::new(folder.path().join("nexus3.db"))).unwrap();
+        if !self.backend.is_volatile() {
+            self.store.close().await;
+            self.store = self.backend.open();
+        }
     }
 
     pub(crate) async fn commit(&self, append: Append) {
@@ -65,49 +57,26 @@ impl StoreUnderTest {
         self.commit(append(serial, name, [created(name, parent)])).await;
     }
 
-    /// Formats the whole content of the store for comparison.
-    pub(crate) async fn dump(&self) -> String {
-        let index = self.store.index().await.unwrap();
-        let agents = self.store.agents(index.iter().map(|row| row.serial).collect()).await.unwrap();
-        let entries = self.store.read(samples::entry_range(None, 0)).await.unwrap();
-        let with_open_turns = self.store.agents_with_open_turns().await.unwrap();
-        let bounds = self.store.bounds().await.unwrap();
-        let last = self.store.last_serial().await.unwrap();
-        format!("{index:#?}\n{agents:#?}\n{entries:#?}\n{with_open_turns:?} {bounds:?} {last}")
+    async fn dump(&self) -> String {
+        dump(&*self.store).await
     }
 
     async fn close_and_check(self) {
         self.store.close().await;
-        let Some(folder) = &self.folder else { return };
-        let path = folder.path().join("nexus3.db");
-        let report = crate::check(&path).unwrap();
-        assert!(report.is_sound(), "{report}");
+        self.backend.check();
     }
 }
 
-/// Runs each test on each store.
-macro_rules! conformance_tests {
-    ($($claim:ident),* $(,)?) => {
-        mod in_memory {
-            $(#[tokio::test]
-            async fn $claim() {
-                let mut store = $crate::conformance::StoreUnderTest::in_memory();
-                super::$claim(&mut store).await;
-                store.close_and_check().await;
-            })*
-        }
-
-        mod in_sqlite {
-            $(#[tokio::test]
-            async fn $claim() {
-                let mut store = $crate::conformance::StoreUnderTest::in_sqlite();
-                super::$claim(&mut store).await;
-                store.close_and_check().await;
-            })*
-        }
-    };
+/// Formats the whole content of a store for comparison.
+pub(crate) async fn dump(store: &dyn Store) -> String {
+    let index = store.index().await.unwrap();
+    let agents = store.agents(index.iter().map(|row| row.serial).collect()).await.unwrap();
+    let entries = store.read(samples::entry_range(None, 0)).await.unwrap();
+    let with_open_turns = store.agents_with_open_turns().await.unwrap();
+    let bounds = store.bounds().await.unwrap();
+    let last = store.last_serial().await.unwrap();
+    format!("{index:#?}\n{agents:#?}\n{entries:#?}\n{with_open_turns:?} {bounds:?} {last}")
 }
-pub(crate) use conformance_tests;
 
 /// A commit listener that records its notifications.
 #[derive(Default)]

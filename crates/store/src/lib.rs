@@ -6,14 +6,15 @@ mod codec;
 mod digest;
 mod maintenance;
 mod memory;
+mod open;
 mod sqlite;
 
 #[cfg(test)]
 mod conformance;
 
 pub use maintenance::{
-    BackupReport, ChainBreak, ChainReport, CheckReport, MaintenanceFault, Problem, backup, check,
-    verify_chain,
+    BackupReport, ChainBreak, ChainReport, CheckReport, Maintenance, MaintenanceFault, Problem,
 };
 pub use memory::{MemoryStore, memory};
-pub use sqlite::{Durability, OpenFault, SqliteOptions, SqliteStore, open};
+pub use open::{OpenFault, StoreOptions, maintenance, open};
+pub use sqlite::{Durability, SqliteOptions};

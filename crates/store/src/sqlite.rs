@@ -8,6 +8,7 @@ mod failpoints;
 mod files;
 mod high_water_mark;
 mod lock_file;
+mod maintenance;
 mod migrate;
 mod opening;
 mod queries;
@@ -37,16 +38,8 @@ use self::queue::{QueuedBatch, WriteQueue, WriteTask};
 use self::reader_pool::ReaderPool;
 use crate::batch::{PreparedBatch, refusal};
 
-pub(crate) use self::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
-pub(crate) use self::files::StoreFiles;
-pub(crate) use self::files::parent_folder;
-pub(crate) use self::high_water_mark::HighWaterMark;
-pub use self::opening::{OpenFault, open};
-pub(crate) use self::opening::{open_immutable, open_reader};
-pub(crate) use self::schema::{current_version, schema_problems};
-pub(crate) use self::startup_check::{
-    DatabaseState, EntryRow, SELECT_ENTRIES, database_id, inspect_database, read_entry_row,
-};
+pub(crate) use self::maintenance::SqliteMaintenance;
+pub(crate) use self::opening::{SqliteOpenFault, open};
 
 /// Options to open a SQLite store.
 #[derive(Debug, Clone)]
@@ -82,7 +75,7 @@ pub enum Durability {
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A durable [`Store`] in a SQLite file.
-pub struct SqliteStore {
+pub(crate) struct SqliteStore {
     queue: Arc<WriteQueue>,
     readers: Arc<ReaderPool>,
 }

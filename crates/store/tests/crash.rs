@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use agent::journal::{AgentRecord, Record, RestartPolicy, Serial, StoredGrantRequest, StoredPermissions};
-use agent::outside::{Append, Store as _, Timestamp};
+use agent::outside::{Append, Store, Timestamp};
 use agent::permission::{Budget, FilePath, Level};
 use agent::{AgentId, Message, MessageSource};
-use store::{SqliteOptions, SqliteStore};
+use store::{SqliteOptions, StoreOptions};
 
 const HOME: &str = "NEXUS3_STORE_CHILD_HOME";
 const FAILPOINTS: &str = "NEXUS3_STORE_CHILD_FAILPOINTS";
@@ -29,9 +29,8 @@ fn env_var(name: &str) -> Option<String> {
 fn child_process() {
     let Some(home) = env_var(HOME) else { return };
     let failpoints = env_var(FAILPOINTS);
-    let store =
-        store::open(&SqliteOptions { failpoints, ..SqliteOptions::new(Path::new(&home).join("nexus3.db")) })
-            .unwrap();
+    let options = SqliteOptions { failpoints, ..SqliteOptions::new(Path::new(&home).join("nexus3.db")) };
+    let store = store::open(&StoreOptions::Sqlite(options)).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
         let agents: Vec<_> =
@@ -43,7 +42,7 @@ fn child_process() {
 }
 
 /// Appends numbered messages for ever, and prints each number after its commit.
-async fn write_forever(store: Arc<SqliteStore>, serial: Serial) {
+async fn write_forever(store: Arc<dyn Store>, serial: Serial) {
     let committed = store.history(serial).await.unwrap().len();
     if committed == 0 {
         store.append(vec![append(serial, created(serial))]).await.unwrap();
@@ -122,10 +121,11 @@ fn read_commits(mut child: Child, kill_after: Option<usize>, committed: &mut BTr
 
 /// Asserts that all acknowledged commits are in the store, without gaps, and that the store is sound.
 fn verify_store(path: &Path, committed: &BTreeMap<Serial, usize>) {
-    let report = store::check(path).unwrap();
+    let options = StoreOptions::sqlite(path);
+    let report = store::maintenance(&options).unwrap().check().unwrap();
     assert!(report.is_sound(), "{report}");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let store = store::open(&SqliteOptions::new(path)).unwrap();
+    let store = store::open(&options).unwrap();
     for serial in 1..=AGENTS {
         let history = runtime.block_on(store.history(serial)).unwrap();
         let numbers: Vec<usize> = history.iter().skip(1).map(message_number).collect();

@@ -16,7 +16,8 @@ use super::CodecFault;
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MessageBody<'a> {
-    role: RoleTag,
+    #[serde(with = "RoleTag")]
+    role: Role,
     text: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     images: Vec<ImageBody<'a>>,
@@ -66,7 +67,7 @@ pub(super) enum RequestIdBody<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(remote = "Role", rename_all = "snake_case")]
 enum RoleTag {
     User,
     Assistant,
@@ -87,11 +88,7 @@ impl<'a> MessageBody<'a> {
         let Message { role, text, images, tool_calls, reasoning_block, tool_call_id, source, ending } =
             message;
         Self {
-            role: match role {
-                Role::User => RoleTag::User,
-                Role::Assistant => RoleTag::Assistant,
-                Role::Tool => RoleTag::Tool,
-            },
+            role: *role,
             text: Cow::Borrowed(text),
             images: images.iter().map(ImageBody::encode).collect(),
             tool_calls: tool_calls.iter().map(ToolCallBody::encode).collect(),
@@ -109,11 +106,7 @@ impl<'a> MessageBody<'a> {
 
     pub(super) fn decode(self) -> Result<Message, CodecFault> {
         Ok(Message {
-            role: match self.role {
-                RoleTag::User => Role::User,
-                RoleTag::Assistant => Role::Assistant,
-                RoleTag::Tool => Role::Tool,
-            },
+            role: self.role,
             text: self.text.into_owned(),
             images: self.images.into_iter().map(ImageBody::decode).collect::<Result<_, _>>()?,
             tool_calls: self.tool_calls.into_iter().map(ToolCallBody::decode).collect(),
@@ -190,31 +183,11 @@ impl<'a> RequestIdBody<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(remote = "ToolClass", rename_all = "snake_case")]
 pub(super) enum ClassTag {
     Pure,
     Keyed,
     Once,
-}
-
-impl From<ToolClass> for ClassTag {
-    fn from(class: ToolClass) -> Self {
-        match class {
-            ToolClass::Pure => Self::Pure,
-            ToolClass::Keyed => Self::Keyed,
-            ToolClass::Once => Self::Once,
-        }
-    }
-}
-
-impl From<ClassTag> for ToolClass {
-    fn from(tag: ClassTag) -> Self {
-        match tag {
-            ClassTag::Pure => Self::Pure,
-            ClassTag::Keyed => Self::Keyed,
-            ClassTag::Once => Self::Once,
-        }
-    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -265,13 +238,14 @@ enum TurnOutcomeBody<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FaultBody<'a> {
-    kind: FaultKindBody,
+    #[serde(with = "FaultKindBody")]
+    kind: FaultKind,
     public: Cow<'a, str>,
     cause: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[serde(remote = "FaultKind", rename_all = "snake_case", deny_unknown_fields)]
 enum FaultKindBody {
     Invalid,
     Denied,
@@ -353,33 +327,12 @@ impl<'a> TurnEndBody<'a> {
 impl<'a> FaultBody<'a> {
     fn encode(fault: &'a Fault) -> Self {
         let Fault { kind, public, cause } = fault;
-        let kind = match *kind {
-            FaultKind::Invalid => FaultKindBody::Invalid,
-            FaultKind::Denied => FaultKindBody::Denied,
-            FaultKind::NotFound => FaultKindBody::NotFound,
-            FaultKind::Busy { retry_after_ms } => FaultKindBody::Busy { retry_after_ms },
-            FaultKind::Full { retry_after_ms } => FaultKindBody::Full { retry_after_ms },
-            FaultKind::Interrupted => FaultKindBody::Interrupted,
-            FaultKind::Model => FaultKindBody::Model,
-            FaultKind::ContextFull => FaultKindBody::ContextFull,
-            FaultKind::Internal => FaultKindBody::Internal,
-        };
-        Self { kind, public: public.as_ref().into(), cause: cause.as_deref().map(Cow::Borrowed) }
+        Self { kind: *kind, public: public.as_ref().into(), cause: cause.as_deref().map(Cow::Borrowed) }
     }
 
     fn decode(self) -> Fault {
-        let kind = match self.kind {
-            FaultKindBody::Invalid => FaultKind::Invalid,
-            FaultKindBody::Denied => FaultKind::Denied,
-            FaultKindBody::NotFound => FaultKind::NotFound,
-            FaultKindBody::Busy { retry_after_ms } => FaultKind::Busy { retry_after_ms },
-            FaultKindBody::Full { retry_after_ms } => FaultKind::Full { retry_after_ms },
-            FaultKindBody::Interrupted => FaultKind::Interrupted,
-            FaultKindBody::Model => FaultKind::Model,
-            FaultKindBody::ContextFull => FaultKind::ContextFull,
-            FaultKindBody::Internal => FaultKind::Internal,
-        };
-        Fault { kind, public: self.public.into_owned().into(), cause: self.cause.map(Cow::into_owned) }
+        let cause = self.cause.map(Cow::into_owned);
+        Fault { kind: self.kind, public: self.public.into_owned().into(), cause }
     }
 }
 

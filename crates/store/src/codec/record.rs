@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use agent::AgentId;
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
 use agent::journal::{AcceptedTurn, Record};
+use agent::{AgentId, ToolClass};
 use serde::{Deserialize, Serialize};
 
 use super::message::{ClassTag, MessageBody, RequestIdBody, ToolOutcomeBody, TurnEndBody};
@@ -70,7 +70,8 @@ struct CallBegunBody<'a> {
     index: usize,
     call_id: Cow<'a, str>,
     tool: Cow<'a, str>,
-    class: ClassTag,
+    #[serde(with = "ClassTag")]
+    class: ToolClass,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -217,7 +218,7 @@ pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
             index: *index,
             call_id: call_id.into(),
             tool: tool.into(),
-            class: ClassTag::from(*class),
+            class: *class,
         }),
         Record::CallDone { turn, index, outcome } => {
             to_json(&CallDoneBody { turn: *turn, index: *index, outcome: ToolOutcomeBody::encode(outcome) })
@@ -312,7 +313,7 @@ fn decode_other(kind: &str, text: &str) -> Result<Record, CodecFault> {
                 index: body.index,
                 call_id: body.call_id.into_owned(),
                 tool: body.tool.into_owned(),
-                class: body.class.into(),
+                class: body.class,
             }
         }
         "tool_done" => {

@@ -84,7 +84,8 @@ impl<'a> AgentBody<'a> {
 #[serde(deny_unknown_fields)]
 pub(super) struct PermissionsBody<'a> {
     preset: Cow<'a, str>,
-    level: LevelTag,
+    #[serde(with = "LevelTag")]
+    level: Level,
     /// One limit for each of [`Resource::ALL`], in that order.
     budget: [Option<u64>; Resource::ALL.len()],
     may: GrantRequestBody<'a>,
@@ -92,7 +93,7 @@ pub(super) struct PermissionsBody<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(remote = "Level", rename_all = "snake_case")]
 enum LevelTag {
     Sandboxed,
     Trusted,
@@ -120,11 +121,7 @@ impl<'a> PermissionsBody<'a> {
         let StoredPermissions { preset, level, budget, may, may_grant } = permissions;
         Self {
             preset: preset.into(),
-            level: match level {
-                Level::Sandboxed => LevelTag::Sandboxed,
-                Level::Trusted => LevelTag::Trusted,
-                Level::Yolo => LevelTag::Yolo,
-            },
+            level: *level,
             budget: Resource::ALL.map(|resource| budget.limit(resource)),
             may: GrantRequestBody::encode(may),
             may_grant: may_grant.as_ref().map(|(preset, request)| GrantBody {
@@ -142,11 +139,7 @@ impl<'a> PermissionsBody<'a> {
         });
         Ok(StoredPermissions {
             preset: self.preset.into_owned(),
-            level: match self.level {
-                LevelTag::Sandboxed => Level::Sandboxed,
-                LevelTag::Trusted => Level::Trusted,
-                LevelTag::Yolo => Level::Yolo,
-            },
+            level: self.level,
             budget: limits
                 .fold(Budget::unlimited(), |budget, (resource, limit)| budget.with_limit(resource, limit)),
             may: self.may.decode()?,

@@ -1,6 +1,6 @@
 //! Round trips of the codec, and texts it has to reject.
 
-use agent::journal::Record;
+use agent::journal::{AgentState, Record};
 use proptest::prelude::*;
 
 use super::*;
@@ -31,13 +31,27 @@ fn agents_permissions_states_and_ledgers_round_trip() {
     assert_eq!(decode_ledger(&encode_ledger(&ledger(u64::MAX)).unwrap()).unwrap(), ledger(u64::MAX));
 }
 
+/// Every stored shape, one per line. Stores of earlier versions hold these bytes: a changed line needs a migration.
 #[test]
-fn encoded_records_are_plain_json() {
-    let encode = |record: Record| encode_record(&record).unwrap();
-    assert_eq!(encode(Record::TurnBegun { turn: 3 }), r#"{"turn":3}"#);
-    assert_eq!(encode(Record::DaemonStopped), "{}");
-    let user = agent::Message::user("hi", agent::MessageSource::default());
-    assert_eq!(encode(Record::MessageAdded(Box::new(user))), r#"{"role":"user","text":"hi"}"#);
+fn stored_format_is_the_golden_one() {
+    let text = "a \"text\" \u{1f980}";
+    let mut lines: Vec<String> = every_record(text)
+        .iter()
+        .map(|record| format!("{} {}", record.kind(), encode_record(record).unwrap()))
+        .collect();
+    lines.push(format!("agent {}", encode_agent(&agent_record(text)).unwrap()));
+    lines.push(format!("permissions {}", encode_permissions(&permissions(text)).unwrap()));
+    for state in [state(7), AgentState::default()] {
+        lines.push(format!("state {}", encode_state(&state).unwrap()));
+    }
+    for version in [1, 7] {
+        lines.push(format!("ledger {}", encode_ledger(&ledger(version)).unwrap()));
+    }
+    let golden = include_str!("../../fixtures/stored_format.txt");
+    for (line, expected) in lines.iter().zip(golden.lines()) {
+        assert_eq!(line, expected);
+    }
+    assert_eq!(lines.len(), golden.lines().count());
 }
 
 #[test]

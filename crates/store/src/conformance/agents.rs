@@ -4,7 +4,7 @@ use agent::journal::{AgentState, Record, Serial, StoredLedger};
 use agent::outside::{IndexRow, StoreFault};
 
 use super::samples::{agent_record, destroyed, id, ledger, permissions, renamed, state};
-use super::{StoreUnderTest, accepted, append, begun, conformance_tests, created};
+use super::{StoreUnderTest, accepted, append, begun, created};
 
 conformance_tests!(
     created_agent_round_trips,

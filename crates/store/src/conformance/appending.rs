@@ -9,9 +9,7 @@ use agent::outside::{JournalEntry, StoreFault};
 use super::samples::{
     destroyed, edge_case_texts, entry_range, every_record, kind_count, long_text, renamed, request_id, state,
 };
-use super::{
-    RecordingListener, StoreUnderTest, accepted, append, begun, conformance_tests, created, ended, message,
-};
+use super::{RecordingListener, StoreUnderTest, accepted, append, begun, created, ended, message};
 
 conformance_tests!(
     appended_records_round_trip,

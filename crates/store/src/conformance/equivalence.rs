@@ -1,9 +1,10 @@
-//! The memory store as a model of the SQLite store: the same random operations have the same outcome on both.
+//! The memory store as a model of the other stores: the same random operations have the same outcome on both.
 
 use agent::journal::Record;
 use agent::outside::Append;
 use proptest::prelude::*;
 
+use super::backends::{self, Backend};
 use super::samples::{created, destroyed, ledger, renamed, reopened, request_id, state};
 use super::{StoreUnderTest, accepted, append, begun, ended, message, timestamp};
 
@@ -64,31 +65,48 @@ async fn turns(fixture: &StoreUnderTest) -> String {
     all
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+/// Runs the steps on a backend and on the memory store, and compares all results.
+async fn run_steps(backend: Box<dyn Backend>, steps: Vec<Step>) {
+    let (model, mut tested) =
+        (StoreUnderTest::open(backends::in_memory::new()), StoreUnderTest::open(backend));
+    for step in steps {
+        match step.clone() {
+            Step::Append(batch) => {
+                let results = (model.store.append(batch.clone()).await, tested.store.append(batch).await);
+                assert_eq!(results.0, results.1, "{step:?}");
+            }
+            Step::PruneTurns(seconds) => {
+                let before = timestamp(seconds);
+                let results = (model.store.prune_turns(before).await, tested.store.prune_turns(before).await);
+                assert_eq!(results.0, results.1, "{step:?}");
+            }
+            Step::Reopen => tested.reopen().await,
+        }
+    }
+    assert_eq!(model.dump().await, tested.dump().await);
+    assert_eq!(turns(&model).await, turns(&tested).await);
+    tested.close_and_check().await;
+}
 
-    #[test]
-    fn memory_and_sqlite_stores_behave_alike(steps in proptest::collection::vec(any_step(), 1..40)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            let (memory, mut sqlite) = (StoreUnderTest::in_memory(), StoreUnderTest::in_sqlite());
-            for step in steps {
-                match step.clone() {
-                    Step::Append(batch) => {
-                        let results = (memory.store.append(batch.clone()).await, sqlite.store.append(batch).await);
-                        assert_eq!(results.0, results.1, "{step:?}");
-                    }
-                    Step::PruneTurns(seconds) => {
-                        let before = timestamp(seconds);
-                        let results = (memory.store.prune_turns(before).await, sqlite.store.prune_turns(before).await);
-                        assert_eq!(results.0, results.1, "{step:?}");
-                    }
-                    Step::Reopen => sqlite.reopen().await,
+macro_rules! equivalence_test {
+    ($backend:ident ()) => {
+        mod $backend {
+            use super::*;
+
+            proptest! {
+                #![proptest_config(ProptestConfig {
+                    cases: 48,
+                    failure_persistence: None,
+                    ..ProptestConfig::default()
+                })]
+
+                #[test]
+                fn behaves_like_the_memory_store(steps in proptest::collection::vec(any_step(), 1..40)) {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    runtime.block_on(run_steps(backends::$backend::new(), steps));
                 }
             }
-            assert_eq!(memory.dump().await, sqlite.dump().await);
-            assert_eq!(turns(&memory).await, turns(&sqlite).await);
-            sqlite.close_and_check().await;
-        });
-    }
+        }
+    };
 }
+for_each_backend!(equivalence_test());

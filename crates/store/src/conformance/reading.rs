@@ -3,7 +3,7 @@
 use agent::outside::{EntryRange, JournalBounds};
 
 use super::samples::entry_range;
-use super::{StoreUnderTest, append, begun, conformance_tests};
+use super::{StoreUnderTest, append, begun};
 
 conformance_tests!(
     read_honours_agent_after_and_limit,

@@ -5,7 +5,7 @@ use agent::outside::{Append, StoreFault};
 use agent::{RequestId, TurnEnd, TurnOutcome};
 
 use super::samples::{destroyed, reopened, request_id};
-use super::{StoreUnderTest, accepted, append, conformance_tests, ended, timestamp};
+use super::{StoreUnderTest, accepted, append, ended, timestamp};
 
 conformance_tests!(
     request_id_is_unique_per_agent,

@@ -25,7 +25,7 @@ impl HighWaterMark {
     /// # Errors
     /// When the file cannot be read.
     pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
-        match std::fs::read(path) {
+        match read_settled(path) {
             Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(Self::decode)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -42,6 +42,19 @@ impl HighWaterMark {
     /// Encodes the mark with a fixed length, so that a later mark overwrites an earlier one.
     fn encode(&self) -> String {
         format!("{HEADER} {} {:020} {}\n", hex(&self.database), self.sequence, hex(&self.hash))
+    }
+}
+
+/// Reads a file until two reads are equal: the daemon overwrites the mark in place, and a single read may get a part of
+/// the old and a part of the new one.
+fn read_settled(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = std::fs::read(path)?;
+    loop {
+        let again = std::fs::read(path)?;
+        if again == bytes {
+            return Ok(bytes);
+        }
+        bytes = again;
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::FlockOperation;
 
 use super::files::StoreFiles;
-use super::opening::OpenFault;
+use super::opening::SqliteOpenFault;
 
 /// Exclusive lock on a store. The file remains; the kernel releases the lock when the process ends.
 #[derive(Debug)]
@@ -17,9 +17,9 @@ pub(super) struct LockFile {
 }
 
 impl LockFile {
-    pub(super) fn acquire(files: &StoreFiles) -> Result<Self, OpenFault> {
+    pub(super) fn acquire(files: &StoreFiles) -> Result<Self, SqliteOpenFault> {
         let path = files.lock();
-        let fault = |error| OpenFault::io(&path, "opened", error);
+        let fault = |error| SqliteOpenFault::io(&path, "opened", error);
         let options =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = options.map_err(fault)?;
@@ -29,9 +29,9 @@ impl LockFile {
                 let mut holder = String::new();
                 // The holder's process id only improves the message.
                 let _ = (&file).take(32).read_to_string(&mut holder);
-                return Err(OpenFault::Locked { path, holder: holder.trim().parse().ok() });
+                return Err(SqliteOpenFault::Locked { path, holder: holder.trim().parse().ok() });
             }
-            Err(error) => return Err(OpenFault::io(&path, "locked", error.into())),
+            Err(error) => return Err(SqliteOpenFault::io(&path, "locked", error.into())),
         }
         let write_process_id = |file: &mut File| {
             file.set_len(0)?;
@@ -47,34 +47,38 @@ impl LockFile {
 }
 
 /// Checks that the folder exists, is on a local disk, and is writable.
-pub(super) fn check_folder(files: &StoreFiles) -> Result<(), OpenFault> {
+pub(super) fn check_folder(files: &StoreFiles) -> Result<(), SqliteOpenFault> {
     let folder = files.folder();
-    let metadata = std::fs::metadata(folder).map_err(|error| OpenFault::io(folder, "found", error))?;
+    let metadata = std::fs::metadata(folder).map_err(|error| SqliteOpenFault::io(folder, "found", error))?;
     if let Some(system) = network_file_system(folder) {
-        return Err(OpenFault::NetworkFileSystem { path: folder.to_owned(), system });
+        return Err(SqliteOpenFault::NetworkFileSystem { path: folder.to_owned(), system });
     }
     // Respect a missing write bit even for root, which could write anyway.
     if metadata.permissions().mode() & 0o200 == 0 {
-        return Err(OpenFault::ReadOnly { path: folder.to_owned() });
+        return Err(SqliteOpenFault::ReadOnly { path: folder.to_owned() });
     }
     Ok(())
 }
 
 /// Checks that the database, if it exists, is a writable regular file.
-pub(super) fn check_database_file(files: &StoreFiles) -> Result<(), OpenFault> {
+pub(super) fn check_database_file(files: &StoreFiles) -> Result<(), SqliteOpenFault> {
     match std::fs::metadata(&files.database) {
         Ok(file) if file.permissions().mode() & 0o200 == 0 => {
-            Err(OpenFault::ReadOnly { path: files.database.clone() })
+            Err(SqliteOpenFault::ReadOnly { path: files.database.clone() })
         }
-        Ok(file) if !file.is_file() => Err(OpenFault::NotADatabase { path: files.database.clone() }),
+        Ok(file) if !file.is_file() => Err(SqliteOpenFault::NotADatabase { path: files.database.clone() }),
         Ok(_) => check_writable(&files.database),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(OpenFault::io(&files.database, "found", error)),
+        Err(error) => Err(SqliteOpenFault::io(&files.database, "found", error)),
     }
 }
 
-fn check_writable(path: &Path) -> Result<(), OpenFault> {
-    OpenOptions::new().write(true).open(path).map(drop).map_err(|error| OpenFault::io(path, "written", error))
+fn check_writable(path: &Path) -> Result<(), SqliteOpenFault> {
+    OpenOptions::new()
+        .write(true)
+        .open(path)
+        .map(drop)
+        .map_err(|error| SqliteOpenFault::io(path, "written", error))
 }
 
 /// Creates the database file with mode 0600, or restricts it to that. SQLite copies the mode to companion files.

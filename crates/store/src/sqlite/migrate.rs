@@ -7,10 +7,10 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::failpoints::{FailpointSite, Failpoints, InjectedFault};
 use super::files::StoreFiles;
-use super::opening::OpenFault;
+use super::maintenance::copy_database;
+use super::opening::SqliteOpenFault;
 use super::schema::{APPLICATION_ID, DATABASE_ID, Migration};
 use crate::digest::DatabaseId;
-use crate::maintenance::copy_database;
 
 /// Maximum number of backups of one schema version.
 const BACKUPS_MAX: u32 = 100;
@@ -22,7 +22,7 @@ pub(super) fn migrate(
     version: u32,
     migrations: &[Migration],
     failpoints: &mut Failpoints,
-) -> Result<(), OpenFault> {
+) -> Result<(), SqliteOpenFault> {
     if version > 0 {
         let path = back_up(db, files, version)?;
         tracing::info!(path = %path.display(), version, "backup made before the schema migration");
@@ -40,14 +40,14 @@ fn apply_migration(
     migration: &str,
     failpoints: &mut Failpoints,
     path: &Path,
-) -> Result<(), OpenFault> {
-    let fault = |error| OpenFault::sql(path, error);
+) -> Result<(), SqliteOpenFault> {
+    let fault = |error| SqliteOpenFault::sql(path, error);
     let transaction = db.transaction_with_behavior(TransactionBehavior::Exclusive).map_err(fault)?;
     transaction.execute_batch(migration).map_err(fault)?;
     inject_fault(failpoints.hit(FailpointSite::MigrateMiddle, &std::iter::empty()), path)?;
     if number == 1 {
         let mut id = DatabaseId::default();
-        getrandom::fill(&mut id).map_err(|error| OpenFault::Random(error.to_string()))?;
+        getrandom::fill(&mut id).map_err(|error| SqliteOpenFault::Random(error.to_string()))?;
         transaction.execute("INSERT INTO meta VALUES (?1, ?2)", (DATABASE_ID, id)).map_err(fault)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(fault)?;
     }
@@ -55,30 +55,30 @@ fn apply_migration(
     transaction.commit().map_err(fault)
 }
 
-fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf, OpenFault> {
+fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf, SqliteOpenFault> {
     for number in 0..BACKUPS_MAX {
         let path = files.migration_backup(version, number);
         if path.exists() {
             continue;
         }
         copy_database(db, &path, |_| Ok(()))
-            .map_err(|fault| OpenFault::BackupFailed { path: path.clone(), why: fault.to_string() })?;
+            .map_err(|fault| SqliteOpenFault::BackupFailed { path: path.clone(), why: fault.to_string() })?;
         return Ok(path);
     }
     let path = files.migration_backup(version, 0);
-    Err(OpenFault::BackupFailed {
+    Err(SqliteOpenFault::BackupFailed {
         path,
         why: format!("{BACKUPS_MAX} backups of schema version {version} exist already"),
     })
 }
 
-fn inject_fault(fault: Option<InjectedFault>, path: &Path) -> Result<(), OpenFault> {
+fn inject_fault(fault: Option<InjectedFault>, path: &Path) -> Result<(), SqliteOpenFault> {
     match fault {
         None => Ok(()),
-        Some(InjectedFault::DiskFull) => Err(OpenFault::DiskFull { path: path.to_owned() }),
+        Some(InjectedFault::DiskFull) => Err(SqliteOpenFault::DiskFull { path: path.to_owned() }),
         Some(InjectedFault::FsyncFailed) => {
             let error = std::io::Error::other("a failpoint");
-            Err(OpenFault::io(path, "written", error))
+            Err(SqliteOpenFault::io(path, "written", error))
         }
     }
 }

@@ -29,7 +29,7 @@ const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenFault {
+pub(crate) enum SqliteOpenFault {
     /// Another daemon uses the store.
     #[error(
         "{}: another daemon{} uses this store; stop it, or give this one another home",
@@ -183,7 +183,7 @@ fn format_version(number: i32) -> String {
     format!("{}.{}.{}", number / 1_000_000, number / 1000 % 1000, number % 1000)
 }
 
-impl OpenFault {
+impl SqliteOpenFault {
     pub(super) fn io(path: &Path, action: &'static str, error: io::Error) -> Self {
         let path = path.to_owned();
         match error.kind() {
@@ -206,13 +206,11 @@ impl OpenFault {
 }
 
 /// Opens the store at a path, and creates the file if it does not exist.
-///
-/// # Errors
-/// When the store is in use, damaged, another program's, or not writable; the text names the file and the remedy.
-pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
-    let mut failpoints = Failpoints::parse(options.failpoints.as_deref()).map_err(OpenFault::Failpoints)?;
+pub(crate) fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, SqliteOpenFault> {
+    let mut failpoints =
+        Failpoints::parse(options.failpoints.as_deref()).map_err(SqliteOpenFault::Failpoints)?;
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
-        return Err(OpenFault::OldSqlite { found: rusqlite::version() });
+        return Err(SqliteOpenFault::OldSqlite { found: rusqlite::version() });
     }
     let files = StoreFiles::new(&options.path);
     lock_file::check_folder(&files)?;
@@ -222,25 +220,25 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     lock_file::check_database_file(&files)?;
     let version = check_before_open(&files)?;
     lock_file::make_private(&files.database)
-        .map_err(|error| OpenFault::io(&files.database, "created", error))?;
+        .map_err(|error| SqliteOpenFault::io(&files.database, "created", error))?;
     let mut db = open_writer(&files, options.durability)?;
     if let Some(version) = version {
         migrate(&mut db, &files, version, MIGRATIONS, &mut failpoints)?;
     }
-    let sql = |error| OpenFault::sql(&files.database, error);
+    let sql = |error| SqliteOpenFault::sql(&files.database, error);
     let (database, head) = check_after_open(&db, &files)?;
     let connections: Vec<_> =
         (0..READER_THREADS).map(|_| open_reader(&files.database)).collect::<Result<_, _>>().map_err(sql)?;
     let mark = HighWaterMarkFile::open(&files.high_water_mark())
-        .map_err(|error| OpenFault::io(&files.high_water_mark(), "opened", error))?;
+        .map_err(|error| SqliteOpenFault::io(&files.high_water_mark(), "opened", error))?;
     let checkpoint_db = open_writer(&files, options.durability)?;
     let file =
-        File::open(&files.database).map_err(|error| OpenFault::io(&files.database, "opened", error))?;
+        File::open(&files.database).map_err(|error| SqliteOpenFault::io(&files.database, "opened", error))?;
     let file = Arc::new(file);
     let checkpointer =
         Checkpointer::start(&mut db, checkpoint_db, Arc::clone(&file)).map_err(|fault| match fault {
-            StartFault::Io(error) => OpenFault::io(&files.database, "given a thread", error),
-            StartFault::Sql(error) => OpenFault::sql(&files.database, error),
+            StartFault::Io(error) => SqliteOpenFault::io(&files.database, "given a thread", error),
+            StartFault::Sql(error) => SqliteOpenFault::sql(&files.database, error),
         })?;
     let (queue, readers) = (Arc::new(WriteQueue::default()), Arc::new(ReaderPool::default()));
     let store = SqliteStore { queue: Arc::clone(&queue), readers: Arc::clone(&readers) };
@@ -248,7 +246,7 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
         // No writer thread will stop the queue and the readers, so do it here.
         store.queue.mark_stopped();
         store.readers.close();
-        OpenFault::io(&files.database, "given a thread", error)
+        SqliteOpenFault::io(&files.database, "given a thread", error)
     };
     let reader_threads = readers.start(connections).map_err(no_thread)?;
     let durability = options.durability;
@@ -260,7 +258,7 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
 }
 
 /// Inspects the database read-only, so that a refused file stays unchanged. Returns the version to migrate from.
-fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
+fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, SqliteOpenFault> {
     let path = files.database.clone();
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     if size(&path) == 0 {
@@ -268,42 +266,47 @@ fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
         return if size(&files.wal()) == 0 {
             Ok(Some(0))
         } else {
-            Err(OpenFault::WalWithoutDatabase { path })
+            Err(SqliteOpenFault::WalWithoutDatabase { path })
         };
     }
     // The lock is held, so without a WAL there is no writer: the file can be read as immutable, which creates no
     // companion files.
     let db = if files.wal().exists() { open_reader(&path) } else { open_immutable(&path) };
-    let db = db.map_err(|error| OpenFault::sql(&path, error))?;
+    let db = db.map_err(|error| SqliteOpenFault::sql(&path, error))?;
     match inspect(&db, files)? {
         DatabaseState::Empty => Ok(Some(0)),
         DatabaseState::Older(version) => Ok(Some(version)),
         DatabaseState::Current { .. } => Ok(None),
-        DatabaseState::Foreign(application) => Err(OpenFault::Foreign { path, application }),
-        DatabaseState::Newer(found) => Err(OpenFault::NewerSchema { path, found, known: current_version() }),
-        DatabaseState::Damaged(why) => Err(OpenFault::Damaged { path, why }),
+        DatabaseState::Foreign(application) => Err(SqliteOpenFault::Foreign { path, application }),
+        DatabaseState::Newer(found) => {
+            Err(SqliteOpenFault::NewerSchema { path, found, known: current_version() })
+        }
+        DatabaseState::Damaged(why) => Err(SqliteOpenFault::Damaged { path, why }),
         DatabaseState::JournalTruncated { last, marked } => {
-            Err(OpenFault::JournalTruncated { path, last, marked })
+            Err(SqliteOpenFault::JournalTruncated { path, last, marked })
         }
     }
 }
 
 /// Inspects the database after the migrations: only a current, intact schema is accepted.
-fn check_after_open(db: &Connection, files: &StoreFiles) -> Result<(DatabaseId, JournalHead), OpenFault> {
+fn check_after_open(
+    db: &Connection,
+    files: &StoreFiles,
+) -> Result<(DatabaseId, JournalHead), SqliteOpenFault> {
     let path = files.database.clone();
     match inspect(db, files)? {
         DatabaseState::Current { database, head } => Ok((database, head)),
         DatabaseState::JournalTruncated { last, marked } => {
-            Err(OpenFault::JournalTruncated { path, last, marked })
+            Err(SqliteOpenFault::JournalTruncated { path, last, marked })
         }
-        state => Err(OpenFault::Damaged { path, why: format!("after opening: {state:?}") }),
+        state => Err(SqliteOpenFault::Damaged { path, why: format!("after opening: {state}") }),
     }
 }
 
-fn inspect(db: &Connection, files: &StoreFiles) -> Result<DatabaseState, OpenFault> {
+fn inspect(db: &Connection, files: &StoreFiles) -> Result<DatabaseState, SqliteOpenFault> {
     let mark = HighWaterMark::read(&files.high_water_mark())
-        .map_err(|error| OpenFault::io(&files.high_water_mark(), "read", error))?;
-    inspect_database(db, mark.as_ref()).map_err(|error| OpenFault::sql(&files.database, error))
+        .map_err(|error| SqliteOpenFault::io(&files.high_water_mark(), "read", error))?;
+    inspect_database(db, mark.as_ref()).map_err(|error| SqliteOpenFault::sql(&files.database, error))
 }
 
 /// How long SQLite waits for a lock that another program holds, such as a starting backup.
@@ -311,9 +314,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Size the WAL file is truncated to after a checkpoint. Overwriting old pages is cheaper than growing the file.
 const WAL_BYTES_RETAINED_MAX: i64 = 16 << 20;
 
-fn open_writer(files: &StoreFiles, durability: Durability) -> Result<Connection, OpenFault> {
+fn open_writer(files: &StoreFiles, durability: Durability) -> Result<Connection, SqliteOpenFault> {
     let path = &files.database;
-    let sql = |error| OpenFault::sql(path, error);
+    let sql = |error| SqliteOpenFault::sql(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(sql)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
@@ -322,7 +325,7 @@ fn open_writer(files: &StoreFiles, durability: Durability) -> Result<Connection,
         db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(sql)?;
     if mode != "wal" {
         let error = io::Error::other(format!("its journal mode stays {mode}"));
-        return Err(OpenFault::Io { path: path.clone(), action: "put into WAL mode", error });
+        return Err(SqliteOpenFault::Io { path: path.clone(), action: "put into WAL mode", error });
     }
     let synchronous = match durability {
         Durability::Full => "full",

@@ -1,5 +1,7 @@
 //! Quick check of an existing database at startup: application id, schema version, tables, and the end of the hash
-//! chain. The full check is [`crate::check`].
+//! chain. The full check is in [`super::maintenance`].
+
+use std::fmt;
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -30,6 +32,31 @@ pub(crate) enum DatabaseState {
     Damaged(String),
     /// Committed entries are missing at the end of the journal.
     JournalTruncated { last: u64, marked: u64 },
+}
+
+impl fmt::Display for DatabaseState {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(out, "empty: no schema was created"),
+            Self::Older(version) => {
+                write!(out, "schema version {version} is older than {}", current_version())
+            }
+            Self::Current { .. } => write!(out, "a store of this version"),
+            Self::Foreign(application) => {
+                write!(out, "a database of another program (application id {application:#x})")
+            }
+            Self::Newer(version) => write!(
+                out,
+                "schema version {version} is newer than {}, the highest this nexus3 supports",
+                current_version()
+            ),
+            Self::Damaged(why) => write!(out, "{why}"),
+            Self::JournalTruncated { last, marked } => write!(
+                out,
+                "the journal ends at entry {last}, but {marked} were committed: its -wal was cut, changed or removed"
+            ),
+        }
+    }
 }
 
 /// Checks a database. Read the high-water mark before: the journal only grows, so a later mark could exceed what this

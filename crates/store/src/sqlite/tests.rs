@@ -3,6 +3,7 @@
 mod corruption;
 #[cfg(debug_assertions)]
 mod injected_faults;
+mod maintenance;
 mod migrations;
 mod power_loss;
 mod refusals;
@@ -13,8 +14,11 @@ use std::sync::Arc;
 
 use agent::outside::{Store as _, StoreFault};
 
-use super::{Durability, OpenFault, SqliteOptions, SqliteStore, StoreFiles, open};
+use super::files::StoreFiles;
+use super::high_water_mark::HighWaterMark;
+use super::{Durability, SqliteMaintenance, SqliteOpenFault, SqliteOptions, SqliteStore, open};
 use crate::conformance::{append, begun, created, message};
+use crate::maintenance::{BackupReport, ChainReport, CheckReport, Maintenance as _, MaintenanceFault};
 
 /// A temporary folder for one store.
 struct Home {
@@ -44,7 +48,7 @@ impl Home {
         open(&SqliteOptions { failpoints, ..SqliteOptions::new(self.path()) }).unwrap()
     }
 
-    fn open_fault(&self) -> OpenFault {
+    fn open_fault(&self) -> SqliteOpenFault {
         open(&SqliteOptions::new(self.path())).unwrap_err()
     }
 
@@ -68,12 +72,24 @@ impl Home {
 
     /// Runs a full check and prints its report if it finds problems.
     async fn is_sound(&self) -> bool {
-        let report = crate::check(&self.path()).unwrap();
+        let report = check(&self.path()).unwrap();
         if !report.is_sound() {
             println!("{report}");
         }
         report.is_sound()
     }
+}
+
+fn backup(from: &Path, to: &Path) -> Result<BackupReport, MaintenanceFault> {
+    SqliteMaintenance { path: from.to_owned() }.backup(to)
+}
+
+fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
+    SqliteMaintenance { path: path.to_owned() }.check()
+}
+
+fn verify_chain(path: &Path) -> Result<ChainReport, MaintenanceFault> {
+    SqliteMaintenance { path: path.to_owned() }.verify_chain()
 }
 
 async fn fill(store: &Arc<SqliteStore>, messages: u32) {
@@ -94,6 +110,14 @@ async fn append_records(
 
 async fn last_sequence(store: &Arc<SqliteStore>) -> u64 {
     store.bounds().await.unwrap().last
+}
+
+/// The names in a folder, sorted.
+fn file_names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// Changes the bytes of a file.
@@ -124,12 +148,7 @@ async fn dropped_store_commits_queued_batches() {
 #[tokio::test]
 async fn closed_store_leaves_database_lock_and_mark() {
     let home = Home::with_messages(5).await;
-    let mut names: Vec<_> = std::fs::read_dir(home.folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    assert_eq!(names, ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
+    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
 }
 
 #[tokio::test]
@@ -162,7 +181,7 @@ async fn both_durabilities_survive_a_process_crash() {
         let copy = home.crash_copy();
         assert_eq!(last_sequence(&copy.open()).await, 1, "{durability:?}: a process crash loses nothing");
         store.close().await;
-        let mark = super::HighWaterMark::read(&home.files().high_water_mark()).unwrap().unwrap();
+        let mark = HighWaterMark::read(&home.files().high_water_mark()).unwrap().unwrap();
         assert_eq!(mark.sequence, 1, "{durability:?}");
     }
 }

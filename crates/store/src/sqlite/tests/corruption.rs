@@ -74,7 +74,7 @@ async fn flipped_bits_are_never_read_as_intact() {
         std::fs::write(home.path(), bytes).unwrap();
         let what = format!("bit {} of byte {offset}", number % 8);
         // A check never panics, whatever it finds.
-        let report = crate::check(&home.path()).unwrap();
+        let report = check(&home.path()).unwrap();
         let is_reported = is_damage_reported(&home, &expected, &what).await;
         assert!(!is_reported || !report.is_sound(), "{what}: reported damage is also found by a check");
         reported += u32::from(is_reported);
@@ -94,11 +94,11 @@ async fn zeroed_page_is_refused_and_reported_by_check() {
         edit_bytes(&damaged.path(), |bytes| bytes[usize::try_from(page * 4096).unwrap()..][..4096].fill(0));
         let fault = damaged.open_fault();
         assert!(
-            matches!(fault, OpenFault::Damaged { .. } | OpenFault::NotADatabase { .. }),
+            matches!(fault, SqliteOpenFault::Damaged { .. } | SqliteOpenFault::NotADatabase { .. }),
             "{page}: {fault}"
         );
         assert!(fault.to_string().contains("restore a backup"), "{fault}");
-        let report = crate::check(&damaged.path()).unwrap();
+        let report = check(&damaged.path()).unwrap();
         assert!(!report.is_sound(), "{page}");
         assert!(report.problems.iter().all(|problem| !problem.repair.is_empty()));
     }
@@ -113,10 +113,10 @@ async fn truncated_database_is_refused() {
         edit_bytes(&damaged.path(), |bytes| bytes.truncate(length - cut));
         let fault = damaged.open_fault();
         assert!(
-            matches!(fault, OpenFault::Damaged { .. } | OpenFault::NotADatabase { .. }),
+            matches!(fault, SqliteOpenFault::Damaged { .. } | SqliteOpenFault::NotADatabase { .. }),
             "{cut}: {fault}"
         );
-        assert!(!crate::check(&damaged.path()).unwrap().is_sound(), "{cut}");
+        assert!(!check(&damaged.path()).unwrap().is_sound(), "{cut}");
     }
 }
 
@@ -128,7 +128,7 @@ async fn changed_entry_breaks_the_chain() {
     db.execute("UPDATE journal SET body = replace(body, 'send 7', 'sent 7') WHERE sequence = 24", ())
         .unwrap();
     drop(db);
-    let chain = crate::verify_chain(&home.path()).unwrap();
+    let chain = verify_chain(&home.path()).unwrap();
     assert!(!chain.is_intact());
     assert_eq!(chain.breaks.iter().map(|chain_break| chain_break.sequence).collect::<Vec<_>>(), [24]);
     assert!(chain.to_string().contains("BROKEN") && chain.to_string().contains("entry 24"), "{chain}");
@@ -151,19 +151,44 @@ async fn removed_or_edited_entries_break_the_chain() {
     ] {
         let home = populated_store().await;
         rusqlite::Connection::open(home.path()).unwrap().execute_batch(sql).unwrap();
-        let chain = crate::verify_chain(&home.path()).unwrap();
+        let chain = verify_chain(&home.path()).unwrap();
         assert_eq!(chain.breaks[0].sequence, sequence, "{sql}: {chain}");
         assert!(!home.is_sound().await, "{sql}");
     }
     let home = populated_store().await;
-    let intact = crate::verify_chain(&home.path()).unwrap();
+    let intact = verify_chain(&home.path()).unwrap();
     assert!(intact.is_intact() && intact.to_string().contains("intact, 93 entries, 1 to 93"), "{intact}");
     rusqlite::Connection::open(home.path())
         .unwrap()
         .execute_batch("DELETE FROM journal WHERE sequence > 90")
         .unwrap();
-    let shorter = crate::verify_chain(&home.path()).unwrap();
+    let shorter = verify_chain(&home.path()).unwrap();
     assert_eq!(shorter.breaks[0].sequence, 91, "the high-water mark reveals them: {shorter}");
+}
+
+/// Opening refuses these stores, so a check must not call them sound.
+#[tokio::test]
+async fn check_reports_all_that_opening_refuses() {
+    let replaced = populated_store().await;
+    edit_bytes(&replaced.files().high_water_mark(), |bytes| {
+        let last_digit = bytes.len() - 2;
+        bytes[last_digit] = if bytes[last_digit] == b'0' { b'1' } else { b'0' };
+    });
+    let nameless = Home::new();
+    nameless.open().close().await;
+    rusqlite::Connection::open(nameless.path()).unwrap().execute_batch("DELETE FROM meta").unwrap();
+    for (home, refusal, chain_break) in [
+        (replaced, "entry 93 of the journal is not the one committed", "entry 93: not the one committed"),
+        (nameless, "its database id is missing", "entry 1: the database id"),
+    ] {
+        let fault = home.open_fault().to_string();
+        assert!(fault.contains(refusal), "{fault}");
+        let report = check(&home.path()).unwrap();
+        assert!(report.problems.iter().any(|problem| problem.what.contains(chain_break)), "{report}");
+        assert_eq!(report.problems.len(), 1, "{report}");
+        let chain = verify_chain(&home.path()).unwrap();
+        assert!(!chain.is_intact() && chain.to_string().contains(chain_break), "{chain}");
+    }
 }
 
 #[tokio::test]
@@ -185,7 +210,7 @@ async fn check_finds_rows_that_contradict_the_journal() {
     ] {
         let home = populated_store().await;
         rusqlite::Connection::open(home.path()).unwrap().execute_batch(sql).unwrap();
-        let report = crate::check(&home.path()).unwrap();
+        let report = check(&home.path()).unwrap();
         assert!(!report.is_sound(), "{sql}");
     }
 }

@@ -10,7 +10,11 @@ use crate::sqlite::schema::{MIGRATIONS, Migration};
 const SECOND: Migration = "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO later VALUES (1)";
 const BROKEN: Migration = "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO nowhere VALUES (1)";
 
-fn run_migrations(home: &Home, migrations: &[Migration], failpoints: Option<&str>) -> Result<(), OpenFault> {
+fn run_migrations(
+    home: &Home,
+    migrations: &[Migration],
+    failpoints: Option<&str>,
+) -> Result<(), SqliteOpenFault> {
     let mut db = Connection::open(home.path()).unwrap();
     let version = schema_version(&home.path());
     let mut failpoints = Failpoints::parse(failpoints).unwrap();
@@ -29,7 +33,7 @@ async fn backup_is_made_before_migration() {
     assert_eq!(schema_version(&home.path()), 2);
     let backup = home.folder.path().join("nexus3.db.v1.bak");
     assert_eq!(schema_version(&backup), 1);
-    assert!(crate::check(&backup).unwrap().is_sound(), "{}", crate::check(&backup).unwrap());
+    assert!(check(&backup).unwrap().is_sound(), "{}", check(&backup).unwrap());
     let text = home.open_fault().to_string();
     assert!(text.contains("schema version 2"), "this program supports version 1 only: {text}");
 }

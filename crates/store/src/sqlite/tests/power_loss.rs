@@ -2,7 +2,7 @@
 //! recovered as a whole or not at all, and no batch committed within the prefix is lost.
 
 use super::*;
-use crate::conformance::{StoreUnderTest, accepted, ended};
+use crate::conformance::{accepted, dump, ended};
 
 /// Size of the WAL and last sequence after a commit.
 struct CommitPoint {
@@ -89,14 +89,9 @@ async fn torn_page_in_last_commit_loses_only_that_commit() {
 
 #[tokio::test]
 async fn committed_state_survives_a_crash() {
-    let fixture = StoreUnderTest::in_sqlite();
-    fixture.create(1, "main", None).await;
-    fixture.commit(append(1, "main", [accepted(1, "send")])).await;
-    let expected = fixture.dump().await;
-    let crashed = crate::conformance::folder();
-    for name in ["nexus3.db", "nexus3.db-wal", "nexus3.db.mark"] {
-        std::fs::copy(fixture.folder().join(name), crashed.path().join(name)).unwrap();
-    }
-    let recovered = StoreUnderTest::open_at(crashed);
-    assert_eq!(recovered.dump().await, expected);
+    let home = Home::new();
+    let store = home.open();
+    append_records(&store, [created("main", None), accepted(1, "send")]).await.unwrap();
+    let crashed = home.crash_copy();
+    assert_eq!(dump(&*crashed.open()).await, dump(&*store).await);
 }

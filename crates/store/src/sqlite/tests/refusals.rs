@@ -65,7 +65,7 @@ fn file_that_is_not_a_database_is_refused() {
     }
     let home = Home::new();
     std::fs::create_dir(home.path()).unwrap();
-    assert!(matches!(home.open_fault(), OpenFault::NotADatabase { .. }));
+    assert!(matches!(home.open_fault(), SqliteOpenFault::NotADatabase { .. }));
 }
 
 #[test]
@@ -157,7 +157,7 @@ async fn older_file_is_accepted_without_its_mark() {
     append_records(&store, [begun(1)]).await.unwrap();
     store.close().await;
     std::fs::write(home.path(), old).unwrap();
-    assert!(matches!(home.open_fault(), OpenFault::JournalTruncated { last: 4, marked: 5, .. }));
+    assert!(matches!(home.open_fault(), SqliteOpenFault::JournalTruncated { last: 4, marked: 5, .. }));
     std::fs::remove_file(home.files().high_water_mark()).unwrap();
     assert_eq!(last_sequence(&home.open()).await, 4);
 }
@@ -175,7 +175,7 @@ async fn truncated_mark_is_ignored() {
     edit_bytes(&home.files().high_water_mark(), |bytes| bytes.truncate(20));
     assert_eq!(last_sequence(&home.open()).await, 4);
     assert_eq!(
-        crate::sqlite::HighWaterMark::read(&home.files().high_water_mark()).unwrap(),
+        HighWaterMark::read(&home.files().high_water_mark()).unwrap(),
         None,
         "not rewritten before the next commit"
     );

@@ -1,65 +1,35 @@
 //! Backup of a store, also while a daemon writes to it: a consistent snapshot, verified before it gets its name.
 
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{CWD, RenameFlags};
 
-use super::chain::{ChainReport, read_chain};
-use super::{MaintenanceFault, with_store};
-use crate::sqlite::{
-    DatabaseState, HighWaterMark, StoreFiles, inspect_database, open_immutable, parent_folder,
-};
-
-/// Summary of a backup.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackupReport {
-    /// The backup file.
-    pub path: PathBuf,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// Number of live agents in it.
-    pub agents: u64,
-    /// Its verified hash chain.
-    pub chain: ChainReport,
-}
-
-impl fmt::Display for BackupReport {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, bytes, agents, chain } = self;
-        writeln!(out, "{}: {} KiB, {agents} agents, checked", path.display(), bytes.div_ceil(1024))?;
-        writeln!(out, "{chain}")?;
-        write!(
-            out,
-            "To restore it: stop the daemon, remove the store's -wal, -shm and .mark files, put this file in the store's place"
-        )
-    }
-}
+use super::chain::walk_chain;
+use super::{inspect, io_fault, sql_fault, with_store};
+use crate::maintenance::{BackupReport, ChainReport, MaintenanceFault};
+use crate::sqlite::files::parent_folder;
+use crate::sqlite::opening::open_immutable;
+use crate::sqlite::startup_check::DatabaseState;
 
 /// Backs up a store to a new file. The backup is verified before it gets its name.
-///
-/// # Errors
-/// When there is no store, the target exists, the disk is full, or the store is damaged.
-pub fn backup(from: &Path, to: &Path) -> Result<BackupReport, MaintenanceFault> {
+pub(super) fn backup(from: &Path, to: &Path) -> Result<BackupReport, MaintenanceFault> {
     if !from.exists() {
         return Err(MaintenanceFault::Missing(from.to_owned()));
     }
     let (chain, agents) = with_store(from, |db| copy_store(db, from, to), |_| true)?;
-    let bytes = std::fs::metadata(to).map_err(|error| MaintenanceFault::io(to, error))?.len();
+    let bytes = std::fs::metadata(to).map_err(|error| io_fault(to, error))?.len();
     Ok(BackupReport { path: to.to_owned(), bytes, agents, chain })
 }
 
 fn copy_store(db: &Connection, from: &Path, to: &Path) -> Result<(ChainReport, u64), MaintenanceFault> {
-    let mark = HighWaterMark::read(&StoreFiles::new(from).high_water_mark())
-        .map_err(|error| MaintenanceFault::io(from, error))?;
-    match inspect_database(db, mark.as_ref()).map_err(|error| MaintenanceFault::sql(from, error))? {
+    match inspect(db, from)?.1 {
         DatabaseState::Current { .. } => copy_database(db, to, |copy| check_copy(copy, to)),
         state => {
-            let what = format!("cannot be backed up: {state:?}; run nexus3 check");
+            let what = format!("cannot be backed up: {state}; run nexus3 check");
             Err(MaintenanceFault::NotAStore { path: from.to_owned(), what })
         }
     }
@@ -72,7 +42,7 @@ fn check_copy(copy: &Connection, to: &Path) -> Result<(ChainReport, u64), Mainte
     if result != "ok" {
         return Err(corrupt(result));
     }
-    let chain = read_chain(copy, to).map_err(sql)?;
+    let chain = walk_chain(copy, to, None, |_| {}).map_err(sql)?;
     if let Some(chain_break) = chain.breaks.first() {
         return Err(corrupt(chain_break.to_string()));
     }
@@ -83,7 +53,7 @@ fn check_copy(copy: &Connection, to: &Path) -> Result<(ChainReport, u64), Mainte
 
 /// Copies a connection's snapshot to a partial file, checks it, and renames it. Never overwrites a file, and leaves
 /// none behind after an error.
-pub(crate) fn copy_database<T>(
+pub(in crate::sqlite) fn copy_database<T>(
     db: &Connection,
     to: &Path,
     check: impl FnOnce(&Connection) -> Result<T, MaintenanceFault>,
@@ -95,7 +65,7 @@ pub(crate) fn copy_database<T>(
     name.push(format!(".{}.part", std::process::id()));
     let part = parent_folder(to).join(name);
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
-    let file = file.map_err(|error| MaintenanceFault::io(&part, error))?;
+    let file = file.map_err(|error| io_fault(&part, error))?;
     let copied = copy_pages(db, &file, &part, check).and_then(|checked| {
         rename_into_place(&part, to)?;
         Ok(checked)
@@ -113,7 +83,7 @@ fn copy_pages<T>(
     part: &Path,
     check: impl FnOnce(&Connection) -> Result<T, MaintenanceFault>,
 ) -> Result<T, MaintenanceFault> {
-    let sql = |error| MaintenanceFault::sql(part, error);
+    let sql = |error| sql_fault(part, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut target = Connection::open_with_flags(part, flags).map_err(sql)?;
     // A partial copy is deleted, so it needs no rollback journal; the complete one is synced below.
@@ -127,14 +97,14 @@ fn copy_pages<T>(
         )));
     }
     target.close().map_err(|(_, error)| sql(error))?;
-    file.sync_all().map_err(|error| MaintenanceFault::io(part, error))?;
+    file.sync_all().map_err(|error| io_fault(part, error))?;
     check(&open_immutable(part).map_err(sql)?)
 }
 
 fn rename_into_place(part: &Path, to: &Path) -> Result<(), MaintenanceFault> {
     let fault = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => MaintenanceFault::Exists(to.to_owned()),
-        _ => MaintenanceFault::io(to, error),
+        _ => io_fault(to, error),
     };
     match rustix::fs::renameat_with(CWD, part, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => {}
@@ -145,7 +115,5 @@ fn rename_into_place(part: &Path, to: &Path) -> Result<(), MaintenanceFault> {
         Err(error) => return Err(fault(error.into())),
     }
     let folder = parent_folder(to);
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|error| MaintenanceFault::io(folder, error))
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| io_fault(folder, error))
 }

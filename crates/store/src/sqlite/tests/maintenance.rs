@@ -1,60 +1,34 @@
 //! Backups and checks of stores that are in use, closed, or damaged.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use agent::outside::Store as _;
+use rusqlite::Connection;
 
 use super::*;
-use crate::conformance::{append, begun, created, folder};
-use crate::{SqliteOptions, SqliteStore};
-
-fn store_at(folder: &Path) -> Arc<SqliteStore> {
-    crate::open(&SqliteOptions::new(folder.join("nexus3.db"))).unwrap()
-}
-
-async fn fill(store: &Arc<SqliteStore>, entries: u64) {
-    store.append(vec![append(1, "main", [created("main", None)])]).await.unwrap();
-    for turn in 1..entries {
-        store.append(vec![append(1, "main", [begun(turn)])]).await.unwrap();
-    }
-}
-
-fn file_names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
+use crate::conformance::samples::destroyed;
+use crate::conformance::{accepted, folder};
 
 #[tokio::test]
 async fn backup_is_complete_private_and_a_single_file() {
     use std::os::unix::fs::PermissionsExt as _;
-    let (home, target) = (folder(), folder());
-    let store = store_at(home.path());
-    fill(&store, 50).await;
-    store.close().await;
+    let (home, target) = (Home::with_messages(49).await, folder());
     let to = target.path().join("odd ?#%name \u{1f980}.db");
-    let report = backup(&home.path().join("nexus3.db"), &to).unwrap();
+    let report = backup(&home.path(), &to).unwrap();
     assert_eq!((report.chain.entries, report.agents), (50, 1));
     assert_eq!(report.bytes, std::fs::metadata(&to).unwrap().len());
     assert_eq!(std::fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(file_names(target.path()).len(), 1, "{:?}", file_names(target.path()));
     assert!(report.to_string().contains("50 entries, 1 to 50, head "), "{report}");
     assert!(report.to_string().contains("To restore it: stop the daemon"), "{report}");
-    assert_eq!(verify_chain(&to).unwrap().head, verify_chain(&home.path().join("nexus3.db")).unwrap().head);
+    assert_eq!(verify_chain(&to).unwrap().head, verify_chain(&home.path()).unwrap().head);
 }
 
 #[tokio::test]
 async fn failed_backup_overwrites_and_leaves_nothing() {
-    let (home, target) = (folder(), folder());
-    let store = store_at(home.path());
-    fill(&store, 5).await;
-    let from = home.path().join("nexus3.db");
-    let to = target.path().join("copy.db");
+    let (home, target) = (Home::with_messages(4).await, folder());
+    let store = home.open();
+    let (from, to) = (home.path(), target.path().join("copy.db"));
     std::fs::write(&to, b"precious").unwrap();
     let fault = backup(&from, &to).unwrap_err();
     assert!(matches!(fault, MaintenanceFault::Exists(_)) && fault.to_string().contains("copy.db"), "{fault}");
@@ -63,7 +37,10 @@ async fn failed_backup_overwrites_and_leaves_nothing() {
     assert!(matches!(fault, MaintenanceFault::Missing(_)), "{fault}");
     let fault = backup(&from, &target.path().join("none").join("b.db")).unwrap_err();
     assert!(matches!(fault, MaintenanceFault::Io { .. }), "{fault}");
-    assert!(matches!(backup(&to, &target.path().join("b.db")).unwrap_err(), MaintenanceFault::Sql { .. }));
+    assert!(matches!(
+        backup(&to, &target.path().join("b.db")).unwrap_err(),
+        MaintenanceFault::Database { .. }
+    ));
     store.close().await;
     Connection::open(&from).unwrap().execute_batch("UPDATE journal SET at = 7 WHERE sequence = 2").unwrap();
     let fault = backup(&from, &target.path().join("b.db")).unwrap_err();
@@ -71,11 +48,26 @@ async fn failed_backup_overwrites_and_leaves_nothing() {
     assert_eq!(file_names(target.path()), ["copy.db"]);
 }
 
+#[tokio::test]
+async fn refused_backup_says_why_in_plain_text() {
+    for (sql, why) in [
+        ("DROP INDEX turns_open", "the index turns_open is missing"),
+        ("DELETE FROM journal WHERE sequence > 3", "the journal ends at entry 3, but 5 were committed"),
+        ("PRAGMA user_version = 7", "schema version 7 is newer than 1"),
+        ("PRAGMA application_id = 5", "a database of another program (application id 0x5)"),
+    ] {
+        let home = Home::with_messages(4).await;
+        Connection::open(home.path()).unwrap().execute_batch(sql).unwrap();
+        let text = backup(&home.path(), &home.folder.path().join("copy.db")).unwrap_err().to_string();
+        assert!(text.contains(&format!("nexus3.db: cannot be backed up: {why}")), "{text}");
+        assert!(text.ends_with("; run nexus3 check"), "{text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_and_check_of_a_store_in_use_are_consistent() {
-    let (home, target) = (folder(), folder());
-    let store = store_at(home.path());
-    fill(&store, 2).await;
+    let (home, target) = (Home::with_messages(1).await, folder());
+    let store = home.open();
     let (committed, is_over) = (Arc::new(AtomicU64::new(2)), Arc::new(AtomicBool::new(false)));
     let writer = {
         let (store, committed, is_over) = (Arc::clone(&store), Arc::clone(&committed), Arc::clone(&is_over));
@@ -86,7 +78,7 @@ async fn backup_and_check_of_a_store_in_use_are_consistent() {
             }
         })
     };
-    let from = home.path().join("nexus3.db");
+    let from = home.path();
     let copies: Vec<PathBuf> = (0..8).map(|number| target.path().join(format!("{number}.db"))).collect();
     let work = {
         let (from, copies, committed) = (from.clone(), copies.clone(), Arc::clone(&committed));
@@ -107,42 +99,41 @@ async fn backup_and_check_of_a_store_in_use_are_consistent() {
     writer.await.unwrap();
     store.close().await;
     for to in copies {
-        let restored = folder();
-        std::fs::copy(&to, restored.path().join("nexus3.db")).unwrap();
-        let store = store_at(restored.path());
+        let restored = Home::new();
+        std::fs::copy(&to, restored.path()).unwrap();
+        let store = restored.open();
         let entries = verify_chain(&to).unwrap().entries;
-        store.append(vec![append(1, "main", [begun(9)])]).await.unwrap();
-        assert_eq!(store.bounds().await.unwrap().last, entries + 1, "a restored store accepts appends");
+        append_records(&store, [begun(9)]).await.unwrap();
+        assert_eq!(last_sequence(&store).await, entries + 1, "a restored store accepts appends");
         store.close().await;
-        assert!(check(&restored.path().join("nexus3.db")).unwrap().is_sound());
+        assert!(restored.is_sound().await);
     }
 }
 
 #[tokio::test]
 async fn check_counts_rows_and_changes_nothing() {
-    let home = folder();
-    let store = store_at(home.path());
-    fill(&store, 20).await;
+    let home = Home::with_messages(19).await;
+    let store = home.open();
     store.append(vec![append(2, "child", [created("child", Some(1))])]).await.unwrap();
-    store.append(vec![append(2, "child", [crate::conformance::accepted(1, "open")])]).await.unwrap();
-    store.append(vec![append(1, "main", [crate::conformance::samples::destroyed()])]).await.unwrap();
+    store.append(vec![append(2, "child", [accepted(1, "open")])]).await.unwrap();
+    append_records(&store, [destroyed()]).await.unwrap();
     store.close().await;
-    let path = home.path().join("nexus3.db");
-    let before = std::fs::read(&path).unwrap();
-    let report = check(&path).unwrap();
+    let before = std::fs::read(home.path()).unwrap();
+    let report = check(&home.path()).unwrap();
     assert!(report.is_sound(), "{report}");
     assert_eq!((report.version, report.agents, report.destroyed), (1, 1, 1));
     assert_eq!((report.turns, report.open_turns, report.chain.as_ref().unwrap().entries), (1, 1, 23));
     assert!(report.to_string().ends_with("sound"), "{report}");
-    assert_eq!(std::fs::read(&path).unwrap(), before);
-    assert_eq!(file_names(home.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
-    assert!(matches!(check(&home.path().join("none.db")).unwrap_err(), MaintenanceFault::Missing(_)));
+    assert_eq!(std::fs::read(home.path()).unwrap(), before);
+    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
+    let missing = home.folder.path().join("none.db");
+    assert!(matches!(check(&missing).unwrap_err(), MaintenanceFault::Missing(_)));
 }
 
 #[test]
 fn check_of_other_files_reports_what_they_are() {
-    let home = folder();
-    let path = home.path().join("nexus3.db");
+    let home = Home::new();
+    let path = home.path();
     for (bytes, part) in
         [(&b"hello, this is a text and no database at all"[..], "not a database"), (b"", "empty: no schema")]
     {
@@ -169,11 +160,8 @@ fn check_of_other_files_reports_what_they_are() {
 #[tokio::test]
 async fn decreasing_sequence_is_reported_and_ends_the_walk() {
     const ENTRIES: u8 = 40;
-    let home = folder();
-    let store = store_at(home.path());
-    fill(&store, u64::from(ENTRIES)).await;
-    store.close().await;
-    let file = home.path().join("nexus3.db");
+    let home = Home::with_messages(u32::from(ENTRIES) - 1).await;
+    let file = home.path();
     let intact = std::fs::read(&file).unwrap();
     let mut out_of_order = 0;
     for offset in (0..intact.len()).filter(|offset| intact[*offset] == ENTRIES) {

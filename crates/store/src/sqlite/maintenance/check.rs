@@ -2,20 +2,21 @@
 //! the journal. Reports every problem with its remedy.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::{Connection, Row};
 
-use super::chain::{ChainReport, walk_chain};
-use super::{MaintenanceFault, with_store};
+use super::chain::walk_chain;
+use super::{io_fault, with_store};
 use crate::codec;
 use crate::digest::EntryContent;
-use crate::sqlite::{
-    AGENT_CHECKSUM_COLUMNS, DatabaseState, HighWaterMark, StoreFiles, agent_checksum, current_version,
-    inspect_database, turn_checksum,
-};
+use crate::maintenance::{CheckReport, MaintenanceFault, Problem};
+use crate::sqlite::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
+use crate::sqlite::files::StoreFiles;
+use crate::sqlite::high_water_mark::HighWaterMark;
+use crate::sqlite::schema::schema_problems;
+use crate::sqlite::startup_check::{DatabaseState, inspect_database};
 
 /// Maximum number of reported problems of one kind.
 const PROBLEMS_MAX: usize = 100;
@@ -24,93 +25,15 @@ const RESTORE_ADVICE: &str = "restore a backup: stop the daemon, remove the stor
      backup in the store's place. Without a backup, move the files away to start with an empty store";
 const REINDEX_ADVICE: &str = "the rows are intact: stop the daemon and run `sqlite3 FILE REINDEX`";
 
-/// Result of a full check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckReport {
-    /// The file.
-    pub path: PathBuf,
-    /// Schema version; 0 if it could not be read.
-    pub version: u32,
-    /// Size of the database in bytes.
-    pub bytes: u64,
-    /// Size of the write-ahead log in bytes.
-    pub wal_bytes: u64,
-    /// Number of live agents.
-    pub agents: u64,
-    /// Number of destroyed agents retained because they have descendants.
-    pub destroyed: u64,
-    /// Number of turns whose request ids are stored.
-    pub turns: u64,
-    /// Number of open turns.
-    pub open_turns: u64,
-    /// Hash chain of the journal, if it could be read.
-    pub chain: Option<ChainReport>,
-    /// All problems found.
-    pub problems: Vec<Problem>,
-}
-
-/// A problem found by a check.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// Description of the problem.
-    pub what: String,
-    /// Remedy.
-    pub repair: String,
-}
-
-impl CheckReport {
-    /// Whether no problem was found.
-    #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.problems.is_empty()
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}\n    to repair: {}", self.what, self.repair)
-    }
-}
-
-impl fmt::Display for CheckReport {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, version, bytes, wal_bytes, agents, destroyed, turns, open_turns, chain, problems } =
-            self;
-        let kibibytes = |bytes: &u64| bytes.div_ceil(1024);
-        writeln!(
-            out,
-            "{}: schema {version}, {} KiB, write-ahead log {} KiB",
-            path.display(),
-            kibibytes(bytes),
-            kibibytes(wal_bytes)
-        )?;
-        writeln!(
-            out,
-            "{agents} agents, {destroyed} destroyed, {turns} request ids, {open_turns} open turns"
-        )?;
-        if let Some(chain) = chain {
-            writeln!(out, "{chain}")?;
-        }
-        if problems.is_empty() {
-            return write!(out, "sound");
-        }
-        write!(out, "{} problems:", problems.len())?;
-        problems.iter().try_for_each(|problem| write!(out, "\n  {problem}"))
-    }
-}
-
 /// Checks a store, also while a daemon uses it.
-///
-/// # Errors
-/// When the file does not exist or cannot be read. All other problems are in the report.
-pub fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
+pub(super) fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
     let files = StoreFiles::new(path);
     let file = match std::fs::metadata(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(MaintenanceFault::Missing(path.to_owned()));
         }
-        Err(error) => return Err(MaintenanceFault::io(path, error)),
+        Err(error) => return Err(io_fault(path, error)),
     };
     let mut report = CheckReport {
         path: path.to_owned(),
@@ -129,15 +52,15 @@ pub fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
     }
     // Read the mark before the journal, which only grows.
     let mark = HighWaterMark::read(&files.high_water_mark())
-        .map_err(|error| MaintenanceFault::io(&files.high_water_mark(), error))?;
+        .map_err(|error| io_fault(&files.high_water_mark(), error))?;
     let run = |db: &Connection| {
         let mut report = report.clone();
         report.run_checks(db, mark.as_ref());
         Ok(report)
     };
     match with_store(path, run, CheckReport::is_sound) {
-        Err(MaintenanceFault::Sql { error, .. }) => {
-            report.add_problem(&format!("cannot be opened: {error}"), RESTORE_ADVICE);
+        Err(MaintenanceFault::Database { why, .. }) => {
+            report.add_problem(&format!("cannot be opened: {why}"), RESTORE_ADVICE);
             Ok(report)
         }
         result => result,
@@ -151,18 +74,50 @@ impl CheckReport {
 
     fn run_checks(&mut self, db: &Connection, mark: Option<&HighWaterMark>) {
         self.version = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap_or_default();
-        if !self.run_startup_check(db, mark) {
-            return;
+        let state = match inspect_database(db, mark) {
+            Ok(state) => state,
+            Err(error) => {
+                self.add_problem(&format!("cannot be read: {error}"), RESTORE_ADVICE);
+                if error.sqlite_error_code() != Some(rusqlite::ErrorCode::NotADatabase) {
+                    self.check_content(db, mark);
+                }
+                return;
+            }
+        };
+        let what = state.to_string();
+        match state {
+            DatabaseState::Current { .. } => self.check_content(db, mark),
+            DatabaseState::Damaged(_) => {
+                let count = self.problems.len();
+                self.check_content(db, mark);
+                // The checks of the content describe most damage in more detail.
+                if self.problems.len() == count {
+                    self.add_problem(&what, RESTORE_ADVICE);
+                }
+            }
+            DatabaseState::JournalTruncated { .. } => {
+                self.add_problem(&what, "put the -wal back or restore a newer backup; if this file is older on purpose, remove its .mark");
+                self.check_content(db, mark);
+            }
+            DatabaseState::Empty => self.add_problem(&what, "start the daemon, or restore a backup"),
+            DatabaseState::Foreign(_) => self.add_problem(&what, "move it away"),
+            DatabaseState::Newer(_) => self.add_problem(&what, "use the nexus3 that wrote it"),
+            DatabaseState::Older(_) => {
+                self.add_problem(&what, "start the daemon once: it makes a backup and migrates the store");
+            }
         }
+    }
+
+    fn check_content(&mut self, db: &Connection, mark: Option<&HighWaterMark>) {
         self.run_check("pages", |report| report.check_pages(db));
         self.run_check("references", |report| report.check_references(db));
         self.run_check("schema", |report| {
-            for problem in crate::sqlite::schema_problems(db)? {
+            for problem in schema_problems(db)? {
                 report.add_problem(&problem, RESTORE_ADVICE);
             }
             Ok(())
         });
-        self.run_check("journal", |report| report.check_journal(db));
+        self.run_check("journal", |report| report.check_journal(db, mark));
         self.run_check("agents", |report| report.check_agents(db));
         self.run_check("turns", |report| report.check_turns(db));
     }
@@ -171,50 +126,6 @@ impl CheckReport {
     fn run_check(&mut self, what: &str, check: impl FnOnce(&mut Self) -> rusqlite::Result<()>) {
         if let Err(error) = check(self) {
             self.add_problem(&format!("{what} cannot be read: {error}"), RESTORE_ADVICE);
-        }
-    }
-
-    /// Runs the startup check; returns false if the file is not a store of this version, so that no other check
-    /// applies.
-    fn run_startup_check(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> bool {
-        let state = match inspect_database(db, mark) {
-            Ok(state) => state,
-            Err(error) => {
-                self.add_problem(&format!("cannot be read: {error}"), RESTORE_ADVICE);
-                return error.sqlite_error_code() != Some(rusqlite::ErrorCode::NotADatabase);
-            }
-        };
-        match state {
-            DatabaseState::Current { .. } | DatabaseState::Damaged(_) => true,
-            DatabaseState::JournalTruncated { last, marked } => {
-                let what = format!(
-                    "the journal ends at entry {last}, but {marked} were committed: its -wal was cut, changed or removed"
-                );
-                self.add_problem(&what, "put the -wal back or restore a newer backup; if this file is older on purpose, remove its .mark");
-                true
-            }
-            DatabaseState::Empty => {
-                self.add_problem("empty: no schema was created", "start the daemon, or restore a backup");
-                false
-            }
-            DatabaseState::Foreign(application) => {
-                let what = format!("a database of another program (application id {application:#x})");
-                self.add_problem(&what, "move it away");
-                false
-            }
-            DatabaseState::Newer(version) => {
-                let what = format!(
-                    "schema version {version} is newer than {}, the highest this nexus3 supports",
-                    current_version()
-                );
-                self.add_problem(&what, "use the nexus3 that wrote it");
-                false
-            }
-            DatabaseState::Older(version) => {
-                let what = format!("schema version {version} is older than {}", current_version());
-                self.add_problem(&what, "start the daemon once: it makes a backup and migrates the store");
-                false
-            }
         }
     }
 
@@ -249,10 +160,10 @@ impl CheckReport {
         Ok(())
     }
 
-    fn check_journal(&mut self, db: &Connection) -> rusqlite::Result<()> {
+    fn check_journal(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> rusqlite::Result<()> {
         let mut tails: HashMap<u64, (u64, u64)> = HashMap::new();
         let mut found = Vec::new();
-        let chain = walk_chain(db, &self.path.clone(), |entry| {
+        let chain = walk_chain(db, &self.path.clone(), mark, |entry| {
             let EntryContent { agent, kind, body, .. } = entry.content;
             let (last, number) = tails.get(&agent).map_or((None, 0), |(last, number)| (Some(*last), *number));
             if (entry.previous, entry.agent_sequence) != (last, number + 1) {

@@ -1,0 +1,171 @@
+//! A third backend, for tests only: a file with one line per request, executed again by a memory store at each opening.
+//! It shows what a new backend needs: a `Store`, and a line in the list of backends.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use agent::RequestId;
+use agent::journal::{Record, Serial};
+use agent::outside::{
+    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
+    StoredAgent, StoredTurn, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::Backend;
+use crate::codec;
+use crate::conformance::folder;
+use crate::memory::MemoryStore;
+
+struct InLogFile {
+    folder: tempfile::TempDir,
+}
+
+pub(crate) fn new() -> Box<dyn Backend> {
+    Box::new(InLogFile { folder: folder() })
+}
+
+impl Backend for InLogFile {
+    fn open(&self) -> Arc<dyn Store> {
+        Arc::new(LogFileStore::open(&self.folder.path().join("requests.log")))
+    }
+}
+
+/// A store that logs each write request before a memory store executes it. A request that was refused is refused again
+/// when the log is executed.
+struct LogFileStore {
+    memory: Arc<MemoryStore>,
+    /// None after the close.
+    log: Mutex<Option<File>>,
+}
+
+/// A line of the log.
+#[derive(Serialize, Deserialize)]
+enum Request {
+    Append(Vec<LoggedAppend>),
+    PruneTurns(i64),
+}
+
+#[derive(Serialize, Deserialize)]
+struct LoggedAppend {
+    agent: Serial,
+    agent_id: Option<String>,
+    at: i64,
+    /// Kinds and bodies.
+    records: Vec<(String, String)>,
+    state: Option<String>,
+    ledgers: Vec<(Serial, String)>,
+}
+
+impl LoggedAppend {
+    fn encode(append: &Append) -> Self {
+        let record = |record: &Record| (record.kind().to_owned(), codec::encode_record(record).unwrap());
+        let ledgers = append.ledgers.iter();
+        Self {
+            agent: append.agent,
+            agent_id: append.agent_id.as_ref().map(|id| id.as_str().to_owned()),
+            at: append.at.0,
+            records: append.records.iter().map(record).collect(),
+            state: append.state.as_ref().map(|state| codec::encode_state(state).unwrap()),
+            ledgers: ledgers.map(|(serial, one)| (*serial, codec::encode_ledger(one).unwrap())).collect(),
+        }
+    }
+
+    fn decode(self) -> Append {
+        let records = self.records.iter();
+        let ledgers = self.ledgers.iter();
+        Append {
+            agent: self.agent,
+            agent_id: self.agent_id.map(|id| codec::decode_agent_id(&id).unwrap()),
+            at: Timestamp(self.at),
+            records: records.map(|(kind, body)| codec::decode_record(kind, body).unwrap()).collect(),
+            state: self.state.map(|state| codec::decode_state(&state).unwrap()),
+            ledgers: ledgers.map(|(serial, one)| (*serial, codec::decode_ledger(one).unwrap())).collect(),
+        }
+    }
+}
+
+impl LogFileStore {
+    fn open(path: &Path) -> Self {
+        let memory = crate::memory();
+        for line in std::fs::read_to_string(path).unwrap_or_default().lines() {
+            // The memory store executes a request at once; its future only has the result.
+            match serde_json::from_str(line).unwrap() {
+                Request::Append(appends) => {
+                    drop(memory.append(appends.into_iter().map(LoggedAppend::decode).collect()));
+                }
+                Request::PruneTurns(before) => drop(memory.prune_turns(Timestamp(before))),
+            }
+        }
+        let log = OpenOptions::new().append(true).create(true).open(path).unwrap();
+        Self { memory, log: Mutex::new(Some(log)) }
+    }
+
+    /// Logs a request; returns the lock, under which it is to be executed.
+    fn log(&self, request: &Request) -> MutexGuard<'_, Option<File>> {
+        let mut log = self.log.lock().unwrap();
+        if let Some(file) = &mut *log {
+            writeln!(file, "{}", serde_json::to_string(request).unwrap()).unwrap();
+        }
+        log
+    }
+}
+
+impl Store for LogFileStore {
+    fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>> {
+        let _log = self.log(&Request::Append(appends.iter().map(LoggedAppend::encode).collect()));
+        self.memory.append(appends)
+    }
+
+    fn index(&self) -> BoxFuture<'_, Result<Vec<IndexRow>, StoreFault>> {
+        self.memory.index()
+    }
+
+    fn last_serial(&self) -> BoxFuture<'_, Result<Serial, StoreFault>> {
+        self.memory.last_serial()
+    }
+
+    fn agents(&self, serials: Vec<Serial>) -> BoxFuture<'_, Result<Vec<StoredAgent>, StoreFault>> {
+        self.memory.agents(serials)
+    }
+
+    fn history(&self, agent: Serial) -> BoxFuture<'_, Result<Vec<Record>, StoreFault>> {
+        self.memory.history(agent)
+    }
+
+    fn agents_with_open_turns(&self) -> BoxFuture<'_, Result<Vec<Serial>, StoreFault>> {
+        self.memory.agents_with_open_turns()
+    }
+
+    fn turn(
+        &self,
+        agent: Serial,
+        request_id: RequestId,
+    ) -> BoxFuture<'_, Result<Option<StoredTurn>, StoreFault>> {
+        self.memory.turn(agent, request_id)
+    }
+
+    fn read(&self, range: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
+        self.memory.read(range)
+    }
+
+    fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>> {
+        self.memory.bounds()
+    }
+
+    fn prune_turns(&self, before: Timestamp) -> BoxFuture<'static, Result<u64, StoreFault>> {
+        let _log = self.log(&Request::PruneTurns(before.0));
+        self.memory.prune_turns(before)
+    }
+
+    fn set_listener(&self, listener: Arc<dyn CommitListener>) {
+        self.memory.set_listener(listener);
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        *self.log.lock().unwrap() = None;
+        self.memory.close()
+    }
+}
