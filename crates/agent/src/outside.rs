@@ -3,6 +3,7 @@
 
 mod peers;
 mod store;
+mod toolbox;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +16,7 @@ pub use store::{
     Append, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
     StoredAgent, StoredTurn,
 };
+pub use toolbox::{ToolSet, Toolbox};
 
 use crate::journal::Serial;
 use crate::permission::{Effect, FilePath, Permit, Relation};
@@ -212,15 +214,6 @@ pub trait PreparedCall: Send {
 
     /// Runs the call. Dropping the future cancels it.
     fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome>;
-}
-
-/// The tool registry.
-pub trait Toolbox: Send + Sync {
-    /// All tools, in the order in which models see them.
-    fn all(&self) -> &[Arc<dyn Tool>];
-
-    /// Looks up a tool by name, model name or alias.
-    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>>;
 }
 
 /// File system access for the working directories of agents.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::outside::{Clock, Models};
+use agent::outside::{Clock, Models, ToolSet, Toolbox};
 use agent::permission::FilePath;
 use runtime::{ContextOptions, DefaultPrompt, Outside, PoolHandle, PoolOptions, VolatileSuffix};
 use store::{OpenFault, SqliteOptions, SqliteStore};
@@ -67,7 +67,7 @@ impl Assembly {
         let (clock, entropy) = (process::open_clock(clock_file), Arc::new(SystemEntropy));
         let tools =
             Arc::new(ToolRegistry::new(ToolDependencies { clock: clock.clone(), entropy: entropy.clone() }));
-        let options = pool_options(config, home, &workspace, &tools)?;
+        let options = pool_options(config, home, &workspace, &tools.snapshot())?;
         Ok(Self { options, models, tools, workspace, clock, entropy })
     }
 
@@ -86,7 +86,7 @@ fn pool_options(
     config: &Config,
     home: &Path,
     workspace: &LocalWorkspace,
-    tools: &ToolRegistry,
+    tools: &ToolSet,
 ) -> Result<PoolOptions, Failure> {
     // Agents must not read the daemon's token, store or configuration.
     let blocked = [parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "# Tools\n\nGenerated from the code; do not edit. Tools that a model may call if its agent's permissions allow them. Models\n\
          that allow no dots in names see underscores instead; `disable_tools` accepts any name of a tool.\n",
     );
-    for tool in ToolRegistry::new(dependencies).all() {
+    for tool in ToolRegistry::new(dependencies).snapshot().all() {
         describe(&mut page, tool.spec())?;
     }
     print!("{page}");

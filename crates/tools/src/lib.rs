@@ -20,5 +20,5 @@ mod uuid;
 mod workspace;
 
 pub use definition::ToolDependencies;
-pub use registry::ToolRegistry;
+pub use registry::{NameTaken, ToolRegistry};
 pub use workspace::LocalWorkspace;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, Toolbox};
+use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolSet, Toolbox};
 use agent::permission::{Effect, FilePath, Verdict, judge};
 use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
@@ -27,7 +27,7 @@ pub(crate) const MALFORMED_ARGUMENTS: &str = "!";
 
 /// The test tools and their observations.
 pub(crate) struct TestTools {
-    tools: Vec<Arc<dyn Tool>>,
+    current: Mutex<Arc<ToolSet>>,
     state: Arc<ToolState>,
 }
 
@@ -129,7 +129,32 @@ impl TestTools {
                     state: Arc::clone(&state),
                 })
             };
-        Self { tools: TOOLS.iter().map(tool).collect(), state }
+        let tools = ToolSet::new(TOOLS.iter().map(tool).collect());
+        Self { current: Mutex::new(Arc::new(tools)), state }
+    }
+
+    /// Adds a tool that behaves like `note`.
+    pub(crate) fn add_note(&self, name: &str) {
+        let spec = spec(name, Concurrency::Parallel, ToolClass::Pure);
+        let tool = TestTool { spec, kind: ToolKind::Note, state: Arc::clone(&self.state) };
+        let mut tools = self.snapshot().all().to_vec();
+        tools.push(Arc::new(tool));
+        self.publish(tools);
+    }
+
+    /// Removes a tool.
+    pub(crate) fn remove(&self, name: &str) {
+        let mut tools = self.snapshot().all().to_vec();
+        tools.retain(|tool| &*tool.spec().name != name);
+        self.publish(tools);
+    }
+
+    fn publish(&self, tools: Vec<Arc<dyn Tool>>) {
+        *self.current() = Arc::new(ToolSet::new(tools));
+    }
+
+    fn current(&self) -> MutexGuard<'_, Arc<ToolSet>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn observations(&self) -> MutexGuard<'_, ToolObservations> {
@@ -180,12 +205,8 @@ impl TestTools {
 }
 
 impl Toolbox for TestTools {
-    fn all(&self) -> &[Arc<dyn Tool>] {
-        &self.tools
-    }
-
-    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|tool| &*tool.spec().name == name)
+    fn snapshot(&self) -> Arc<ToolSet> {
+        Arc::clone(&self.current())
     }
 }
 
@@ -216,7 +237,7 @@ fn spec(name: &str, concurrency: Concurrency, class: ToolClass) -> Arc<ToolSpec>
     Arc::new(ToolSpec {
         name: Arc::from(name),
         model_name: Arc::from(name),
-        aliases: &[],
+        aliases: Vec::new(),
         description: Arc::from("runs its script"),
         input_schema: Arc::from("{}"),
         concurrency,

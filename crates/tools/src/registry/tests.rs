@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use agent::outside::{Clock, Entropy, Timestamp};
-use agent::{Concurrency, Fault, ToolClass};
+use agent::outside::{CallSite, Clock, Entropy, PreparedCall, Timestamp};
+use agent::{Concurrency, Fault, ToolClass, ToolSpec};
 use serde_json::Value;
 
 use super::*;
@@ -31,17 +31,17 @@ fn schemas() -> Vec<(String, Value)> {
         let spec = tool.spec();
         (spec.name.to_string(), serde_json::from_str(&spec.input_schema).unwrap())
     };
-    registry().all().iter().map(read).collect()
+    registry().snapshot().all().iter().map(read).collect()
 }
 
 #[test]
 fn names_are_unique_and_find_their_tool() {
-    let catalog = registry();
+    let catalog = registry().snapshot();
     let mut seen = BTreeSet::new();
     for tool in catalog.all() {
-        for name in lookup_names(&**tool) {
-            assert!(seen.insert(Arc::clone(&name)), "{name} names two tools");
-            assert_eq!(catalog.find(&name).unwrap().spec().name, tool.spec().name);
+        for name in tool.spec().lookup_names().collect::<BTreeSet<_>>() {
+            assert!(seen.insert(Arc::clone(name)), "{name} names two tools");
+            assert_eq!(catalog.find(name).unwrap().spec().name, tool.spec().name);
             assert!(!name.is_empty() && name.len() <= 64, "{name}");
         }
         let model_name = &tool.spec().model_name;
@@ -56,7 +56,7 @@ fn names_are_unique_and_find_their_tool() {
 fn catalog_lists_the_expected_tools() {
     use Concurrency::{Ordered, Parallel, Waiting};
     use ToolClass::{Once, Pure};
-    let catalog = registry();
+    let catalog = registry().snapshot();
     let listed = catalog.all().iter().map(|tool| {
         let spec = tool.spec();
         (&*spec.name, spec.aliases.join(" "), spec.concurrency, spec.class, spec.time_ms_max)
@@ -103,7 +103,7 @@ fn schemas_are_closed_and_simple() {
 
 #[test]
 fn tools_and_fields_have_descriptions() {
-    for tool in registry().all() {
+    for tool in registry().snapshot().all() {
         let spec = tool.spec();
         assert!(spec.description.len() > 20 && !spec.description.contains('\n'), "{}", spec.name);
         let size = spec.name.len() + spec.description.chars().count() + spec.input_schema.chars().count();
@@ -119,7 +119,7 @@ fn tools_and_fields_have_descriptions() {
 
 #[test]
 fn schema_is_serialized_as_models_see_it() {
-    let catalog = registry();
+    let catalog = registry().snapshot();
     let schema = &catalog.find("fs_write_file").unwrap().spec().input_schema;
     assert_eq!(
         &**schema,
@@ -134,4 +134,53 @@ fn schema_is_serialized_as_models_see_it() {
     );
     let nothing = &catalog.find("agent_list").unwrap().spec().input_schema;
     assert_eq!(&**nothing, r#"{"additionalProperties":false,"properties":{},"type":"object"}"#);
+}
+
+/// The built-in `echo` under another name and alias.
+struct RenamedEcho(Arc<ToolSpec>);
+
+fn renamed_echo(name: &str, alias: &str) -> Arc<dyn Tool> {
+    let echo = Arc::clone(registry().snapshot().find("echo").unwrap().spec());
+    let aliases = vec![Arc::from(alias)];
+    let spec = ToolSpec { name: name.into(), model_name: name.into(), aliases, ..(*echo).clone() };
+    Arc::new(RenamedEcho(Arc::new(spec)))
+}
+
+impl Tool for RenamedEcho {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.0
+    }
+
+    fn prepare(&self, _: &str, _: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
+        Err("not called".to_owned())
+    }
+}
+
+#[test]
+fn added_tool_is_last_and_removed_tool_is_gone() {
+    let registry = registry();
+    let before = registry.snapshot();
+    registry.add(renamed_echo("parrot", "polly")).unwrap();
+    let with_parrot = registry.snapshot();
+    assert_eq!(with_parrot.all().len(), before.all().len() + 1);
+    assert_eq!(&*with_parrot.all().last().unwrap().spec().name, "parrot");
+    assert!(with_parrot.find("polly").is_some());
+    assert!(!registry.remove("polly"), "a tool is removed by its name");
+    assert!(registry.remove("parrot"));
+    assert!(!registry.remove("parrot"));
+    assert!(registry.snapshot().find("polly").is_none());
+    assert!(with_parrot.find("polly").is_some() && before.find("polly").is_none(), "a snapshot is immutable");
+}
+
+#[test]
+fn tool_with_a_name_of_another_is_not_added() {
+    let registry = registry();
+    for (name, alias, taken, taken_by) in [
+        ("echo", "other", "echo", "echo"),
+        ("fs_read_file", "other", "fs_read_file", "fs.read_file"),
+        ("parrot", "read_file", "read_file", "fs.read_file"),
+    ] {
+        let expected = NameTaken { tool: name.into(), name: taken.into(), taken_by: taken_by.into() };
+        assert_eq!(registry.add(renamed_echo(name, alias)), Err(expected));
+    }
 }
