@@ -186,7 +186,7 @@ pub struct CallSite<'a> {
 
 /// The context in which a permitted tool call runs.
 pub struct ToolContext {
-    /// The permit of the judge: for each file, the directory to open it beneath.
+    /// The permit of the judge: the files to read and those to write.
     pub permit: Permit,
     /// The other agents, as seen by the calling agent.
     pub peers: Arc<dyn Peers>,
@@ -208,8 +208,8 @@ pub trait Tool: Send + Sync {
 
 /// A tool call with valid arguments that has not run yet.
 pub trait PreparedCall: Send {
-    /// The effects of the call beyond the use of the tool. The order of the files is that of [`Permit::files`], from
-    /// which the tool opens them.
+    /// The effects of the call beyond the use of the tool. The files are in the order of the [`Permit`], from which the
+    /// tool opens them.
     fn effects(&self) -> Vec<Effect>;
 
     /// Runs the call. Dropping the future cancels it.

@@ -7,6 +7,7 @@ mod base64;
 mod blocking;
 mod catalog;
 mod definition;
+mod effects;
 mod fs;
 mod hash;
 mod json;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolSet, Toolbox};
-use agent::permission::{Effect, FilePath, Verdict, judge};
+use agent::permission::{Effect, FilePath, FilePermit, Verdict, judge};
 use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
 use tokio::sync::{Notify, watch};
@@ -90,7 +90,8 @@ const TOOLS: &[(&str, ToolKind, Concurrency, ToolClass)] = &[
     ("panics_at_drop", ToolKind::PanicsAtDrop, Concurrency::Parallel, ToolClass::Pure),
     ("long", ToolKind::Long, Concurrency::Parallel, ToolClass::Pure),
     ("read", ToolKind::Read, Concurrency::Parallel, ToolClass::Pure),
-    ("write", ToolKind::Write, Concurrency::Ordered, ToolClass::Pure),
+    ("write", ToolKind::Write, Concurrency::Ordered, ToolClass::Once),
+    ("pure_write", ToolKind::Write, Concurrency::Ordered, ToolClass::Pure),
     ("agent_create", ToolKind::Agents(agents::AgentOperation::Create), Concurrency::Waiting, ToolClass::Once),
     ("agent_send", ToolKind::Agents(agents::AgentOperation::Send), Concurrency::Waiting, ToolClass::Once),
     (
@@ -309,10 +310,8 @@ impl TestCall {
                 ToolOutcome::Done(format!("took {}", self.arguments))
             }
             ToolKind::Long => ToolOutcome::Done("x".repeat(self.arguments.parse().expect("a number"))),
-            ToolKind::Read | ToolKind::Write => {
-                let file = context.permit.files.first().expect("the permit names the directory");
-                ToolOutcome::Done(format!("{} beneath {}", file.relative, file.root))
-            }
+            ToolKind::Read => describe_file(context.permit.readable[0].file()),
+            ToolKind::Write => describe_file(context.permit.writable[0].file()),
             ToolKind::Panics => panic_quietly("the tool panicked"),
             ToolKind::Broken | ToolKind::PanicsAtPrepare | ToolKind::PanicsAtEffects => {
                 ToolOutcome::Failed("broken".to_owned())
@@ -347,6 +346,10 @@ impl TestCall {
             Verdict::Denied(denial) => Some(format!("'{}' ran {}: {}", self.agent, self.name, denial.text)),
         })
     }
+}
+
+fn describe_file(file: &FilePermit) -> ToolOutcome {
+    ToolOutcome::Done(format!("{} beneath {}", file.path.relative, file.path.root))
 }
 
 /// A running call; it counts as live until it is dropped.

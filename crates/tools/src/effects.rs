@@ -1,0 +1,177 @@
+//! The effects that tools declare, by type. A type says which effects a call has and which handle the permitted call
+//! gets for them; a tool has no other access to files and agents.
+
+use std::sync::Arc;
+
+use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
+use agent::permission::{Effect, FilePath};
+use agent::{ToolClass, ToolOutcome};
+
+use crate::fs::{ReadableFile, WritableFile};
+
+/// The effects of a tool call.
+pub(crate) trait ToolEffects: Send + 'static {
+    /// Whether the call writes: changes files or agents.
+    const ARE_WRITES: bool;
+
+    /// The access that the permitted call gets.
+    type Handle: Send + 'static;
+
+    /// The effects for the judge.
+    fn list(&self) -> Vec<Effect>;
+
+    /// Takes the handle from the context of the permitted call.
+    fn open(self, context: ToolContext) -> Result<Self::Handle, ToolOutcome>;
+}
+
+/// Whether a tool of this class may have these effects. A crash repeats the calls of a pure tool.
+pub(crate) const fn may_declare(class: ToolClass, are_writes: bool) -> bool {
+    !(are_writes && matches!(class, ToolClass::Pure))
+}
+
+/// No effects: the tool computes its result.
+pub(crate) struct NoEffects;
+
+impl ToolEffects for NoEffects {
+    const ARE_WRITES: bool = false;
+    type Handle = ();
+
+    fn list(&self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn open(self, _context: ToolContext) -> Result<(), ToolOutcome> {
+        Ok(())
+    }
+}
+
+/// Reads one file.
+pub(crate) struct FileRead(RequestedFile);
+
+impl FileRead {
+    /// Resolves the path as the model wrote it.
+    pub(crate) fn new(path: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        RequestedFile::resolve(path, site).map(Self)
+    }
+}
+
+impl ToolEffects for FileRead {
+    const ARE_WRITES: bool = false;
+    type Handle = ReadableFile;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Read(self.0.path.clone())]
+    }
+
+    fn open(self, context: ToolContext) -> Result<ReadableFile, ToolOutcome> {
+        ReadableFile::from_permit(&context.permit, &self.0.requested)
+    }
+}
+
+/// Writes one file.
+pub(crate) struct FileWrite(RequestedFile);
+
+impl FileWrite {
+    /// Resolves the path as the model wrote it.
+    pub(crate) fn new(path: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        RequestedFile::resolve(path, site).map(Self)
+    }
+}
+
+impl ToolEffects for FileWrite {
+    const ARE_WRITES: bool = true;
+    type Handle = WritableFile;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Write(self.0.path.clone())]
+    }
+
+    fn open(self, context: ToolContext) -> Result<WritableFile, ToolOutcome> {
+        WritableFile::from_permit(&context.permit, &self.0.requested)
+    }
+}
+
+/// A file in the arguments of a call.
+struct RequestedFile {
+    path: FilePath,
+    /// The path as the model wrote it.
+    requested: String,
+}
+
+impl RequestedFile {
+    /// `~` and `file://` have no special meaning.
+    fn resolve(requested: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        let path = FilePath::resolve(requested, site.cwd)
+            .map_err(|fault| format!("Invalid input: field `path`: {fault}"))?;
+        Ok(Self { path, requested: requested.to_owned() })
+    }
+}
+
+/// Reads the cached results of the agent's earlier calls.
+pub(crate) struct ResultRead;
+
+impl ToolEffects for ResultRead {
+    const ARE_WRITES: bool = false;
+    type Handle = Arc<dyn CachedResults>;
+
+    fn list(&self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn open(self, context: ToolContext) -> Result<Self::Handle, ToolOutcome> {
+        Ok(context.results)
+    }
+}
+
+/// Reads the state of an agent, or of the agent's own tree.
+pub(crate) enum AgentQuery {
+    One(Effect),
+    OwnTree,
+}
+
+impl ToolEffects for AgentQuery {
+    const ARE_WRITES: bool = false;
+    type Handle = Arc<dyn Peers>;
+
+    fn list(&self) -> Vec<Effect> {
+        match self {
+            AgentQuery::One(effect) => vec![effect.clone()],
+            AgentQuery::OwnTree => Vec::new(),
+        }
+    }
+
+    fn open(self, context: ToolContext) -> Result<Self::Handle, ToolOutcome> {
+        Ok(context.peers)
+    }
+}
+
+/// Creates, messages, cancels or destroys an agent.
+pub(crate) struct AgentChange(pub(crate) Effect);
+
+impl ToolEffects for AgentChange {
+    const ARE_WRITES: bool = true;
+    type Handle = Arc<dyn Peers>;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![self.0.clone()]
+    }
+
+    fn open(self, context: ToolContext) -> Result<Self::Handle, ToolOutcome> {
+        Ok(context.peers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pure_tool_may_not_declare_writes() {
+        use ToolClass::{Keyed, Once, Pure};
+        assert!(!may_declare(Pure, FileWrite::ARE_WRITES) && !may_declare(Pure, AgentChange::ARE_WRITES));
+        for class in [Pure, Keyed, Once] {
+            assert!(may_declare(class, FileRead::ARE_WRITES), "{class:?}");
+            assert_eq!(may_declare(class, true), class != Pure, "{class:?}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A file that a call may write: its target directory, locked against the writes of other calls. `replace.rs` and
+//! `append.rs` write the content.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use agent::ToolOutcome;
+use agent::outside::Entropy;
+use agent::permission::Permit;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::target_directory::TargetDirectory;
+use super::{PermittedPath, ResolvedFile};
+use crate::blocking::CancelFlag;
+
+/// The permitted file of a call that writes.
+pub(crate) struct WritableFile(PermittedPath);
+
+/// The content to write.
+pub(crate) struct Content<'a> {
+    pub(crate) text: &'a str,
+    /// Whether it is appended to the old content.
+    pub(crate) is_appended: bool,
+}
+
+impl WritableFile {
+    /// The file that the permit allows to write.
+    pub(crate) fn from_permit(permit: &Permit, requested: &str) -> Result<Self, ToolOutcome> {
+        let file = permit.writable.first().map(|write| write.file());
+        PermittedPath::new(file, requested).map(Self)
+    }
+
+    /// Replaces the file atomically: readers see the old content or the new one. Creates missing directories.
+    pub(crate) fn replace(
+        &self,
+        content: &Content<'_>,
+        entropy: &dyn Entropy,
+        stop: &CancelFlag,
+    ) -> Result<(), ToolOutcome> {
+        LockedTarget::open(&self.0)?.replace(content, entropy, stop)
+    }
+
+    /// Appends to the file, or creates it. Returns the number of bytes written.
+    pub(crate) fn append(
+        &self,
+        content: String,
+        on_new_line: bool,
+        entropy: &dyn Entropy,
+        stop: &CancelFlag,
+    ) -> Result<usize, ToolOutcome> {
+        LockedTarget::open(&self.0)?.append(content, on_new_line, entropy, stop)
+    }
+}
+
+/// The directory and name of the file to write, and the lock on them.
+pub(super) struct LockedTarget<'a> {
+    pub(super) path: &'a PermittedPath,
+    target: TargetDirectory,
+    _lock: MutexGuard<'static, ()>,
+}
+
+/// Locks for writing files. An append reads, then replaces; without the lock two appends to one file would lose the
+/// first one's content. All files share a few locks: a collision only delays.
+static FILE_LOCKS: [Mutex<()>; 32] = [const { Mutex::new(()) }; 32];
+
+impl<'a> LockedTarget<'a> {
+    fn open(path: &'a PermittedPath) -> Result<Self, ToolOutcome> {
+        let target = path.open_target()?;
+        let lock = lock(&target).map_err(|errno| path.errno_outcome(errno))?;
+        Ok(Self { path, target, _lock: lock })
+    }
+
+    /// Resolves the current file.
+    pub(super) fn find(&self) -> Result<Option<ResolvedFile>, ToolOutcome> {
+        self.path.find_target_file(&self.target)
+    }
+
+    /// The name of the file in its directory.
+    pub(super) fn file_name(&self) -> &str {
+        &self.target.file_name
+    }
+
+    /// Creates a file in the directory; fails if the name exists.
+    pub(super) fn create(&self, name: &str, access: OFlags, mode: Mode) -> Result<File, Errno> {
+        let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.target.directory, name, flags, mode).map(File::from)
+    }
+
+    /// Renames a file of the directory to the target.
+    pub(super) fn rename_to_target(&self, name: &str) -> Result<(), Errno> {
+        let directory = &self.target.directory;
+        rustix::fs::renameat(directory, name, directory, &self.target.file_name)
+    }
+
+    /// Removes an incomplete file. The caller reports the error that made it incomplete, so a second one is ignored.
+    pub(super) fn remove_incomplete(&self, name: &str) {
+        let _ = rustix::fs::unlinkat(&self.target.directory, name, AtFlags::empty());
+    }
+
+    /// Syncs the directory's entries to disk.
+    pub(super) fn sync(&self) -> Result<(), ToolOutcome> {
+        self.target.sync().map_err(|errno| self.path.errno_outcome(errno))
+    }
+}
+
+fn lock(target: &TargetDirectory) -> Result<MutexGuard<'static, ()>, Errno> {
+    let directory = rustix::fs::fstat(&target.directory)?;
+    let mut hasher = DefaultHasher::new();
+    (directory.st_dev, directory.st_ino, &target.file_name).hash(&mut hasher);
+    let count = FILE_LOCKS.len() as u64;
+    let index = usize::try_from(hasher.finish() % count).unwrap_or_default();
+    // The mutex guards no data, so a poisoned one is fine.
+    Ok(FILE_LOCKS[index].lock().unwrap_or_else(PoisonError::into_inner))
+}
