@@ -149,6 +149,17 @@ async fn three_responses_without_a_valid_call_end_the_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pure_tool_with_a_write_does_not_run() {
+    let world = World::new().await;
+    let agent = world.trusted_agent("a").await;
+    expect_end(start_send(&agent, 1, "call pure_write x; call write y; done | say a; done")).await;
+    let refused = "Internal error: the tool is declared pure, but it writes";
+    let halted = "Did not execute: halted due to error in previous tool";
+    assert_eq!(tool_texts(&agent), [refused, halted]);
+    assert_eq!(world.tools.call_lines(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn panicking_tool_fails_only_its_call() {
     let world = World::new().await;
     let agent = world.agent("a").await;

@@ -136,6 +136,12 @@ impl ToolCalls {
             Ok(more) => effects.extend(more),
             Err(panic) => return StartedCall::Finished(tool_panicked(&spec.name, panic.as_ref())),
         }
+        // A crash repeats a pure call, so a write would happen twice.
+        if spec.class == ToolClass::Pure && effects.iter().any(Effect::is_write) {
+            tracing::error!(tool = %spec.name, "call refused: the tool is declared pure, but it writes");
+            let text = "Internal error: the tool is declared pure, but it writes";
+            return StartedCall::Finished(ToolOutcome::Failed(text.to_owned()));
+        }
         if let Err(denied) = self.shared.authorize_tool(&spec.name, &effects) {
             return StartedCall::Finished(denied);
         }
