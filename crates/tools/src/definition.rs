@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::blocking::{CancelFlag, run_blocking};
-use crate::effects::{NoEffects, ToolEffects, may_declare};
+use crate::effects::{Granted, NoEffects, ToolEffects};
 use crate::{arguments, spec};
 
 /// Dependencies that all tools share, beside the context of each call.
@@ -96,14 +96,34 @@ impl<T: PureTool> ToolDefinition for T {
     }
 }
 
-/// Builds the tool of a definition.
-pub(crate) fn build_tool<T: ToolDefinition>(dependencies: &Arc<ToolDependencies>) -> Arc<dyn Tool> {
-    const { assert!(may_declare(T::CLASS, T::Effects::ARE_WRITES), "a tool that writes is not pure") };
-    Arc::new(DefinedTool {
-        spec: Arc::new(spec::build_spec::<T>()),
-        prepare: prepare_call::<T>,
-        dependencies: Arc::clone(dependencies),
-    })
+/// An entry in a family's list of tools.
+pub(crate) struct ToolEntry {
+    build_spec: fn() -> ToolSpec,
+    prepare: PrepareFn,
+}
+
+/// The entry of a definition. In a constant list, a pure tool whose effects are writes does not compile: a crash repeats
+/// the calls of a pure tool.
+pub(crate) const fn tool<T: ToolDefinition>() -> ToolEntry {
+    let is_pure = matches!(T::CLASS, ToolClass::Pure);
+    assert!(!(is_pure && T::Effects::ARE_WRITES), "a tool that writes is not pure");
+    ToolEntry { build_spec: spec::build_spec::<T>, prepare: prepare_call::<T> }
+}
+
+impl ToolEntry {
+    /// Builds the specification.
+    pub(crate) fn spec(&self) -> Arc<ToolSpec> {
+        Arc::new((self.build_spec)())
+    }
+
+    /// Builds the tool.
+    pub(crate) fn build(&self, dependencies: &Arc<ToolDependencies>) -> Arc<dyn Tool> {
+        Arc::new(DefinedTool {
+            spec: self.spec(),
+            prepare: self.prepare,
+            dependencies: Arc::clone(dependencies),
+        })
+    }
 }
 
 /// The outcome of invalid arguments.
@@ -218,7 +238,7 @@ impl<T: ToolDefinition> PreparedCall for TypedCall<T> {
     fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome> {
         let Self { input, effects, dependencies, argument_bytes } = *self;
         let call = Invocation { dependencies, argument_bytes };
-        let running = effects.open(context).map(|handle| T::run(input, handle, call));
+        let running = effects.open(Granted::new(context)).map(|handle| T::run(input, handle, call));
         Box::pin(async move {
             let result = match running {
                 Ok(running) => running.await,
@@ -226,5 +246,43 @@ impl<T: ToolDefinition> PreparedCall for TypedCall<T> {
             };
             result.map_or_else(|outcome| outcome, ToolOutcome::Done)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::effects::FileWrite;
+    use crate::fs::WritableFile;
+
+    struct PureWriter;
+
+    /// Claims that a write may be repeated after a crash.
+    #[derive(Deserialize, JsonSchema)]
+    struct Input {
+        path: String,
+    }
+
+    impl ToolDefinition for PureWriter {
+        type Input = Input;
+        type Effects = FileWrite;
+        const NAME: &'static str = "pure_writer";
+        const CLASS: ToolClass = ToolClass::Pure;
+
+        fn effects(input: &Input, site: &CallSite<'_>) -> Result<FileWrite, String> {
+            FileWrite::new(&input.path, site)
+        }
+
+        async fn run(_input: Input, _file: WritableFile, _call: Invocation) -> ToolResult {
+            Ok(String::new())
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a tool that writes is not pure")]
+    fn pure_tool_with_a_write_does_not_register() {
+        tool::<PureWriter>();
     }
 }

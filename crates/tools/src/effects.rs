@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
+use agent::ToolOutcome;
 use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
 use agent::permission::{Effect, FilePath};
-use agent::{ToolClass, ToolOutcome};
 
 use crate::fs::{ReadableFile, WritableFile};
 
 /// The effects of a tool call.
 pub(crate) trait ToolEffects: Send + 'static {
-    /// Whether the call writes: changes files or agents.
+    /// Whether the call writes: changes files or agents. Then the class of its tool is not `Pure`.
     const ARE_WRITES: bool;
 
     /// The access that the permitted call gets.
@@ -20,13 +20,17 @@ pub(crate) trait ToolEffects: Send + 'static {
     /// The effects for the judge.
     fn list(&self) -> Vec<Effect>;
 
-    /// Takes the handle from the context of the permitted call.
-    fn open(self, context: ToolContext) -> Result<Self::Handle, ToolOutcome>;
+    /// Takes the handle of the permitted call.
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome>;
 }
 
-/// Whether a tool of this class may have these effects. A crash repeats the calls of a pure tool.
-pub(crate) const fn may_declare(class: ToolClass, are_writes: bool) -> bool {
-    !(are_writes && matches!(class, ToolClass::Pure))
+/// The context of a permitted call. Opaque outside this file: a tool with effects of its own gets nothing from it.
+pub(crate) struct Granted(ToolContext);
+
+impl Granted {
+    pub(crate) fn new(context: ToolContext) -> Self {
+        Self(context)
+    }
 }
 
 /// No effects: the tool computes its result.
@@ -40,7 +44,7 @@ impl ToolEffects for NoEffects {
         Vec::new()
     }
 
-    fn open(self, _context: ToolContext) -> Result<(), ToolOutcome> {
+    fn open(self, _granted: Granted) -> Result<(), ToolOutcome> {
         Ok(())
     }
 }
@@ -63,8 +67,8 @@ impl ToolEffects for FileRead {
         vec![Effect::Read(self.0.path.clone())]
     }
 
-    fn open(self, context: ToolContext) -> Result<ReadableFile, ToolOutcome> {
-        ReadableFile::from_permit(&context.permit, &self.0.requested)
+    fn open(self, granted: Granted) -> Result<ReadableFile, ToolOutcome> {
+        ReadableFile::from_permit(&granted.0.permit, &self.0.requested)
     }
 }
 
@@ -86,8 +90,8 @@ impl ToolEffects for FileWrite {
         vec![Effect::Write(self.0.path.clone())]
     }
 
-    fn open(self, context: ToolContext) -> Result<WritableFile, ToolOutcome> {
-        WritableFile::from_permit(&context.permit, &self.0.requested)
+    fn open(self, granted: Granted) -> Result<WritableFile, ToolOutcome> {
+        WritableFile::from_permit(&granted.0.permit, &self.0.requested)
     }
 }
 
@@ -118,8 +122,8 @@ impl ToolEffects for ResultRead {
         Vec::new()
     }
 
-    fn open(self, context: ToolContext) -> Result<Self::Handle, ToolOutcome> {
-        Ok(context.results)
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+        Ok(granted.0.results)
     }
 }
 
@@ -140,8 +144,8 @@ impl ToolEffects for AgentQuery {
         }
     }
 
-    fn open(self, context: ToolContext) -> Result<Self::Handle, ToolOutcome> {
-        Ok(context.peers)
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+        Ok(granted.0.peers)
     }
 }
 
@@ -156,22 +160,7 @@ impl ToolEffects for AgentChange {
         vec![self.0.clone()]
     }
 
-    fn open(self, context: ToolContext) -> Result<Self::Handle, ToolOutcome> {
-        Ok(context.peers)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pure_tool_may_not_declare_writes() {
-        use ToolClass::{Keyed, Once, Pure};
-        assert!(!may_declare(Pure, FileWrite::ARE_WRITES) && !may_declare(Pure, AgentChange::ARE_WRITES));
-        for class in [Pure, Keyed, Once] {
-            assert!(may_declare(class, FileRead::ARE_WRITES), "{class:?}");
-            assert_eq!(may_declare(class, true), class != Pure, "{class:?}");
-        }
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+        Ok(granted.0.peers)
     }
 }

@@ -6,10 +6,13 @@ mod read_file;
 mod write;
 mod write_file;
 
-pub(crate) use append_file::AppendFile;
 pub(crate) use beneath_root::{ReadableFile, WritableFile};
-pub(crate) use read_file::ReadFile;
-pub(crate) use write_file::WriteFile;
+
+use crate::definition::{ToolEntry, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] =
+    &[tool::<read_file::ReadFile>(), tool::<write_file::WriteFile>(), tool::<append_file::AppendFile>()];
 
 /// Maximum size of the content read or written by one call.
 const CONTENT_BYTES_MAX: usize = 10 << 20;

@@ -41,7 +41,7 @@ pub(crate) fn check(file: &RustFile<'_>, room: &Room) -> Vec<Finding> {
             "the room has no side effects: take the value as a parameter or through a trait".into(),
         ),
         StdAccess::IoIn(modules) if !is_in_module(file.path, modules) => {
-            (IO_PATHS, format!("only {} may: use the handle that it returns", modules.join(" and ")).into())
+            (IO_PATHS, format!("only {} may: take a handle from there", modules.join(" and ")).into())
         }
         StdAccess::Io | StdAccess::IoIn(_) => {
             (ENVIRONMENT_PATHS, "the binary reads the environment: take the value as an option".into())
