@@ -127,40 +127,27 @@ impl ToolEffects for ResultRead {
     }
 }
 
-/// Reads the state of an agent, or of the agent's own tree.
-pub(crate) enum AgentQuery {
-    One(Effect),
-    OwnTree,
-}
+/// Reads the state of agents, or changes them: creates, messages, cancels or destroys them.
+pub(crate) struct AgentEffects<const ARE_WRITES: bool>(pub(crate) Vec<Effect>);
 
-impl ToolEffects for AgentQuery {
-    const ARE_WRITES: bool = false;
-    type Handle = Arc<dyn Peers>;
+/// Reads the state of agents.
+pub(crate) type AgentQuery = AgentEffects<false>;
 
-    fn list(&self) -> Vec<Effect> {
-        match self {
-            AgentQuery::One(effect) => vec![effect.clone()],
-            AgentQuery::OwnTree => Vec::new(),
-        }
-    }
+/// Changes agents.
+pub(crate) type AgentChange = AgentEffects<true>;
 
-    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
-        Ok(granted.0.peers)
-    }
-}
+/// The other agents, as the calling agent sees them.
+pub(crate) type PeersHandle = Arc<dyn Peers>;
 
-/// Creates, messages, cancels or destroys an agent.
-pub(crate) struct AgentChange(pub(crate) Effect);
-
-impl ToolEffects for AgentChange {
-    const ARE_WRITES: bool = true;
-    type Handle = Arc<dyn Peers>;
+impl<const ARE_WRITES: bool> ToolEffects for AgentEffects<ARE_WRITES> {
+    const ARE_WRITES: bool = ARE_WRITES;
+    type Handle = PeersHandle;
 
     fn list(&self) -> Vec<Effect> {
-        vec![self.0.clone()]
+        self.0.clone()
     }
 
-    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+    fn open(self, granted: Granted) -> Result<PeersHandle, ToolOutcome> {
         Ok(granted.0.peers)
     }
 }

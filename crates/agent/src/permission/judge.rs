@@ -47,12 +47,12 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
         }),
         Effect::Read(path) => {
             let file = judge_file("read", path, &grant.read, grant, Dimension::Read)?;
-            permit.readable.push(ReadPermit::new(file));
+            permit.readable.push(ReadPermit(file));
             Ok(())
         }
         Effect::Write(path) => {
             let file = judge_file("write", path, &grant.write, grant, Dimension::Write)?;
-            permit.writable.push(WritePermit::new(file));
+            permit.writable.push(WritePermit(file));
             Ok(())
         }
         Effect::Run(program) => require(grant.commands.contains(program), Dimension::Commands, || {

@@ -23,17 +23,13 @@ pub struct FilePermit {
 
 /// The permit to read one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadPermit(FilePermit);
+pub struct ReadPermit(pub(super) FilePermit);
 
 /// The permit to write one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WritePermit(FilePermit);
+pub struct WritePermit(pub(super) FilePermit);
 
 impl ReadPermit {
-    pub(super) fn new(file: FilePermit) -> Self {
-        Self(file)
-    }
-
     /// The file.
     #[must_use]
     pub fn file(&self) -> &FilePermit {
@@ -42,10 +38,6 @@ impl ReadPermit {
 }
 
 impl WritePermit {
-    pub(super) fn new(file: FilePermit) -> Self {
-        Self(file)
-    }
-
     /// The file.
     #[must_use]
     pub fn file(&self) -> &FilePermit {

@@ -1,8 +1,6 @@
 //! `agent_cancel`: cancels a message to another agent.
 
-use std::sync::Arc;
-
-use agent::outside::{CallSite, Peers};
+use agent::outside::CallSite;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::json_types::{AgentIdArgument, RequestIdArgument};
 use super::{fault_outcome, reach_effect};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
-use crate::effects::AgentChange;
+use crate::effects::{AgentChange, AgentEffects, PeersHandle};
 
 pub(crate) struct Cancel;
 
@@ -41,10 +39,10 @@ impl ToolDefinition for Cancel {
     const CLASS: ToolClass = ToolClass::Once;
 
     fn effects(input: &Input, site: &CallSite<'_>) -> Result<AgentChange, String> {
-        Ok(AgentChange(reach_effect(&input.agent_id, site)))
+        Ok(AgentEffects(vec![reach_effect(&input.agent_id, site)]))
     }
 
-    async fn run(input: Input, peers: Arc<dyn Peers>, _call: Invocation) -> ToolResult {
+    async fn run(input: Input, peers: PeersHandle, _call: Invocation) -> ToolResult {
         let request_id = input.request_id;
         let cancelled =
             peers.cancel(input.agent_id.0, request_id.clone().into()).await.map_err(fault_outcome)?;

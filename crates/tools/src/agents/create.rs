@@ -1,8 +1,6 @@
 //! `agent_create`: creates a child agent.
 
-use std::sync::Arc;
-
-use agent::outside::{CallSite, CreatedPeer, NewPeer, Peers};
+use agent::outside::{CallSite, CreatedPeer, NewPeer};
 use agent::permission::Effect;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
@@ -11,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::json_types::{AgentIdArgument, MessageReply, QUEUED, RequestIdArgument};
 use super::{WAIT_MS_MAX, fault_outcome};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
-use crate::effects::AgentChange;
+use crate::effects::{AgentChange, AgentEffects, PeersHandle};
 
 pub(crate) struct Create;
 
@@ -77,10 +75,10 @@ impl ToolDefinition for Create {
             let excerpt: String = preset.chars().take(64).collect();
             return Err(format!("Invalid input: unknown preset '{excerpt}'"));
         }
-        Ok(AgentChange(Effect::Create(inheritance)))
+        Ok(AgentEffects(vec![Effect::Create(inheritance)]))
     }
 
-    async fn run(input: Input, peers: Arc<dyn Peers>, _call: Invocation) -> ToolResult {
+    async fn run(input: Input, peers: PeersHandle, _call: Invocation) -> ToolResult {
         let new = NewPeer {
             id: input.agent_id.map(|id| id.0),
             preset: input.preset,

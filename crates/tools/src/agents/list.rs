@@ -1,16 +1,14 @@
 //! `agent_list`: lists the calling agent and its descendants.
 
-use std::sync::Arc;
-
 use agent::ToolClass;
-use agent::outside::{CallSite, Peers};
+use agent::outside::CallSite;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fault_outcome;
 use super::json_types::StatusOutput;
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
-use crate::effects::AgentQuery;
+use crate::effects::{AgentEffects, AgentQuery, PeersHandle};
 
 pub(crate) struct List;
 
@@ -31,10 +29,10 @@ impl ToolDefinition for List {
     const CLASS: ToolClass = ToolClass::Pure;
 
     fn effects(_input: &Input, _site: &CallSite<'_>) -> Result<AgentQuery, String> {
-        Ok(AgentQuery::OwnTree)
+        Ok(AgentEffects(Vec::new()))
     }
 
-    async fn run(_input: Input, peers: Arc<dyn Peers>, _call: Invocation) -> ToolResult {
+    async fn run(_input: Input, peers: PeersHandle, _call: Invocation) -> ToolResult {
         let agents = peers.list().await.map_err(fault_outcome)?;
         let agents = agents.into_iter().map(StatusOutput::from).collect();
         compact_json(&Output { agents })

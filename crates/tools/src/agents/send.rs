@@ -1,8 +1,6 @@
 //! `agent_send`: sends a message to another agent.
 
-use std::sync::Arc;
-
-use agent::outside::{CallSite, Peers};
+use agent::outside::CallSite;
 use agent::permission::{Effect, Relation};
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
@@ -11,7 +9,7 @@ use serde::Deserialize;
 use super::json_types::{AgentIdArgument, MessageReply};
 use super::{WAIT_MS_MAX, fault_outcome, reach_effect};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
-use crate::effects::AgentChange;
+use crate::effects::{AgentChange, AgentEffects, PeersHandle};
 
 pub(crate) struct Send;
 
@@ -42,10 +40,10 @@ impl ToolDefinition for Send {
         if input.agent_id.0 == *site.agent || matches!(effect, Effect::Reach(_, Relation::Itself)) {
             return Err("agent_send cannot target the current agent".to_owned());
         }
-        Ok(AgentChange(effect))
+        Ok(AgentEffects(vec![effect]))
     }
 
-    async fn run(input: Input, peers: Arc<dyn Peers>, _call: Invocation) -> ToolResult {
+    async fn run(input: Input, peers: PeersHandle, _call: Invocation) -> ToolResult {
         let response = peers.send(input.agent_id.0, input.content, input.wait.unwrap_or(true)).await;
         compact_json(&MessageReply::from(response.map_err(fault_outcome)?))
     }

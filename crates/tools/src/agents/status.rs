@@ -1,16 +1,14 @@
 //! `agent_status`: returns the status of another agent.
 
-use std::sync::Arc;
-
 use agent::ToolClass;
-use agent::outside::{CallSite, Peers};
+use agent::outside::CallSite;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::json_types::{AgentIdArgument, StatusOutput};
 use super::{fault_outcome, reach_effect};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
-use crate::effects::AgentQuery;
+use crate::effects::{AgentEffects, AgentQuery, PeersHandle};
 
 pub(crate) struct Status;
 
@@ -30,10 +28,10 @@ impl ToolDefinition for Status {
     const CLASS: ToolClass = ToolClass::Pure;
 
     fn effects(input: &Input, site: &CallSite<'_>) -> Result<AgentQuery, String> {
-        Ok(AgentQuery::One(reach_effect(&input.agent_id, site)))
+        Ok(AgentEffects(vec![reach_effect(&input.agent_id, site)]))
     }
 
-    async fn run(input: Input, peers: Arc<dyn Peers>, _call: Invocation) -> ToolResult {
+    async fn run(input: Input, peers: PeersHandle, _call: Invocation) -> ToolResult {
         let status = peers.status(input.agent_id.0).await.map_err(fault_outcome)?;
         compact_json(&StatusOutput::from(status))
     }

@@ -43,7 +43,7 @@ impl ToolDefinition for AppendFile {
         run_blocking(move |stop| {
             let on_new_line = input.newline.unwrap_or(true);
             let entropy = &*call.dependencies.entropy;
-            write_result(file.append(input.content, on_new_line, entropy, stop)?, &input.path)
+            write_result(file.lock()?.append(input.content, on_new_line, entropy, stop)?, &input.path)
         })
         .await
     }

@@ -42,7 +42,7 @@ impl ToolDefinition for WriteFile {
     async fn run(input: Input, file: WritableFile, call: Invocation) -> ToolResult {
         run_blocking(move |stop| {
             let content = Content { text: &input.content, is_appended: input.append.unwrap_or(false) };
-            file.replace(&content, &*call.dependencies.entropy, stop)?;
+            file.lock()?.replace(&content, &*call.dependencies.entropy, stop)?;
             write_result(input.content.len(), &input.path)
         })
         .await

@@ -145,8 +145,8 @@ fn permit_separates_files_to_read_from_files_to_write() {
         blocked: grant().blocked,
     };
     let permit = Permit {
-        readable: vec![ReadPermit::new(file("/lib", ""))],
-        writable: vec![WritePermit::new(file("/work/out", "x"))],
+        readable: vec![ReadPermit(file("/lib", ""))],
+        writable: vec![WritePermit(file("/work/out", "x"))],
     };
     assert_eq!(judge(&effects, &grant()), Verdict::Allowed(permit));
     assert_eq!(judge(&[], &grant()), Verdict::Allowed(Permit::default()));

@@ -17,7 +17,7 @@ use crate::definition::execution_failed;
 
 impl LockedTarget<'_> {
     /// Appends to the file, or creates it. Returns the number of bytes written.
-    pub(super) fn append(
+    pub(crate) fn append(
         &self,
         content: String,
         on_new_line: bool,

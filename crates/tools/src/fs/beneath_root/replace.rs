@@ -21,8 +21,8 @@ const OLD_BYTES_MAX: u64 = 100 << 20;
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl LockedTarget<'_> {
-    /// Replaces the file.
-    pub(super) fn replace(
+    /// Replaces the file atomically: readers see the old content or the new one.
+    pub(crate) fn replace(
         &self,
         content: &Content<'_>,
         entropy: &dyn Entropy,
@@ -146,8 +146,8 @@ mod tests {
         let file = WritableFile::from_permit(&permit, "file").unwrap();
         for is_appended in [false, true] {
             let content = Content { text: "", is_appended };
-            let outcome = file.replace(&content, &ZeroEntropy, &CancelFlag::cancelled()).unwrap_err();
-            assert_eq!(outcome.text(), "Execution failed: the call was cancelled");
+            let cancelled = file.lock().unwrap().replace(&content, &ZeroEntropy, &CancelFlag::cancelled());
+            assert_eq!(cancelled.unwrap_err().text(), "Execution failed: the call was cancelled");
         }
         assert_eq!(std::fs::read_to_string(real.join("file")).unwrap(), "old");
         assert_eq!(std::fs::read_dir(&real).unwrap().count(), 1);

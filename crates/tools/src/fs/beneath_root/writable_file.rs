@@ -6,14 +6,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent::ToolOutcome;
-use agent::outside::Entropy;
 use agent::permission::Permit;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::target_directory::TargetDirectory;
 use super::{PermittedPath, ResolvedFile};
-use crate::blocking::CancelFlag;
 
 /// The permitted file of a call that writes.
 pub(crate) struct WritableFile(PermittedPath);
@@ -32,30 +30,17 @@ impl WritableFile {
         PermittedPath::new(file, requested).map(Self)
     }
 
-    /// Replaces the file atomically: readers see the old content or the new one. Creates missing directories.
-    pub(crate) fn replace(
-        &self,
-        content: &Content<'_>,
-        entropy: &dyn Entropy,
-        stop: &CancelFlag,
-    ) -> Result<(), ToolOutcome> {
-        LockedTarget::open(&self.0)?.replace(content, entropy, stop)
-    }
-
-    /// Appends to the file, or creates it. Returns the number of bytes written.
-    pub(crate) fn append(
-        &self,
-        content: String,
-        on_new_line: bool,
-        entropy: &dyn Entropy,
-        stop: &CancelFlag,
-    ) -> Result<usize, ToolOutcome> {
-        LockedTarget::open(&self.0)?.append(content, on_new_line, entropy, stop)
+    /// Opens the target directory, creating missing directories, and locks the file against writes of other calls.
+    pub(crate) fn lock(&self) -> Result<LockedTarget<'_>, ToolOutcome> {
+        let Self(path) = self;
+        let target = path.open_target()?;
+        let lock = lock(&target).map_err(|errno| path.errno_outcome(errno))?;
+        Ok(LockedTarget { path, target, _lock: lock })
     }
 }
 
 /// The directory and name of the file to write, and the lock on them.
-pub(super) struct LockedTarget<'a> {
+pub(crate) struct LockedTarget<'a> {
     pub(super) path: &'a PermittedPath,
     target: TargetDirectory,
     _lock: MutexGuard<'static, ()>,
@@ -65,13 +50,7 @@ pub(super) struct LockedTarget<'a> {
 /// first one's content. All files share a few locks: a collision only delays.
 static FILE_LOCKS: [Mutex<()>; 32] = [const { Mutex::new(()) }; 32];
 
-impl<'a> LockedTarget<'a> {
-    fn open(path: &'a PermittedPath) -> Result<Self, ToolOutcome> {
-        let target = path.open_target()?;
-        let lock = lock(&target).map_err(|errno| path.errno_outcome(errno))?;
-        Ok(Self { path, target, _lock: lock })
-    }
-
+impl LockedTarget<'_> {
     /// Resolves the current file.
     pub(super) fn find(&self) -> Result<Option<ResolvedFile>, ToolOutcome> {
         self.path.find_target_file(&self.target)
