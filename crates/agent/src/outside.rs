@@ -3,6 +3,7 @@
 
 mod peers;
 mod store;
+mod toolbox;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +16,7 @@ pub use store::{
     Append, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
     StoredAgent, StoredTurn,
 };
+pub use toolbox::{ToolSet, Toolbox};
 
 use crate::journal::Serial;
 use crate::permission::{Effect, FilePath, Permit, Relation};
@@ -184,7 +186,7 @@ pub struct CallSite<'a> {
 
 /// The context in which a permitted tool call runs.
 pub struct ToolContext {
-    /// The permit of the judge: for each file, the directory to open it beneath.
+    /// The permit of the judge: the files to read and those to write.
     pub permit: Permit,
     /// The other agents, as seen by the calling agent.
     pub peers: Arc<dyn Peers>,
@@ -206,21 +208,12 @@ pub trait Tool: Send + Sync {
 
 /// A tool call with valid arguments that has not run yet.
 pub trait PreparedCall: Send {
-    /// The effects of the call beyond the use of the tool. The order of the files is that of [`Permit::files`], from
-    /// which the tool opens them.
+    /// The effects of the call beyond the use of the tool. The files are in the order of the [`Permit`], from which the
+    /// tool opens them.
     fn effects(&self) -> Vec<Effect>;
 
     /// Runs the call. Dropping the future cancels it.
     fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome>;
-}
-
-/// The tool registry.
-pub trait Toolbox: Send + Sync {
-    /// All tools, in the order in which models see them.
-    fn all(&self) -> &[Arc<dyn Tool>];
-
-    /// Looks up a tool by name, model name or alias.
-    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>>;
 }
 
 /// File system access for the working directories of agents.

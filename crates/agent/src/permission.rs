@@ -9,6 +9,7 @@ mod grant;
 mod judge;
 mod name_set;
 mod permissions;
+mod permit;
 mod preset;
 mod targets;
 #[cfg(test)]
@@ -19,9 +20,10 @@ pub use directory_set::{DirectorySet, FilePath, PathFault, RootedPath};
 pub use effect::{Effect, Relation};
 pub use explain::{GrantKind, Limit, explain};
 pub use grant::Grant;
-pub use judge::{Denial, Permit, Verdict, judge};
+pub use judge::{Denial, Verdict, judge};
 pub use name_set::NameSet;
 pub use permissions::{Dimension, LineageLink, Permissions, Reasons, ceiling, effective};
+pub use permit::{FilePermit, Permit, ReadPermit, WritePermit};
 pub use preset::{GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset};
 pub use targets::Targets;
 

@@ -12,7 +12,7 @@ pub struct ToolSpec {
     /// Its name for model APIs that allow no dots, such as `fs_read_file`.
     pub model_name: Arc<str>,
     /// Its aliases.
-    pub aliases: &'static [&'static str],
+    pub aliases: Vec<Arc<str>>,
     /// The description that models see.
     pub description: Arc<str>,
     /// The JSON Schema of its arguments, as text.
@@ -25,6 +25,13 @@ pub struct ToolSpec {
     pub time_ms_max: u64,
     /// Number of tokens that its specification adds to each request.
     pub tokens: TokenCount,
+}
+
+impl ToolSpec {
+    /// All names that find the tool: its name, its model name, its aliases.
+    pub fn lookup_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        [&self.name, &self.model_name].into_iter().chain(&self.aliases)
+    }
 }
 
 /// How a tool call runs relative to the other calls of one response.

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent::outside::{Clock, Models, Store};
+use agent::outside::{Clock, Models, Store, ToolSet, Toolbox};
 use agent::permission::FilePath;
 use runtime::{Outside, PoolHandle, PoolOptions};
 use store::{Maintenance, OpenFault, SqliteOptions, StoreOptions};
@@ -72,7 +72,7 @@ impl Assembly {
         let (clock, entropy) = (process::open_clock(clock_file), Arc::new(SystemEntropy));
         let tools =
             Arc::new(ToolRegistry::new(ToolDependencies { clock: clock.clone(), entropy: entropy.clone() }));
-        let options = pool_options(config, home, &workspace, &tools)?;
+        let options = pool_options(config, home, &workspace, &tools.snapshot())?;
         Ok(Self { options, models, tools, workspace, clock, entropy })
     }
 
@@ -91,7 +91,7 @@ fn pool_options(
     config: &Config,
     home: &Path,
     workspace: &LocalWorkspace,
-    tools: &ToolRegistry,
+    tools: &ToolSet,
 ) -> Result<PoolOptions, Failure> {
     // Agents must not read the daemon's token, store or configuration.
     let blocked = [parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agent::outside::{ModelTier, Provider, Workspace};
+use agent::outside::{ModelTier, Provider, ToolSet, Workspace};
 use agent::permission::{FilePath, Resource};
 use agent::prompt::{PromptEnvironment, VolatileFacts, layered_prompt, volatile_suffix};
 use agent::{TokenCount, ToolSpec};
@@ -76,11 +76,21 @@ fn select_for_small_model(tools: &[Arc<ToolSpec>]) -> Vec<Arc<ToolSpec>> {
 }
 
 impl Shared {
-    /// Returns the tools visible to the model: those the agent may use now; for a small model only a few of them.
+    /// Returns the tools that exist now; none if the pool is gone.
+    pub(crate) fn tool_set(&self) -> Arc<ToolSet> {
+        self.pool.upgrade().map(|pool| pool.outside.tools.snapshot()).unwrap_or_default()
+    }
+
+    /// Returns the tools visible to the model now.
     pub(crate) fn visible_tools(&self) -> Vec<Arc<ToolSpec>> {
-        let Some(pool) = self.pool.upgrade() else { return Vec::new() };
+        self.visible_tools_of(&self.tool_set())
+    }
+
+    /// Returns the tools of a set that are visible to the model: those the agent may use now; for a small model only a
+    /// few of them.
+    pub(crate) fn visible_tools_of(&self, tools: &ToolSet) -> Vec<Arc<ToolSpec>> {
         let may_use = self.node.tool_filter();
-        let specs = pool.outside.tools.all().iter().map(|tool| tool.spec());
+        let specs = tools.all().iter().map(|tool| tool.spec());
         let tools: Vec<_> = specs.filter(|spec| may_use(&spec.name)).map(Arc::clone).collect();
         match self.provider.spec().tier {
             ModelTier::Full => tools,

@@ -8,18 +8,23 @@ mod list;
 mod send;
 mod status;
 
-pub(crate) use cancel::Cancel;
-pub(crate) use create::Create;
-pub(crate) use destroy::Destroy;
-pub(crate) use list::List;
-pub(crate) use send::Send;
-pub(crate) use status::Status;
-
 use agent::outside::CallSite;
 use agent::permission::Effect;
 use agent::{Fault, FaultKind, ToolOutcome};
 
 use json_types::AgentIdArgument;
+
+use crate::definition::{ToolEntry, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] = &[
+    tool::<create::Create>(),
+    tool::<send::Send>(),
+    tool::<status::Status>(),
+    tool::<cancel::Cancel>(),
+    tool::<destroy::Destroy>(),
+    tool::<list::List>(),
+];
 
 /// Timeout of a tool that waits for another agent's turn.
 const WAIT_MS_MAX: u64 = 60 * 60 * 1000;

@@ -3,5 +3,7 @@
 mod decode;
 mod encode;
 
-pub(crate) use decode::Decode;
-pub(crate) use encode::Encode;
+use crate::definition::{ToolEntry, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] = &[tool::<encode::Encode>(), tool::<decode::Decode>()];

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::blocking::{CancelFlag, run_blocking};
+use crate::effects::{Granted, NoEffects, ToolEffects};
 use crate::{arguments, spec};
 
 /// Dependencies that all tools share, beside the context of each call.
@@ -26,7 +27,6 @@ pub struct ToolDependencies {
 
 /// The environment of one tool call.
 pub(crate) struct Invocation {
-    pub(crate) context: ToolContext,
     pub(crate) dependencies: Arc<ToolDependencies>,
     /// The length of the arguments' JSON text.
     pub(crate) argument_bytes: usize,
@@ -41,20 +41,26 @@ pub(crate) trait ToolDefinition: 'static {
     /// arguments.
     type Input: DeserializeOwned + JsonSchema + Send + 'static;
 
+    /// The effects of a call. `run` gets the handle of these effects, and no other access.
+    type Effects: ToolEffects;
+
     const NAME: &'static str;
     const ALIASES: &'static [&'static str] = &[];
     const CONCURRENCY: Concurrency = Concurrency::Parallel;
-    const CLASS: ToolClass = ToolClass::Pure;
+    /// Whether a call may be repeated after a crash. A pure tool whose effects are writes does not compile.
+    const CLASS: ToolClass;
     const TIME_MS_MAX: u64 = 30_000;
     /// Maximum length of the arguments' JSON text.
     const ARGUMENT_BYTES_MAX: usize = 1 << 20;
 
     /// The effects of a call. The error is the complete message for the model.
-    fn effects(_input: &Self::Input, _site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
-        Ok(Vec::new())
-    }
+    fn effects(input: &Self::Input, site: &CallSite<'_>) -> Result<Self::Effects, String>;
 
-    fn run(input: Self::Input, call: Invocation) -> impl Future<Output = ToolResult> + Send + 'static;
+    fn run(
+        input: Self::Input,
+        handle: <Self::Effects as ToolEffects>::Handle,
+        call: Invocation,
+    ) -> impl Future<Output = ToolResult> + Send + 'static;
 }
 
 /// A tool that only computes: equal inputs give equal results.
@@ -73,9 +79,15 @@ const INLINE_BYTES_MAX: usize = 64 << 10;
 
 impl<T: PureTool> ToolDefinition for T {
     type Input = T::Input;
+    type Effects = NoEffects;
     const NAME: &'static str = T::NAME;
+    const CLASS: ToolClass = ToolClass::Pure;
 
-    async fn run(input: Self::Input, call: Invocation) -> ToolResult {
+    fn effects(_input: &Self::Input, _site: &CallSite<'_>) -> Result<NoEffects, String> {
+        Ok(NoEffects)
+    }
+
+    async fn run(input: Self::Input, _handle: (), call: Invocation) -> ToolResult {
         if T::IS_HEAVY || call.argument_bytes > INLINE_BYTES_MAX {
             run_blocking(move |stop| T::compute(input, stop)).await
         } else {
@@ -84,13 +96,34 @@ impl<T: PureTool> ToolDefinition for T {
     }
 }
 
-/// Builds the tool of a definition.
-pub(crate) fn build_tool<T: ToolDefinition>(dependencies: &Arc<ToolDependencies>) -> Arc<dyn Tool> {
-    Arc::new(DefinedTool {
-        spec: Arc::new(spec::build_spec::<T>()),
-        prepare: prepare_call::<T>,
-        dependencies: Arc::clone(dependencies),
-    })
+/// An entry in a family's list of tools.
+pub(crate) struct ToolEntry {
+    build_spec: fn() -> ToolSpec,
+    prepare: PrepareFn,
+}
+
+/// The entry of a definition. In a constant list, a pure tool whose effects are writes does not compile: a crash repeats
+/// the calls of a pure tool.
+pub(crate) const fn tool<T: ToolDefinition>() -> ToolEntry {
+    let is_pure = matches!(T::CLASS, ToolClass::Pure);
+    assert!(!(is_pure && T::Effects::ARE_WRITES), "a tool that writes is not pure");
+    ToolEntry { build_spec: spec::build_spec::<T>, prepare: prepare_call::<T> }
+}
+
+impl ToolEntry {
+    /// Builds the specification.
+    pub(crate) fn spec(&self) -> Arc<ToolSpec> {
+        Arc::new((self.build_spec)())
+    }
+
+    /// Builds the tool.
+    pub(crate) fn build(&self, dependencies: &Arc<ToolDependencies>) -> Arc<dyn Tool> {
+        Arc::new(DefinedTool {
+            spec: self.spec(),
+            prepare: self.prepare,
+            dependencies: Arc::clone(dependencies),
+        })
+    }
 }
 
 /// The outcome of invalid arguments.
@@ -192,20 +225,64 @@ fn prepare_call<T: ToolDefinition>(
 
 struct TypedCall<T: ToolDefinition> {
     input: T::Input,
-    effects: Vec<Effect>,
+    effects: T::Effects,
     dependencies: Arc<ToolDependencies>,
     argument_bytes: usize,
 }
 
 impl<T: ToolDefinition> PreparedCall for TypedCall<T> {
     fn effects(&self) -> Vec<Effect> {
-        self.effects.clone()
+        self.effects.list()
     }
 
     fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome> {
-        let call =
-            Invocation { context, dependencies: self.dependencies, argument_bytes: self.argument_bytes };
-        let running = T::run(self.input, call);
-        Box::pin(async move { running.await.map_or_else(|outcome| outcome, ToolOutcome::Done) })
+        let Self { input, effects, dependencies, argument_bytes } = *self;
+        let call = Invocation { dependencies, argument_bytes };
+        let running = effects.open(Granted::new(context)).map(|handle| T::run(input, handle, call));
+        Box::pin(async move {
+            let result = match running {
+                Ok(running) => running.await,
+                Err(outcome) => Err(outcome),
+            };
+            result.map_or_else(|outcome| outcome, ToolOutcome::Done)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::effects::FileWrite;
+    use crate::fs::WritableFile;
+
+    struct PureWriter;
+
+    /// Claims that a write may be repeated after a crash.
+    #[derive(Deserialize, JsonSchema)]
+    struct Input {
+        path: String,
+    }
+
+    impl ToolDefinition for PureWriter {
+        type Input = Input;
+        type Effects = FileWrite;
+        const NAME: &'static str = "pure_writer";
+        const CLASS: ToolClass = ToolClass::Pure;
+
+        fn effects(input: &Input, site: &CallSite<'_>) -> Result<FileWrite, String> {
+            FileWrite::new(&input.path, site)
+        }
+
+        async fn run(_input: Input, _file: WritableFile, _call: Invocation) -> ToolResult {
+            Ok(String::new())
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a tool that writes is not pure")]
+    fn pure_tool_with_a_write_does_not_register() {
+        tool::<PureWriter>();
     }
 }

@@ -3,13 +3,13 @@
 mod parse;
 mod query;
 
-pub(crate) use parse::Parse;
-pub(crate) use query::Query;
-
 use agent::ToolOutcome;
 use serde_json::Value;
 
-use crate::definition::execution_failed;
+use crate::definition::{ToolEntry, execution_failed, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] = &[tool::<parse::Parse>(), tool::<query::Query>()];
 
 /// Parses JSON text.
 fn parse_json(text: &str) -> Result<Value, ToolOutcome> {

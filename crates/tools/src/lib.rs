@@ -1,5 +1,5 @@
 //! Built-in tools that models call: computations, files beneath allowed directories, other agents.
-//! A tool is one file and one line in `catalog.rs`; the permission judge checks its effects before it runs.
+//! A tool is one file and an entry in its family's file; the permission judge checks its effects before it runs.
 
 mod agents;
 mod arguments;
@@ -7,6 +7,7 @@ mod base64;
 mod blocking;
 mod catalog;
 mod definition;
+mod effects;
 mod fs;
 mod hash;
 mod json;
@@ -19,6 +20,7 @@ mod time;
 mod uuid;
 mod workspace;
 
+pub use catalog::builtin_specs;
 pub use definition::ToolDependencies;
-pub use registry::ToolRegistry;
+pub use registry::{NameTaken, ToolRegistry};
 pub use workspace::LocalWorkspace;

@@ -3,13 +3,13 @@
 mod r#match;
 mod replace;
 
-pub(crate) use r#match::Match;
-pub(crate) use replace::Replace;
-
 use agent::ToolOutcome;
 use regex::{Regex, RegexBuilder};
 
-use crate::definition::invalid_input;
+use crate::definition::{ToolEntry, invalid_input, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] = &[tool::<r#match::Match>(), tool::<replace::Replace>()];
 
 /// Maximum length of a pattern: a few characters can expand to a large table before the compiled size is checked.
 const PATTERN_BYTES_MAX: usize = 16 << 10;

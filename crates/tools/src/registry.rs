@@ -1,52 +1,68 @@
-//! The tool registry: lookup by name, model name or alias.
+//! The tool registry: the built-in tools, and tools that are added and removed while the daemon runs.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use agent::outside::{Tool, Toolbox};
+use agent::outside::{Tool, ToolSet, Toolbox};
 
 use crate::{ToolDependencies, catalog};
 
-/// The registry of all built-in tools.
+/// The registry of all tools. A change publishes a new [`ToolSet`]; model calls in progress continue with theirs.
 pub struct ToolRegistry {
-    tools: Vec<Arc<dyn Tool>>,
-    by_name: HashMap<Arc<str>, usize>,
+    current: RwLock<Arc<ToolSet>>,
+}
+
+/// Why a tool was not added.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("tool {tool} not added: {taken_by} already has the name {name}; rename one of them")]
+pub struct NameTaken {
+    /// The tool.
+    pub tool: Arc<str>,
+    /// Its name, model name or alias that finds another tool.
+    pub name: Arc<str>,
+    /// The other tool.
+    pub taken_by: Arc<str>,
 }
 
 impl ToolRegistry {
-    /// Builds all tools.
+    /// Builds all built-in tools.
     #[must_use]
     pub fn new(dependencies: ToolDependencies) -> Self {
         let tools = catalog::tools(&Arc::new(dependencies));
-        let mut by_name = HashMap::new();
-        for (index, tool) in tools.iter().enumerate() {
-            for name in lookup_names(&**tool) {
-                by_name.entry(name).or_insert(index);
-            }
+        Self { current: RwLock::new(Arc::new(ToolSet::new(tools))) }
+    }
+
+    /// Adds a tool after the others: the next model call of every agent that may use it offers it.
+    ///
+    /// # Errors
+    /// When another tool has one of its names: permissions are granted by name.
+    pub fn add(&self, tool: Arc<dyn Tool>) -> Result<(), NameTaken> {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let spec = tool.spec();
+        let taken = spec.lookup_names().find_map(|name| Some((name, current.find(name)?)));
+        if let Some((name, other)) = taken {
+            let (name, taken_by) = (Arc::clone(name), Arc::clone(&other.spec().name));
+            return Err(NameTaken { tool: Arc::clone(&spec.name), name, taken_by });
         }
-        Self { tools, by_name }
+        let mut tools = current.all().to_vec();
+        tools.push(tool);
+        *current = Arc::new(ToolSet::new(tools));
+        Ok(())
+    }
+
+    /// Removes a tool by its name; returns whether it existed. Calls that run already finish.
+    pub fn remove(&self, name: &str) -> bool {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let tools: Vec<_> = current.all().iter().filter(|tool| &*tool.spec().name != name).cloned().collect();
+        let existed = tools.len() < current.all().len();
+        *current = Arc::new(ToolSet::new(tools));
+        existed
     }
 }
 
 impl Toolbox for ToolRegistry {
-    fn all(&self) -> &[Arc<dyn Tool>] {
-        &self.tools
+    fn snapshot(&self) -> Arc<ToolSet> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
-
-    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.get(*self.by_name.get(name)?)
-    }
-}
-
-/// All names of a tool, each once.
-fn lookup_names(tool: &dyn Tool) -> Vec<Arc<str>> {
-    let spec = tool.spec();
-    let mut names = vec![Arc::clone(&spec.name)];
-    if spec.model_name != spec.name {
-        names.push(Arc::clone(&spec.model_name));
-    }
-    names.extend(spec.aliases.iter().copied().map(Arc::from));
-    names
 }
 
 #[cfg(test)]

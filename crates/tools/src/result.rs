@@ -2,4 +2,7 @@
 
 mod read;
 
-pub(crate) use read::Read;
+use crate::definition::{ToolEntry, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] = &[tool::<read::Read>()];

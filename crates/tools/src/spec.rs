@@ -29,7 +29,7 @@ pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
     ToolSpec {
         name: Arc::from(T::NAME),
         model_name: Arc::from(T::NAME.replace('.', "_")),
-        aliases: T::ALIASES,
+        aliases: T::ALIASES.iter().copied().map(Arc::from).collect(),
         tokens: (size.sum::<TokenCount>() / TOKEN_CHARS).max(1),
         description: Arc::from(description),
         input_schema: Arc::from(input_schema),

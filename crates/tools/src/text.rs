@@ -2,4 +2,7 @@
 
 mod echo;
 
-pub(crate) use echo::Echo;
+use crate::definition::{ToolEntry, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] = &[tool::<echo::Echo>()];

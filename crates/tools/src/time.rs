@@ -2,4 +2,7 @@
 
 mod get_time;
 
-pub(crate) use get_time::GetTime;
+use crate::definition::{ToolEntry, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] = &[tool::<get_time::GetTime>()];

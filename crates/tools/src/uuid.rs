@@ -2,4 +2,7 @@
 
 mod generate;
 
-pub(crate) use generate::Generate;
+use crate::definition::{ToolEntry, tool};
+
+/// The tools, in the order in which models see them.
+pub(crate) const TOOLS: &[ToolEntry] = &[tool::<generate::Generate>()];

@@ -12,6 +12,7 @@ use agent::permission::{FilePath, PathFault, Permit};
 use agent::prompt::Note;
 
 use crate::definition::failure_reason;
+use crate::fs::ReadableFile;
 
 /// The local file system.
 pub struct LocalWorkspace {
@@ -85,7 +86,8 @@ impl Workspace for LocalWorkspace {
     }
 
     fn read_file(&self, requested: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, String> {
-        crate::fs::read_bytes(requested, permit, bytes_max)
+        ReadableFile::from_permit(&permit, requested)
+            .and_then(|file| file.read_all(bytes_max))
             .map_err(|outcome| failure_reason(&outcome).to_owned())
     }
 

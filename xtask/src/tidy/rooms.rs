@@ -20,6 +20,8 @@ pub(crate) struct Room {
 pub(crate) enum StdAccess {
     /// No side effects: no files, sockets, processes, threads, clocks or environment.
     Pure,
+    /// I/O in these modules only, given by their paths below `src`; the rest of the room has no side effects.
+    IoIn(&'static [&'static str]),
     /// I/O, but no environment variables: the room gets its options from the caller.
     Io,
     /// I/O and the environment.
@@ -44,6 +46,10 @@ const CLOCK: &[&str] = &["jiff", "chrono", "time"];
 const RANDOM: &[&str] = &["getrandom", "rand", "fastrand", "uuid"];
 const LOG: &[&str] = &["tracing", "log"];
 
+/// The modules of `tools` that open files: the one that opens them beneath a permitted root, for all tools, and the
+/// workspace, which the runtime calls and no tool does.
+const TOOLS_IO: &[&str] = &["fs/beneath_root", "workspace"];
+
 /// The room table: name, allowed workspace crates, forbidden external crates, allowed parts of the standard library.
 /// ARCHITECTURE.md has the reasons. A row may exist before its crate: `mcp`, and the sandbox program `ash`.
 pub(crate) const ROOMS: &[Room] = &[
@@ -55,7 +61,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room("accept", &[], &[HTTP, SQL, SYSTEM], StdAccess::Io),
     room("local", &["accept"], &[HTTP_CLIENT, SQL], StdAccess::Io),
     room("weights", &[], &[HTTP_SERVER, SQL], StdAccess::Io),
-    room("tools", &["agent", "mcp"], &[SQL], StdAccess::Io),
+    room("tools", &["agent", "mcp"], &[SQL], StdAccess::IoIn(TOOLS_IO)),
     room("store", &["agent"], &[HTTP], StdAccess::Io),
     room("mcp", &[PROTOCOL], &[SQL], StdAccess::Io),
     room("rpc", &[PROTOCOL, "agent", "runtime"], &[HTTP, SQL], StdAccess::Io),

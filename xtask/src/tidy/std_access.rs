@@ -1,6 +1,7 @@
-//! Rule: a room uses only the parts of the standard library that its row in the room table allows.
-//! Works on parsed code: comments and strings are ignored, renamed imports are resolved.
+//! Rule: a room uses only the parts of the standard library, and of crates with the same functions, that its row in the
+//! room table allows. Works on parsed code: comments and strings are ignored, renamed imports are resolved.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
@@ -13,25 +14,38 @@ use super::rust_file::{RustFile, is_test_only};
 
 const ENVIRONMENT_PATHS: &[&str] = &["std::env"];
 
-/// Paths that a room without side effects must not use; its caller passes in what it needs.
+/// Paths that code without side effects must not use; its caller passes in what it needs. `Path` has methods that open
+/// files.
 const IO_PATHS: &[&str] = &[
+    "libc",
+    "rustix",
     "std::env",
     "std::fs",
     "std::net",
     "std::os",
+    "std::path",
     "std::process",
     "std::thread",
     "std::time::Instant",
     "std::time::SystemTime",
+    "tokio::fs",
+    "tokio::net",
+    "tokio::process",
 ];
 
 /// Reports forbidden paths in a file, outside its tests.
 pub(crate) fn check(file: &RustFile<'_>, room: &Room) -> Vec<Finding> {
-    let (banned, remedy) = match room.std_access {
-        StdAccess::Pure => {
-            (IO_PATHS, "the room has no side effects: take the value as a parameter or through a trait")
+    let (banned, remedy): (_, Cow<'_, str>) = match room.std_access {
+        StdAccess::Pure => (
+            IO_PATHS,
+            "the room has no side effects: take the value as a parameter or through a trait".into(),
+        ),
+        StdAccess::IoIn(modules) if !is_in_module(file.path, modules) => {
+            (IO_PATHS, format!("only {} may: take a handle from there", modules.join(" and ")).into())
         }
-        StdAccess::Io => (ENVIRONMENT_PATHS, "the binary reads the environment: take the value as an option"),
+        StdAccess::Io | StdAccess::IoIn(_) => {
+            (ENVIRONMENT_PATHS, "the binary reads the environment: take the value as an option".into())
+        }
         StdAccess::IoAndEnvironment => return Vec::new(),
     };
     let mut paths = PathVisitor { banned, aliases: BTreeMap::new(), violations: Vec::new() };
@@ -44,9 +58,18 @@ pub(crate) fn check(file: &RustFile<'_>, room: &Room) -> Vec<Finding> {
         .into_iter()
         .map(|(line, path)| {
             let problem = format!("`{}` may not use `{path}`", room.name);
-            Finding::new(Rule::StdAccess, file.path, line, problem, remedy)
+            Finding::new(Rule::StdAccess, file.path, line, problem, remedy.clone())
         })
         .collect()
+}
+
+/// Whether a file is one of these modules, or below one.
+fn is_in_module(path: &str, modules: &[&str]) -> bool {
+    let Some((_, module)) = path.split_once("/src/") else { return false };
+    let module = module.strip_suffix(".rs").unwrap_or(module);
+    modules.iter().any(|allowed| {
+        module.strip_prefix(allowed).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 /// Collects forbidden paths.
@@ -227,7 +250,11 @@ mod tests {
     use crate::tidy::source_tree::TextFile;
 
     fn violations(room: &str, source: &str) -> Vec<(usize, String)> {
-        let text = TextFile { path: "a.rs".to_owned(), text: source.to_owned() };
+        violations_in("a", room, source)
+    }
+
+    fn violations_in(module: &str, room: &str, source: &str) -> Vec<(usize, String)> {
+        let text = TextFile { path: format!("crates/{room}/src/{module}.rs"), text: source.to_owned() };
         let file = RustFile::parse(&text).unwrap();
         let room = ROOMS.iter().find(|row| row.name == room).unwrap();
         let path_in = |problem: &str| problem.split('`').nth(3).unwrap().to_owned();
@@ -280,6 +307,51 @@ mod tests {
         assert_eq!(violations("runtime", source), [(3, "std::env".to_owned())]);
         assert_eq!(violations("nexus3", source), []);
         assert_eq!(violations("testkit", source), []);
+    }
+
+    /// A tool that ignores the judge and opens what its arguments name.
+    const PLANTED_TOOL: &str = r#"
+        impl ToolDefinition for List {
+            async fn run(input: Input, _handle: (), _call: Invocation) -> ToolResult {
+                let names = std::fs::read_dir(&input.path).map_err(execution_failed)?;
+                compact_json(&names.flatten().map(|entry| entry.file_name()).collect::<Vec<_>>())
+            }
+        }
+    "#;
+
+    #[test]
+    fn tool_that_opens_a_path_is_reported() {
+        assert_eq!(violations_in("fs/list", "tools", PLANTED_TOOL), [(4, "std::fs".to_owned())]);
+        for (source, path) in [
+            ("fn f(p: &str) { tokio::fs::read_dir(p); }", "tokio::fs"),
+            ("use tokio::{fs as files, task};", "tokio::fs"),
+            ("use rustix::fs::openat;", "rustix"),
+            ("fn f(p: &str) { rustix::fs::open(p, flags, mode); }", "rustix"),
+            ("fn f(p: *const i8) { unsafe { libc::open(p, 0) }; }", "libc"),
+            ("fn f(p: &str) { std::path::Path::new(p).read_dir(); }", "std::path"),
+            ("use std::os::unix::net::UnixStream;", "std::os"),
+            ("use std::process::Command;", "std::process"),
+            ("use tokio::process::Command;", "tokio::process"),
+            ("use std::net::TcpStream;", "std::net"),
+            ("use tokio::net::TcpStream;", "tokio::net"),
+        ] {
+            for module in ["fs/list", "fs", "definition", "fs/beneath_roots", "text/workspace"] {
+                assert_eq!(
+                    violations_in(module, "tools", source),
+                    [(1, path.to_owned())],
+                    "{module}: {source}"
+                );
+            }
+            for module in ["fs/beneath_root", "fs/beneath_root/replace", "workspace", "workspace/git"] {
+                assert_eq!(violations_in(module, "tools", source), [], "{module}: {source}");
+            }
+        }
+    }
+
+    #[test]
+    fn module_with_io_may_not_read_the_environment() {
+        let source = "use std::env::var;";
+        assert_eq!(violations_in("workspace", "tools", source), [(1, "std::env".to_owned())]);
     }
 
     #[test]

@@ -152,3 +152,18 @@ fn retired_word_fails() {
         ]
     );
 }
+
+#[test]
+fn tool_that_opens_a_path_fails() {
+    let workspace = TestWorkspace::new();
+    workspace.package("crates/tools", "tools", "agent.workspace = true\n");
+    workspace.write(
+        "crates/tools/src/fs/list.rs",
+        "//! `fs.list`.\n\nfn run(path: &str) -> bool {\n    std::fs::read_dir(path).is_ok()\n}\n",
+    );
+    assert_eq!(
+        workspace.findings(),
+        ["crates/tools/src/fs/list.rs:4: std-access: `tools` may not use `std::fs`; \
+          only fs/beneath_root and workspace may: take a handle from there"]
+    );
+}

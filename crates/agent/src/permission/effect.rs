@@ -24,6 +24,18 @@ pub enum Effect {
     Reach(AgentId, Relation),
 }
 
+impl Effect {
+    /// Whether the effect is a write: a call that has it is not repeated after a crash.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        match self {
+            Effect::Write(_) | Effect::Run(_) | Effect::Create(_) => true,
+            // A connection or another agent may be only read.
+            Effect::Use(_) | Effect::Read(_) | Effect::Connect(_) | Effect::Reach(..) => false,
+        }
+    }
+}
+
 /// The relation of another agent to the calling agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Dimension, DirectorySet, Effect, FilePath, Grant, Relation, RootedPath};
+use super::{
+    Dimension, DirectorySet, Effect, FilePath, FilePermit, Grant, Permit, ReadPermit, Relation, WritePermit,
+};
 
 /// The verdict on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,15 +13,6 @@ pub enum Verdict {
     Allowed(Permit),
     /// The call may not run.
     Denied(Denial),
-}
-
-/// The permit for a call.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Permit {
-    /// For each file among the effects, in their order: the directory to open it beneath.
-    pub files: Vec<RootedPath>,
-    /// Directories that an opened file must not be in.
-    pub blocked: Vec<FilePath>,
 }
 
 /// The reason for a denial.
@@ -36,13 +29,10 @@ pub struct Denial {
 /// Judges all effects of one call: it may run if every effect is allowed.
 #[must_use]
 pub fn judge(effects: &[Effect], grant: &Grant) -> Verdict {
-    let mut permit = Permit { files: Vec::new(), blocked: grant.blocked.clone() };
+    let mut permit = Permit::default();
     for effect in effects {
-        match judge_one(effect, grant) {
-            Ok(rooted) => permit.files.extend(rooted),
-            Err((dimension, text)) => {
-                return Verdict::Denied(Denial { effect: effect.clone(), dimension, text });
-            }
+        if let Err((dimension, text)) = judge_one(effect, grant, &mut permit) {
+            return Verdict::Denied(Denial { effect: effect.clone(), dimension, text });
         }
     }
     Verdict::Allowed(permit)
@@ -50,13 +40,21 @@ pub fn judge(effects: &[Effect], grant: &Grant) -> Verdict {
 
 type DenialReason = (Dimension, String);
 
-fn judge_one(effect: &Effect, grant: &Grant) -> Result<Option<RootedPath>, DenialReason> {
+fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), DenialReason> {
     match effect {
         Effect::Use(tool) => require(grant.tools.contains(tool), Dimension::Tools, || {
             format!("Tool '{tool}' is disabled by permission policy")
         }),
-        Effect::Read(path) => judge_file("read", path, &grant.read, grant, Dimension::Read),
-        Effect::Write(path) => judge_file("write", path, &grant.write, grant, Dimension::Write),
+        Effect::Read(path) => {
+            let file = judge_file("read", path, &grant.read, grant, Dimension::Read)?;
+            permit.readable.push(ReadPermit(file));
+            Ok(())
+        }
+        Effect::Write(path) => {
+            let file = judge_file("write", path, &grant.write, grant, Dimension::Write)?;
+            permit.writable.push(WritePermit(file));
+            Ok(())
+        }
         Effect::Run(program) => require(grant.commands.contains(program), Dimension::Commands, || {
             format!("running '{program}' is not allowed; allowed: {}", grant.commands)
         }),
@@ -75,12 +73,8 @@ fn judge_one(effect: &Effect, grant: &Grant) -> Result<Option<RootedPath>, Denia
     }
 }
 
-fn require(
-    allowed: bool,
-    dimension: Dimension,
-    text: impl Fn() -> String,
-) -> Result<Option<RootedPath>, DenialReason> {
-    if allowed { Ok(None) } else { Err((dimension, text())) }
+fn require(allowed: bool, dimension: Dimension, text: impl Fn() -> String) -> Result<(), DenialReason> {
+    if allowed { Ok(()) } else { Err((dimension, text())) }
 }
 
 fn judge_file(
@@ -89,7 +83,7 @@ fn judge_file(
     directories: &DirectorySet,
     grant: &Grant,
     dimension: Dimension,
-) -> Result<Option<RootedPath>, DenialReason> {
+) -> Result<FilePermit, DenialReason> {
     if grant.blocked.iter().any(|blocked| blocked.contains(path)) {
         return Err((Dimension::Blocked, format!("cannot {verb} '{path}': the path is blocked")));
     }
@@ -98,13 +92,14 @@ fn judge_file(
             format!("cannot {verb} '{path}': Path outside allowed directories. Allowed: {directories}");
         (dimension, text)
     };
-    directories.find(path).map(Some).ok_or_else(outside)
+    let path = directories.find(path).ok_or_else(outside)?;
+    Ok(FilePermit { path, blocked: grant.blocked.clone() })
 }
 
 /// A preset that extends an allowed preset is narrower, and so allowed too.
-fn judge_create(inheritance: &[Arc<str>], grant: &Grant) -> Result<Option<RootedPath>, DenialReason> {
+fn judge_create(inheritance: &[Arc<str>], grant: &Grant) -> Result<(), DenialReason> {
     if inheritance.iter().any(|name| grant.create.contains(name)) {
-        return Ok(None);
+        return Ok(());
     }
     let preset = inheritance.first().map_or("", |name| &**name);
     Err((Dimension::Create, format!("Requested preset '{preset}' exceeds parent ceiling")))

@@ -164,13 +164,21 @@ fn assert_allowed_by_all(agent: &str, effect: &Effect, sets: &[&Grant]) {
 
 /// Checks that every set contains the directory the file is opened beneath, and that no blocked path is missing.
 fn assert_rooted(agent: &str, effect: &Effect, permit: &Permit, sets: &[&Grant]) {
-    for blocked in sets.iter().flat_map(|set| &set.blocked) {
-        assert!(permit.blocked.contains(blocked), "{agent}: {blocked} is missing");
-    }
-    let (Effect::Read(path) | Effect::Write(path)) = effect else {
-        return assert!(permit.files.is_empty(), "{agent}: unexpected file in the permit");
+    let (path, file) = match (effect, permit.readable.as_slice(), permit.writable.as_slice()) {
+        (Effect::Read(path), [read], []) => (path, read.file()),
+        (Effect::Write(path), [], [write]) => (path, write.file()),
+        (Effect::Read(_) | Effect::Write(_), ..) => panic!("{agent}: expected one file: {permit:?}"),
+        (_, readable, writable) => {
+            return assert!(
+                readable.is_empty() && writable.is_empty(),
+                "{agent}: unexpected file: {permit:?}"
+            );
+        }
     };
-    let [rooted] = permit.files.as_slice() else { panic!("{agent}: expected one file: {permit:?}") };
+    for blocked in sets.iter().flat_map(|set| &set.blocked) {
+        assert!(file.blocked.contains(blocked), "{agent}: {blocked} is missing");
+    }
+    let rooted = &file.path;
     let joined = FilePath::resolve(&format!("./{}", rooted.relative), &rooted.root);
     assert_eq!(joined.as_ref(), Ok(path), "{agent}: {rooted:?}");
     for set in sets {

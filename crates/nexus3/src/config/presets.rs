@@ -8,7 +8,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use agent::outside::{Toolbox, Workspace};
+use agent::outside::{ToolSet, Workspace};
 use agent::permission::{
     Budget, FilePath, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Targets,
 };
@@ -48,7 +48,7 @@ impl Config {
         &self,
         blocked: &[FilePath],
         workspace: &dyn Workspace,
-        tools: &dyn Toolbox,
+        tools: &ToolSet,
     ) -> Result<Presets, ConfigFault> {
         let mut presets = Presets::builtin(blocked);
         let mut problems = Vec::new();
@@ -162,11 +162,7 @@ impl CustomPreset {
     }
 
     /// Returns the narrowing with symbolic links resolved and tools by their canonical names.
-    fn resolved_narrowing(
-        &self,
-        workspace: &dyn Workspace,
-        tools: &dyn Toolbox,
-    ) -> Result<Narrowing, String> {
+    fn resolved_narrowing(&self, workspace: &dyn Workspace, tools: &ToolSet) -> Result<Narrowing, String> {
         let root = FilePath::root();
         let resolve = |paths: Vec<FilePath>| -> Result<Vec<FilePath>, String> {
             paths.iter().map(|path| workspace.resolve_path(path.as_str(), &root)).collect()

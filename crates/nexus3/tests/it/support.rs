@@ -12,9 +12,11 @@ pub(crate) mod rng;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use agent::ToolSpec;
 use serde_json::{Value, json};
 use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder};
 
@@ -242,4 +244,13 @@ pub(crate) fn files_below(directory: &Path) -> Vec<(PathBuf, String)> {
         }
     }
     files
+}
+
+/// The built-in tools except these, in the order in which models see them.
+pub(crate) fn tools_except(excluded: &[&str]) -> Vec<Arc<ToolSpec>> {
+    let mut specs = tools::builtin_specs();
+    let count = specs.len();
+    specs.retain(|spec| !excluded.contains(&&*spec.name));
+    assert_eq!(specs.len(), count - excluded.len(), "not all of {excluded:?} are tools");
+    specs
 }

@@ -29,7 +29,7 @@ use store::MemoryStore;
 use tokio::sync::Semaphore;
 
 use self::doubles::{
-    CWD, CountingEntropy, EchoModel, FixedClock, SingleModel, TestToolbox, TestWorkspace, capability_token,
+    CWD, CountingEntropy, EchoModel, FixedClock, SingleModel, TestWorkspace, capability_token, test_toolbox,
 };
 use super::*;
 
@@ -56,7 +56,7 @@ impl Fixture {
         let (entropy, released) = (Arc::new(CountingEntropy::default()), Arc::new(Semaphore::new(0)));
         let outside = runtime::Outside {
             models: Arc::new(SingleModel(Arc::new(EchoModel { released: Arc::clone(&released) }))),
-            tools: Arc::new(TestToolbox::new()),
+            tools: Arc::new(test_toolbox()),
             workspace: Arc::new(TestWorkspace),
             clock: Arc::new(FixedClock),
             entropy: Arc::<CountingEntropy>::clone(&entropy),

@@ -369,7 +369,8 @@ impl Pool {
     /// Maps tool names to the canonical names that grants use. Unknown names stay: should such a tool be added, it is
     /// disabled.
     fn canonical_tool_names(&self, names: &[String]) -> Vec<Arc<str>> {
-        let canonical = |name: &String| match self.outside.tools.find(name) {
+        let tools = self.outside.tools.snapshot();
+        let canonical = |name: &String| match tools.find(name) {
             Some(tool) => Arc::clone(&tool.spec().name),
             None => Arc::from(name.as_str()),
         };

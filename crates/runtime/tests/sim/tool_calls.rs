@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent::outside::ModelRequest;
 use agent::{Ending, Role, TurnOutcome};
 use runtime::Limits;
 use tokio::time::Instant;
@@ -98,6 +99,45 @@ async fn invalid_call_is_an_error_and_the_others_run() {
     assert_eq!(endings, [Some(Ending::Failed), Some(Ending::Failed), None]);
 }
 
+/// Whether each model call so far offered the tool.
+fn offered(world: &World, tool: &str) -> Vec<bool> {
+    let observations = world.model.observations();
+    let offers = |request: &ModelRequest| request.tools.iter().any(|spec| &*spec.name == tool);
+    observations.requests.iter().map(offers).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn tool_is_added_and_removed_while_a_pool_runs() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let send = |number: i64| {
+        start_send(&agent, number, &format!("#{number} call late {number}; done | say {number}; done"))
+    };
+    expect_end(send(1)).await;
+    world.tools.add_note("late");
+    expect_end(send(2)).await;
+    world.tools.remove("late");
+    expect_end(send(3)).await;
+    assert_eq!(tool_texts(&agent), ["Unknown tool: late", "noted 2", "Unknown tool: late"]);
+    assert_eq!(offered(&world, "late"), [false, false, true, true, false, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn model_call_keeps_its_tools_until_its_calls_are_done() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    world.tools.add_note("late");
+    let sending = start_send(&agent, 1, "call note a; wait; call late b; call later c; done | say d; done");
+    world.model.wait_called(1).await;
+    run_until_idle().await;
+    world.tools.remove("late");
+    world.tools.add_note("later");
+    world.model.release_all();
+    expect_end(sending).await;
+    assert_eq!(tool_texts(&agent), ["noted a", "noted b", "Unknown tool: later"]);
+    assert_eq!((offered(&world, "late"), offered(&world, "later")), (vec![true, false], vec![false, true]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn three_responses_without_a_valid_call_end_the_turn() {
     let world = World::new().await;
@@ -106,6 +146,17 @@ async fn three_responses_without_a_valid_call_end_the_turn() {
     assert_eq!(end.rounds, 3);
     assert!(end.content.contains("no usable tool call three times"), "{}", end.content);
     assert_eq!(idle_history_violation(&messages(&agent)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pure_tool_with_a_write_does_not_run() {
+    let world = World::new().await;
+    let agent = world.trusted_agent("a").await;
+    expect_end(start_send(&agent, 1, "call pure_write x; call write y; done | say a; done")).await;
+    let refused = "Internal error: the tool is declared pure, but it writes";
+    let halted = "Did not execute: halted due to error in previous tool";
+    assert_eq!(tool_texts(&agent), [refused, halted]);
+    assert_eq!(world.tools.call_lines(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, Toolbox};
-use agent::permission::{Effect, FilePath, Verdict, judge};
+use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolSet, Toolbox};
+use agent::permission::{Effect, FilePath, FilePermit, Verdict, judge};
 use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
 use tokio::sync::{Notify, watch};
@@ -27,7 +27,7 @@ pub(crate) const MALFORMED_ARGUMENTS: &str = "!";
 
 /// The test tools and their observations.
 pub(crate) struct TestTools {
-    tools: Vec<Arc<dyn Tool>>,
+    current: Mutex<Arc<ToolSet>>,
     state: Arc<ToolState>,
 }
 
@@ -90,7 +90,8 @@ const TOOLS: &[(&str, ToolKind, Concurrency, ToolClass)] = &[
     ("panics_at_drop", ToolKind::PanicsAtDrop, Concurrency::Parallel, ToolClass::Pure),
     ("long", ToolKind::Long, Concurrency::Parallel, ToolClass::Pure),
     ("read", ToolKind::Read, Concurrency::Parallel, ToolClass::Pure),
-    ("write", ToolKind::Write, Concurrency::Ordered, ToolClass::Pure),
+    ("write", ToolKind::Write, Concurrency::Ordered, ToolClass::Once),
+    ("pure_write", ToolKind::Write, Concurrency::Ordered, ToolClass::Pure),
     ("agent_create", ToolKind::Agents(agents::AgentOperation::Create), Concurrency::Waiting, ToolClass::Once),
     ("agent_send", ToolKind::Agents(agents::AgentOperation::Send), Concurrency::Waiting, ToolClass::Once),
     (
@@ -129,7 +130,32 @@ impl TestTools {
                     state: Arc::clone(&state),
                 })
             };
-        Self { tools: TOOLS.iter().map(tool).collect(), state }
+        let tools = ToolSet::new(TOOLS.iter().map(tool).collect());
+        Self { current: Mutex::new(Arc::new(tools)), state }
+    }
+
+    /// Adds a tool that behaves like `note`.
+    pub(crate) fn add_note(&self, name: &str) {
+        let spec = spec(name, Concurrency::Parallel, ToolClass::Pure);
+        let tool = TestTool { spec, kind: ToolKind::Note, state: Arc::clone(&self.state) };
+        let mut tools = self.snapshot().all().to_vec();
+        tools.push(Arc::new(tool));
+        self.publish(tools);
+    }
+
+    /// Removes a tool.
+    pub(crate) fn remove(&self, name: &str) {
+        let mut tools = self.snapshot().all().to_vec();
+        tools.retain(|tool| &*tool.spec().name != name);
+        self.publish(tools);
+    }
+
+    fn publish(&self, tools: Vec<Arc<dyn Tool>>) {
+        *self.current() = Arc::new(ToolSet::new(tools));
+    }
+
+    fn current(&self) -> MutexGuard<'_, Arc<ToolSet>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn observations(&self) -> MutexGuard<'_, ToolObservations> {
@@ -180,12 +206,8 @@ impl TestTools {
 }
 
 impl Toolbox for TestTools {
-    fn all(&self) -> &[Arc<dyn Tool>] {
-        &self.tools
-    }
-
-    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|tool| &*tool.spec().name == name)
+    fn snapshot(&self) -> Arc<ToolSet> {
+        Arc::clone(&self.current())
     }
 }
 
@@ -216,7 +238,7 @@ fn spec(name: &str, concurrency: Concurrency, class: ToolClass) -> Arc<ToolSpec>
     Arc::new(ToolSpec {
         name: Arc::from(name),
         model_name: Arc::from(name),
-        aliases: &[],
+        aliases: Vec::new(),
         description: Arc::from("runs its script"),
         input_schema: Arc::from("{}"),
         concurrency,
@@ -288,10 +310,8 @@ impl TestCall {
                 ToolOutcome::Done(format!("took {}", self.arguments))
             }
             ToolKind::Long => ToolOutcome::Done("x".repeat(self.arguments.parse().expect("a number"))),
-            ToolKind::Read | ToolKind::Write => {
-                let file = context.permit.files.first().expect("the permit names the directory");
-                ToolOutcome::Done(format!("{} beneath {}", file.relative, file.root))
-            }
+            ToolKind::Read => describe_file(context.permit.readable[0].file()),
+            ToolKind::Write => describe_file(context.permit.writable[0].file()),
             ToolKind::Panics => panic_quietly("the tool panicked"),
             ToolKind::Broken | ToolKind::PanicsAtPrepare | ToolKind::PanicsAtEffects => {
                 ToolOutcome::Failed("broken".to_owned())
@@ -326,6 +346,10 @@ impl TestCall {
             Verdict::Denied(denial) => Some(format!("'{}' ran {}: {}", self.agent, self.name, denial.text)),
         })
     }
+}
+
+fn describe_file(file: &FilePermit) -> ToolOutcome {
+    ToolOutcome::Done(format!("{} beneath {}", file.path.relative, file.path.root))
 }
 
 /// A running call; it counts as live until it is dropped.

@@ -1,7 +1,6 @@
 //! `agent_cancel`: cancels a message to another agent.
 
 use agent::outside::CallSite;
-use agent::permission::Effect;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::json_types::{AgentIdArgument, RequestIdArgument};
 use super::{fault_outcome, reach_effect};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
+use crate::effects::{AgentChange, AgentEffects, PeersHandle};
 
 pub(crate) struct Cancel;
 
@@ -32,23 +32,20 @@ struct Output {
 
 impl ToolDefinition for Cancel {
     type Input = Input;
+    type Effects = AgentChange;
     const NAME: &'static str = "agent_cancel";
     const ALIASES: &'static [&'static str] = &["nexus_cancel"];
     const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
 
-    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
-        Ok(vec![reach_effect(&input.agent_id, site)])
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<AgentChange, String> {
+        Ok(AgentEffects(vec![reach_effect(&input.agent_id, site)]))
     }
 
-    async fn run(input: Input, call: Invocation) -> ToolResult {
+    async fn run(input: Input, peers: PeersHandle, _call: Invocation) -> ToolResult {
         let request_id = input.request_id;
-        let cancelled = call
-            .context
-            .peers
-            .cancel(input.agent_id.0, request_id.clone().into())
-            .await
-            .map_err(fault_outcome)?;
+        let cancelled =
+            peers.cancel(input.agent_id.0, request_id.clone().into()).await.map_err(fault_outcome)?;
         let reason = (!cancelled).then_some("not_found_or_completed");
         compact_json(&Output { cancelled, reason, request_id })
     }

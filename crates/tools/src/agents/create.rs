@@ -1,7 +1,5 @@
 //! `agent_create`: creates a child agent.
 
-use std::sync::Arc;
-
 use agent::outside::{CallSite, CreatedPeer, NewPeer};
 use agent::permission::Effect;
 use agent::{Concurrency, ToolClass};
@@ -11,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::json_types::{AgentIdArgument, MessageReply, QUEUED, RequestIdArgument};
 use super::{WAIT_MS_MAX, fault_outcome};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
+use crate::effects::{AgentChange, AgentEffects, PeersHandle};
 
 pub(crate) struct Create;
 
@@ -62,24 +61,24 @@ enum Response {
 
 impl ToolDefinition for Create {
     type Input = Input;
+    type Effects = AgentChange;
     const NAME: &'static str = "agent_create";
     const ALIASES: &'static [&'static str] = &["nexus_create"];
     const CONCURRENCY: Concurrency = Concurrency::Waiting;
     const CLASS: ToolClass = ToolClass::Once;
     const TIME_MS_MAX: u64 = WAIT_MS_MAX;
 
-    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<AgentChange, String> {
         let inheritance = (site.preset_inheritance)(input.preset.as_deref());
         if inheritance.is_empty() {
             let preset = input.preset.as_deref().unwrap_or_default();
             let excerpt: String = preset.chars().take(64).collect();
             return Err(format!("Invalid input: unknown preset '{excerpt}'"));
         }
-        Ok(vec![Effect::Create(inheritance)])
+        Ok(AgentEffects(vec![Effect::Create(inheritance)]))
     }
 
-    async fn run(input: Input, call: Invocation) -> ToolResult {
-        let peers = Arc::clone(&call.context.peers);
+    async fn run(input: Input, peers: PeersHandle, _call: Invocation) -> ToolResult {
         let new = NewPeer {
             id: input.agent_id.map(|id| id.0),
             preset: input.preset,

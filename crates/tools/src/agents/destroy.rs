@@ -1,7 +1,6 @@
 //! `agent_destroy`: destroys another agent.
 
 use agent::outside::CallSite;
-use agent::permission::Effect;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::json_types::AgentIdArgument;
 use super::{fault_outcome, reach_effect};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
+use crate::effects::{AgentChange, AgentEffects, PeersHandle};
 
 pub(crate) struct Destroy;
 
@@ -28,18 +28,19 @@ struct Output {
 
 impl ToolDefinition for Destroy {
     type Input = Input;
+    type Effects = AgentChange;
     const NAME: &'static str = "agent_destroy";
     const ALIASES: &'static [&'static str] = &["nexus_destroy"];
     const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
 
-    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
-        Ok(vec![reach_effect(&input.agent_id, site)])
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<AgentChange, String> {
+        Ok(AgentEffects(vec![reach_effect(&input.agent_id, site)]))
     }
 
-    async fn run(input: Input, call: Invocation) -> ToolResult {
+    async fn run(input: Input, peers: PeersHandle, _call: Invocation) -> ToolResult {
         let agent_id = input.agent_id.0.to_string();
-        let success = call.context.peers.destroy(input.agent_id.0).await.map_err(fault_outcome)?;
+        let success = peers.destroy(input.agent_id.0).await.map_err(fault_outcome)?;
         compact_json(&Output { agent_id, success })
     }
 }

@@ -1,16 +1,15 @@
 //! `fs.append_file`: appends to a text file.
 
 use agent::outside::CallSite;
-use agent::permission::Effect;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::append::append;
-use super::beneath_root::PermittedPath;
-use super::{CONTENT_BYTES_MAX, resolve_path};
+use super::beneath_root::WritableFile;
+use super::write::{WRITE_ARGUMENT_BYTES_MAX, write_effects, write_result};
 use crate::blocking::run_blocking;
-use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
+use crate::definition::{Invocation, ToolDefinition, ToolResult};
+use crate::effects::FileWrite;
 
 pub(crate) struct AppendFile;
 
@@ -27,35 +26,24 @@ pub(crate) struct Input {
     newline: Option<bool>,
 }
 
-#[derive(Serialize)]
-struct Output<'a> {
-    bytes_written: usize,
-    path: &'a str,
-    success: bool,
-}
-
 impl ToolDefinition for AppendFile {
     type Input = Input;
+    type Effects = FileWrite;
     const NAME: &'static str = "fs.append_file";
     const ALIASES: &'static [&'static str] = &["append_file"];
     const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
-    /// Enough for content of maximum size with every line end and quote escaped to two characters.
-    const ARGUMENT_BYTES_MAX: usize = 2 * CONTENT_BYTES_MAX + (64 << 10);
+    const ARGUMENT_BYTES_MAX: usize = WRITE_ARGUMENT_BYTES_MAX;
 
-    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
-        if input.content.len() > CONTENT_BYTES_MAX {
-            return Err(format!("Invalid input: field `content`: longer than {CONTENT_BYTES_MAX} bytes"));
-        }
-        Ok(vec![Effect::Write(resolve_path(&input.path, site)?)])
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<FileWrite, String> {
+        write_effects(&input.path, &input.content, site)
     }
 
-    async fn run(input: Input, call: Invocation) -> ToolResult {
+    async fn run(input: Input, file: WritableFile, call: Invocation) -> ToolResult {
         run_blocking(move |stop| {
-            let path = PermittedPath::from_permit(call.context.permit, &input.path)?;
             let on_new_line = input.newline.unwrap_or(true);
-            let bytes_written = append(&path, input.content, on_new_line, &*call.dependencies.entropy, stop)?;
-            compact_json(&Output { bytes_written, path: &input.path, success: true })
+            let entropy = &*call.dependencies.entropy;
+            write_result(file.lock()?.append(input.content, on_new_line, entropy, stop)?, &input.path)
         })
         .await
     }

@@ -1,30 +1,36 @@
 //! Opens files beneath an allowed directory. Permission check and open are one system call (`openat2`) on the
 //! directory's handle, so that no symbolic link and no concurrent rename can escape it. No path is checked first and
-//! opened later.
+//! opened later. The only module through which tools reach files: tidy forbids file APIs outside it.
 
+mod append;
+mod protected;
+mod readable_file;
+mod replace;
 mod target_directory;
+mod writable_file;
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use agent::ToolOutcome;
-use agent::permission::{FilePath, Permit, RootedPath};
+use agent::permission::{FilePath, FilePermit, RootedPath};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-pub(crate) use target_directory::TargetDirectory;
+pub(crate) use readable_file::ReadableFile;
+pub(crate) use writable_file::{Content, WritableFile};
 
 use crate::definition::execution_failed;
 
 /// The permitted path of a call: its root directory, the blocked directories, and the path as the model wrote it.
-pub(crate) struct PermittedPath {
+struct PermittedPath {
     rooted: RootedPath,
     blocked: Vec<FilePath>,
     requested_path: String,
 }
 
 /// An existing file. Its handle is opened with `O_PATH`: opening a device for reading can already have side effects.
-pub(crate) struct ResolvedFile {
+struct ResolvedFile {
     handle: OwnedFd,
     real_path: FilePath,
     stat: Stat,
@@ -37,21 +43,15 @@ const OPEN_ATTEMPTS_MAX: usize = 64;
 const DISPLAY_CHARS_MAX: usize = 200;
 
 impl PermittedPath {
-    /// The single file of a call.
-    pub(crate) fn from_permit(permit: Permit, requested: &str) -> Result<Self, ToolOutcome> {
-        let rooted = permit.files.into_iter().next();
-        let requested = truncate_for_display(requested);
-        let rooted = rooted.ok_or_else(|| path_denied(&requested))?;
-        Ok(Self { rooted, blocked: permit.blocked, requested_path: requested })
-    }
-
-    /// The path as the model wrote it, truncated for messages.
-    pub(crate) fn requested_path(&self) -> &str {
-        &self.requested_path
+    /// The permitted file, or a denial if there is none.
+    fn new(file: Option<&FilePermit>, requested: &str) -> Result<Self, ToolOutcome> {
+        let requested_path = truncate_for_display(requested);
+        let FilePermit { path, blocked } = file.cloned().ok_or_else(|| path_denied(&requested_path))?;
+        Ok(Self { rooted: path, blocked, requested_path })
     }
 
     /// Resolves the file, following symbolic links that stay beneath the root.
-    pub(crate) fn find(&self) -> Result<Option<ResolvedFile>, ToolOutcome> {
+    fn find(&self) -> Result<Option<ResolvedFile>, ToolOutcome> {
         let opened = self.open_root().and_then(|base| base.open(&base.relative, OFlags::PATH));
         match opened {
             Ok(handle) => self.inspect(handle).map(Some),
@@ -61,7 +61,7 @@ impl PermittedPath {
     }
 
     /// The outcome for an error of a system call.
-    pub(crate) fn errno_outcome(&self, errno: Errno) -> ToolOutcome {
+    fn errno_outcome(&self, errno: Errno) -> ToolOutcome {
         match errno {
             Errno::XDEV | Errno::LOOP => path_denied(&self.requested_path),
             Errno::NOENT => self.not_found(),
@@ -69,11 +69,16 @@ impl PermittedPath {
                 "{}: a directory was renamed concurrently; try again",
                 self.requested_path
             )),
-            errno => execution_failed(format!("{}: {}", self.requested_path, std::io::Error::from(errno))),
+            errno => self.io_outcome(&errno.into()),
         }
     }
 
-    pub(crate) fn not_found(&self) -> ToolOutcome {
+    /// The outcome for an error on the open file.
+    fn io_outcome(&self, fault: &std::io::Error) -> ToolOutcome {
+        execution_failed(format!("{}: {fault}", self.requested_path))
+    }
+
+    fn not_found(&self) -> ToolOutcome {
         execution_failed(format!("File not found: {}", self.requested_path))
     }
 
@@ -129,7 +134,7 @@ impl PermittedPath {
 
 impl ResolvedFile {
     /// Fails, naming the file type, unless this is a regular file.
-    pub(crate) fn require_regular(&self, path: &PermittedPath) -> Result<(), ToolOutcome> {
+    fn require_regular(&self, path: &PermittedPath) -> Result<(), ToolOutcome> {
         let what = match FileType::from_raw_mode(self.stat.st_mode) {
             FileType::RegularFile => return Ok(()),
             FileType::Directory => "a directory",
@@ -142,12 +147,12 @@ impl ResolvedFile {
     }
 
     /// Opens the same file that was resolved, via its handle.
-    pub(crate) fn open(&self, access: OFlags) -> Result<File, Errno> {
+    fn open(&self, access: OFlags) -> Result<File, Errno> {
         let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         rustix::fs::open(proc_fd_path(self.handle.as_fd()), flags, Mode::empty()).map(File::from)
     }
 
-    pub(crate) fn stat(&self) -> &Stat {
+    fn stat(&self) -> &Stat {
         &self.stat
     }
 

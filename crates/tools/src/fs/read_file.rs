@@ -1,19 +1,17 @@
 //! `fs.read_file`: reads a text file, or a range of its lines.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use agent::ToolOutcome;
+use agent::ToolClass;
 use agent::outside::CallSite;
-use agent::permission::Effect;
-use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::beneath_root::PermittedPath;
-use super::{CONTENT_BYTES_MAX, resolve_path};
+use super::CONTENT_BYTES_MAX;
+use super::beneath_root::ReadableFile;
 use crate::blocking::{CancelFlag, run_blocking};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed};
+use crate::effects::FileRead;
 
 pub(crate) struct ReadFile;
 
@@ -33,42 +31,35 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 impl ToolDefinition for ReadFile {
     type Input = Input;
+    type Effects = FileRead;
     const NAME: &'static str = "fs.read_file";
     const ALIASES: &'static [&'static str] = &["read_file"];
+    const CLASS: ToolClass = ToolClass::Pure;
 
-    fn effects(input: &Input, site: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<FileRead, String> {
         if input.offset == Some(0) {
             return Err("Invalid input: field `offset`: lines are counted from 1".to_owned());
         }
-        Ok(vec![Effect::Read(resolve_path(&input.path, site)?)])
+        FileRead::new(&input.path, site)
     }
 
-    async fn run(input: Input, call: Invocation) -> ToolResult {
-        run_blocking(move |stop| {
-            let path = PermittedPath::from_permit(call.context.permit, &input.path)?;
-            read_lines(&path, LineSelection::from_input(&input), stop)
-        })
-        .await
+    async fn run(input: Input, file: ReadableFile, _call: Invocation) -> ToolResult {
+        run_blocking(move |stop| read_lines(&file, LineSelection::from_input(&input), stop)).await
     }
 }
 
-fn read_lines(path: &PermittedPath, mut selection: LineSelection, stop: &CancelFlag) -> ToolResult {
-    let found = path.find()?.ok_or_else(|| path.not_found())?;
-    found.require_regular(path)?;
-    let file = found.open(OFlags::RDONLY).map_err(|errno| path.errno_outcome(errno))?;
-    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
+fn read_lines(file: &ReadableFile, mut selection: LineSelection, stop: &CancelFlag) -> ToolResult {
+    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file.open()?);
     while !selection.is_done() {
         stop.check()?;
-        let chunk = reader
-            .fill_buf()
-            .map_err(|fault| execution_failed(format!("{}: {fault}", path.requested_path())))?;
+        let chunk = reader.fill_buf().map_err(|fault| file.io_outcome(&fault))?;
         if chunk.is_empty() {
             break;
         }
         let used = selection.consume(chunk);
         reader.consume(used);
     }
-    selection.into_text(path, reader.get_ref())
+    selection.into_text(file.requested_path(), || reader.get_ref().size())
 }
 
 /// Selects a range of lines from a file that may be far longer.
@@ -109,19 +100,19 @@ impl LineSelection {
         used
     }
 
-    fn into_text(self, path: &PermittedPath, file: &File) -> ToolResult {
+    fn into_text(self, requested: &str, size: impl FnOnce() -> u64) -> ToolResult {
         let lines = self.line - u64::from(!self.is_mid_line);
         if self.first > lines.max(1) && self.first < self.end {
-            let requested = path.requested_path();
             return Err(execution_failed(format!(
                 "offset {} is beyond the end of {requested}: it has {lines} lines",
                 self.first
             )));
         }
-        let mut text = decode_utf8(self.bytes, self.is_truncated).ok_or_else(|| not_utf8_outcome(path))?;
+        let mut text = decode_utf8(self.bytes, self.is_truncated)
+            .ok_or_else(|| execution_failed(format!("{requested} is not UTF-8 text")))?;
         if self.is_truncated {
             let shown = text.len();
-            let size = file.metadata().map_or(0, |metadata| metadata.len()).max(shown as u64);
+            let size = size().max(shown as u64);
             let separator = if text.ends_with('\n') { "" } else { "\n" };
             text.push_str(&format!("{separator}[truncated: {shown} of {size} bytes shown]"));
         }
@@ -140,8 +131,4 @@ fn decode_utf8(bytes: Vec<u8>, is_truncated: bool) -> Option<String> {
             if is_incomplete { String::from_utf8(bytes).map_err(drop) } else { Err(()) }
         })
         .ok()
-}
-
-fn not_utf8_outcome(path: &PermittedPath) -> ToolOutcome {
-    execution_failed(format!("{} is not UTF-8 text", path.requested_path()))
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use agent::outside::{Clock, Entropy, Timestamp};
-use agent::{Concurrency, Fault, ToolClass};
+use agent::outside::{CallSite, Clock, Entropy, PreparedCall, Timestamp};
+use agent::{Fault, ToolSpec};
 use serde_json::Value;
 
 use super::*;
+use crate::builtin_specs;
 
 struct StubOutside;
 
@@ -27,21 +28,19 @@ fn registry() -> ToolRegistry {
 }
 
 fn schemas() -> Vec<(String, Value)> {
-    let read = |tool: &Arc<dyn Tool>| {
-        let spec = tool.spec();
-        (spec.name.to_string(), serde_json::from_str(&spec.input_schema).unwrap())
-    };
-    registry().all().iter().map(read).collect()
+    let read =
+        |spec: Arc<ToolSpec>| (spec.name.to_string(), serde_json::from_str(&spec.input_schema).unwrap());
+    builtin_specs().into_iter().map(read).collect()
 }
 
 #[test]
 fn names_are_unique_and_find_their_tool() {
-    let catalog = registry();
+    let catalog = registry().snapshot();
     let mut seen = BTreeSet::new();
     for tool in catalog.all() {
-        for name in lookup_names(&**tool) {
-            assert!(seen.insert(Arc::clone(&name)), "{name} names two tools");
-            assert_eq!(catalog.find(&name).unwrap().spec().name, tool.spec().name);
+        for name in tool.spec().lookup_names().collect::<BTreeSet<_>>() {
+            assert!(seen.insert(Arc::clone(name)), "{name} names two tools");
+            assert_eq!(catalog.find(name).unwrap().spec().name, tool.spec().name);
             assert!(!name.is_empty() && name.len() <= 64, "{name}");
         }
         let model_name = &tool.spec().model_name;
@@ -50,43 +49,6 @@ fn names_are_unique_and_find_their_tool() {
     for name in ["", "fs", "fs.read", "FS.READ_FILE", "fs-read_file"] {
         assert!(catalog.find(name).is_none(), "{name:?}");
     }
-}
-
-#[test]
-fn catalog_lists_the_expected_tools() {
-    use Concurrency::{Ordered, Parallel, Waiting};
-    use ToolClass::{Once, Pure};
-    let catalog = registry();
-    let listed = catalog.all().iter().map(|tool| {
-        let spec = tool.spec();
-        (&*spec.name, spec.aliases.join(" "), spec.concurrency, spec.class, spec.time_ms_max)
-    });
-    let expected = [
-        ("echo", "", Parallel, Pure, 30_000),
-        ("get_time", "", Parallel, Pure, 30_000),
-        ("base64.encode", "", Parallel, Pure, 30_000),
-        ("base64.decode", "", Parallel, Pure, 30_000),
-        ("json.parse", "", Parallel, Pure, 30_000),
-        ("json.query", "", Parallel, Pure, 30_000),
-        ("uuid.generate", "", Parallel, Pure, 30_000),
-        ("hash.sha256", "", Parallel, Pure, 30_000),
-        ("regex.match", "", Parallel, Pure, 30_000),
-        ("regex.replace", "", Parallel, Pure, 30_000),
-        ("fs.read_file", "read_file", Parallel, Pure, 30_000),
-        ("fs.write_file", "write_file", Ordered, Once, 30_000),
-        ("fs.append_file", "append_file", Ordered, Once, 30_000),
-        ("result.read", "read_result", Parallel, Pure, 30_000),
-        ("agent_create", "nexus_create", Waiting, Once, 3_600_000),
-        ("agent_send", "nexus_send", Waiting, Once, 3_600_000),
-        ("agent_status", "nexus_status", Parallel, Pure, 30_000),
-        ("agent_cancel", "nexus_cancel", Ordered, Once, 30_000),
-        ("agent_destroy", "nexus_destroy", Ordered, Once, 30_000),
-        ("agent_list", "", Parallel, Pure, 30_000),
-    ];
-    let expected = expected.map(|(name, aliases, concurrency, class, time)| {
-        (name, aliases.to_owned(), concurrency, class, time)
-    });
-    assert_eq!(listed.collect::<Vec<_>>(), expected);
 }
 
 #[test]
@@ -103,8 +65,7 @@ fn schemas_are_closed_and_simple() {
 
 #[test]
 fn tools_and_fields_have_descriptions() {
-    for tool in registry().all() {
-        let spec = tool.spec();
+    for spec in builtin_specs() {
         assert!(spec.description.len() > 20 && !spec.description.contains('\n'), "{}", spec.name);
         let size = spec.name.len() + spec.description.chars().count() + spec.input_schema.chars().count();
         assert_eq!(spec.tokens, size as u64 / 4, "{}", spec.name);
@@ -119,7 +80,7 @@ fn tools_and_fields_have_descriptions() {
 
 #[test]
 fn schema_is_serialized_as_models_see_it() {
-    let catalog = registry();
+    let catalog = registry().snapshot();
     let schema = &catalog.find("fs_write_file").unwrap().spec().input_schema;
     assert_eq!(
         &**schema,
@@ -134,4 +95,53 @@ fn schema_is_serialized_as_models_see_it() {
     );
     let nothing = &catalog.find("agent_list").unwrap().spec().input_schema;
     assert_eq!(&**nothing, r#"{"additionalProperties":false,"properties":{},"type":"object"}"#);
+}
+
+/// The built-in `echo` under another name and alias.
+struct RenamedEcho(Arc<ToolSpec>);
+
+fn renamed_echo(name: &str, alias: &str) -> Arc<dyn Tool> {
+    let echo = Arc::clone(registry().snapshot().find("echo").unwrap().spec());
+    let aliases = vec![Arc::from(alias)];
+    let spec = ToolSpec { name: name.into(), model_name: name.into(), aliases, ..(*echo).clone() };
+    Arc::new(RenamedEcho(Arc::new(spec)))
+}
+
+impl Tool for RenamedEcho {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.0
+    }
+
+    fn prepare(&self, _: &str, _: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
+        Err("not called".to_owned())
+    }
+}
+
+#[test]
+fn added_tool_is_last_and_removed_tool_is_gone() {
+    let registry = registry();
+    let before = registry.snapshot();
+    registry.add(renamed_echo("parrot", "polly")).unwrap();
+    let with_parrot = registry.snapshot();
+    assert_eq!(with_parrot.all().len(), before.all().len() + 1);
+    assert_eq!(&*with_parrot.all().last().unwrap().spec().name, "parrot");
+    assert!(with_parrot.find("polly").is_some());
+    assert!(!registry.remove("polly"), "a tool is removed by its name");
+    assert!(registry.remove("parrot"));
+    assert!(!registry.remove("parrot"));
+    assert!(registry.snapshot().find("polly").is_none());
+    assert!(with_parrot.find("polly").is_some() && before.find("polly").is_none(), "a snapshot is immutable");
+}
+
+#[test]
+fn tool_with_a_name_of_another_is_not_added() {
+    let registry = registry();
+    for (name, alias, taken, taken_by) in [
+        ("echo", "other", "echo", "echo"),
+        ("fs_read_file", "other", "fs_read_file", "fs.read_file"),
+        ("parrot", "read_file", "read_file", "fs.read_file"),
+    ] {
+        let expected = NameTaken { tool: name.into(), name: taken.into(), taken_by: taken_by.into() };
+        assert_eq!(registry.add(renamed_echo(name, alias)), Err(expected));
+    }
 }

@@ -1,10 +1,13 @@
 //! `get_time`: the current time.
 
+use agent::ToolClass;
+use agent::outside::CallSite;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json, execution_failed};
+use crate::effects::NoEffects;
 
 pub(crate) struct GetTime;
 
@@ -22,9 +25,15 @@ struct Output {
 
 impl ToolDefinition for GetTime {
     type Input = Input;
+    type Effects = NoEffects;
     const NAME: &'static str = "get_time";
+    const CLASS: ToolClass = ToolClass::Pure;
 
-    async fn run(_input: Input, call: Invocation) -> ToolResult {
+    fn effects(_input: &Input, _site: &CallSite<'_>) -> Result<NoEffects, String> {
+        Ok(NoEffects)
+    }
+
+    async fn run(_input: Input, _handle: (), call: Invocation) -> ToolResult {
         let now = Timestamp::from_microsecond(call.dependencies.clock.now().0).map_err(execution_failed)?;
         let time = now.strftime("%Y-%m-%dT%H:%M:%S%.9f+00:00").to_string();
         compact_json(&Output { time, timestamp: now.as_second(), timezone: "UTC" })

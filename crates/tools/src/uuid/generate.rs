@@ -1,10 +1,12 @@
 //! `uuid.generate`: random UUIDs, version 4.
 
-use agent::outside::Entropy;
+use agent::ToolClass;
+use agent::outside::{CallSite, Entropy};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed, pretty_json};
+use crate::effects::NoEffects;
 
 pub(crate) struct Generate;
 
@@ -21,9 +23,15 @@ const COUNT_MAX: i64 = 100;
 
 impl ToolDefinition for Generate {
     type Input = Input;
+    type Effects = NoEffects;
     const NAME: &'static str = "uuid.generate";
+    const CLASS: ToolClass = ToolClass::Pure;
 
-    async fn run(input: Input, call: Invocation) -> ToolResult {
+    fn effects(_input: &Input, _site: &CallSite<'_>) -> Result<NoEffects, String> {
+        Ok(NoEffects)
+    }
+
+    async fn run(input: Input, _handle: (), call: Invocation) -> ToolResult {
         let generate = || random_uuid(&*call.dependencies.entropy);
         match input.count.unwrap_or(1) {
             ..=-1 | 1 => generate(),

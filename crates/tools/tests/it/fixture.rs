@@ -60,7 +60,8 @@ impl Fixture {
             relation_to: &relation_to,
             preset_inheritance: &preset_inheritance,
         };
-        let tool = self.registry.find(tool).expect("a tool of that name");
+        let tools = self.registry.snapshot();
+        let tool = tools.find(tool).expect("a tool of that name");
         let prepared = match tool.prepare(arguments, &site) {
             Ok(prepared) => prepared,
             Err(text) => return ToolOutcome::Failed(text),

@@ -137,13 +137,17 @@ fn call_is_denied_for_its_first_missing_effect() {
 }
 
 #[test]
-fn permit_lists_roots_in_effect_order_and_blocked_paths() {
+fn permit_separates_files_to_read_from_files_to_write() {
     let effects =
         [Effect::Write(path("/work/out/x")), Effect::Use("fs.read_file".into()), Effect::Read(path("/lib"))];
-    let rooted = |root: &str, rest: &str| RootedPath { root: path(root), relative: rest.to_owned() };
-    let permit =
-        Permit { files: vec![rooted("/work/out", "x"), rooted("/lib", "")], blocked: grant().blocked };
+    let file = |root: &str, rest: &str| FilePermit {
+        path: RootedPath { root: path(root), relative: rest.to_owned() },
+        blocked: grant().blocked,
+    };
+    let permit = Permit {
+        readable: vec![ReadPermit(file("/lib", ""))],
+        writable: vec![WritePermit(file("/work/out", "x"))],
+    };
     assert_eq!(judge(&effects, &grant()), Verdict::Allowed(permit));
-    let none = Permit { files: Vec::new(), blocked: grant().blocked };
-    assert_eq!(judge(&[], &grant()), Verdict::Allowed(none));
+    assert_eq!(judge(&[], &grant()), Verdict::Allowed(Permit::default()));
 }

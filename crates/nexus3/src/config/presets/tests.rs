@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use agent::AgentId;
+use agent::outside::Toolbox as _;
 use agent::permission::{Budget, DirectorySet, Grant, GrantRequest, NameSet, Relation, Resource, Targets};
 use tempfile::TempDir;
 
@@ -80,9 +81,9 @@ fn grant(config: &Config, name: &str) -> Grant {
     presets.find(name).unwrap().resolve(&request).unwrap().grant
 }
 
-fn tools() -> tools::ToolRegistry {
+fn tools() -> Arc<ToolSet> {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy })
+    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy }).snapshot()
 }
 
 #[test]

@@ -2,8 +2,20 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Fixture;
 use crate::support::folder::TestDirectory;
+use crate::support::{Fixture, tools_except};
+
+/// The tools that the leaf may not use: those that its preset denies, and the one that middle has disabled.
+const NOT_FOR_LEAF: [&str; 8] = [
+    "agent_cancel",
+    "agent_create",
+    "agent_destroy",
+    "agent_list",
+    "agent_status",
+    "base64.encode",
+    "fs.append_file",
+    "fs.write_file",
+];
 
 /// Creates lead (trusted) > middle (sandboxed, may create, one tool less, nine turns) > leaf (sandboxed, 500 tokens).
 fn create_three_levels(fixture: &Fixture, folder: &TestDirectory) {
@@ -61,10 +73,9 @@ fn every_limit_names_the_agent_that_set_it_and_why() {
         ["turns", "9", "budget"],
     ]);
     assert_eq!(limits_set_by(&permissions, "limits", "middle"), middle);
-    let tools = "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, base64.encode, \
-                 fs.append_file, fs.write_file";
+    let tools = format!("all but {}", NOT_FOR_LEAF.join(", "));
     let leaf = owned(&[
-        ["tools", tools, "preset 'sandboxed'"],
+        ["tools", &tools, "preset 'sandboxed'"],
         ["read", &folder.path_of("src/deep"), "cwd of preset 'sandboxed'"],
         ["create", "none", "preset 'sandboxed'"],
         ["targets", "parent agent", "preset 'sandboxed'"],
@@ -83,18 +94,8 @@ fn effective_permissions_are_listed_with_their_limits() {
     create_three_levels(&fixture, &folder);
     let permissions = fixture.permissions("leaf");
     let home = fixture.daemon.home().canonicalize().unwrap();
-    let no_tools = [
-        "agent_cancel",
-        "agent_create",
-        "agent_destroy",
-        "agent_list",
-        "agent_status",
-        "base64.encode",
-        "fs.append_file",
-        "fs.write_file",
-    ];
     let may = json!({
-        "tools": { "all_but": no_tools },
+        "tools": { "all_but": NOT_FOR_LEAF },
         "read": [folder.path_of("src/deep")],
         "write": [],
         "blocked": [home],
@@ -131,20 +132,7 @@ fn get_agent_lists_lineage_tools_and_queue() {
         (&leaf["depth"], &leaf["ancestors"], &leaf["children"]),
         (&json!(2), &json!(["middle", "lead"]), &json!([]))
     );
-    let tools = [
-        "echo",
-        "get_time",
-        "base64.decode",
-        "json.parse",
-        "json.query",
-        "uuid.generate",
-        "hash.sha256",
-        "regex.match",
-        "regex.replace",
-        "fs.read_file",
-        "result.read",
-        "agent_send",
-    ];
+    let tools: Vec<_> = tools_except(&NOT_FOR_LEAF).iter().map(|spec| spec.name.to_string()).collect();
     assert_eq!(leaf["tools"], json!(tools));
     assert_eq!(
         (&leaf["working"], &leaf["queued"], &leaf["halted"]),

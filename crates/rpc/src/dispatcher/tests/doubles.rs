@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use agent::outside::{
     BoxFuture, CallSite, Clock, Entropy, ModelEvent, ModelRequest, ModelSpec, ModelStream, Models,
-    PreparedCall, Provider, Timestamp, Tool, ToolContext, Toolbox, Workspace,
+    PreparedCall, Provider, Timestamp, Tool, ToolContext, ToolSet, Workspace,
 };
 use agent::permission::{Effect, FilePath};
 use agent::{Concurrency, Fault, FaultKind, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
@@ -93,38 +93,19 @@ const TOOLS: [(&str, &[&str]); 8] = [
     ("agent_list", &[]),
 ];
 
-pub(super) struct TestToolbox {
-    all: Vec<Arc<dyn Tool>>,
-}
-
-impl TestToolbox {
-    pub(super) fn new() -> Self {
-        Self { all: TOOLS.map(|(name, aliases)| Arc::new(TestTool::new(name, aliases)) as _).into() }
-    }
-}
-
-impl Toolbox for TestToolbox {
-    fn all(&self) -> &[Arc<dyn Tool>] {
-        &self.all
-    }
-
-    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.all.iter().find(|tool| {
-            let spec = tool.spec();
-            *spec.name == *name || *spec.model_name == *name || spec.aliases.contains(&name)
-        })
-    }
+pub(super) fn test_toolbox() -> Arc<ToolSet> {
+    Arc::new(ToolSet::new(TOOLS.map(|(name, aliases)| Arc::new(TestTool::new(name, aliases)) as _).into()))
 }
 
 /// A tool that declares the effects of a file tool but has none.
 struct TestTool(Arc<ToolSpec>);
 
 impl TestTool {
-    fn new(name: &str, aliases: &'static [&'static str]) -> Self {
+    fn new(name: &str, aliases: &[&str]) -> Self {
         Self(Arc::new(ToolSpec {
             name: name.into(),
             model_name: name.replace('.', "_").into(),
-            aliases,
+            aliases: aliases.iter().copied().map(Arc::from).collect(),
             description: "".into(),
             input_schema: "{}".into(),
             concurrency: Concurrency::Parallel,

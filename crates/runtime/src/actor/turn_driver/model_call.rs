@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionTrigger, SummaryPlan};
-use agent::outside::{ModelEvent, ModelRequest, Requester, StopReason};
+use agent::outside::{ModelEvent, ModelRequest, Requester, StopReason, ToolSet};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, FixedOverhead, TokenCalibration, TokenCount, ToolSpec, TurnEvent, Usage};
 use futures_util::{FutureExt, StreamExt};
@@ -54,6 +54,9 @@ impl ModelCall {
 
 /// Request content beside the context.
 struct RequestExtras {
+    /// The tools that exist, for the calls in the response.
+    tool_set: Arc<ToolSet>,
+    /// The tools that the request offers.
     tools: Vec<Arc<ToolSpec>>,
     volatile_suffix: Option<Arc<str>>,
     fixed_overhead: FixedOverhead,
@@ -83,12 +86,13 @@ impl TurnDriver {
 
     fn request_extras(&mut self) -> RequestExtras {
         let shared = &self.shared;
-        let tools = shared.visible_tools();
+        let tool_set = shared.tool_set();
+        let tools = shared.visible_tools_of(&tool_set);
         let status = self.model_call.workspace_status.get_or_insert_with(|| shared.workspace_status());
         let volatile_suffix = shared.volatile_suffix(status.as_deref()).map(Arc::from);
         let volatile_suffix_tokens = volatile_suffix.as_deref().map_or(0, |text| shared.provider.count(text));
         let fixed_overhead = shared.fixed_overhead(&tools, volatile_suffix_tokens);
-        RequestExtras { tools, volatile_suffix, fixed_overhead }
+        RequestExtras { tool_set, tools, volatile_suffix, fixed_overhead }
     }
 
     /// Starts a compaction if the context needs one; returns whether it did.
@@ -145,8 +149,8 @@ impl TurnDriver {
     }
 
     fn call_model(&mut self, extras: RequestExtras) {
-        self.tools.next_round();
-        let RequestExtras { tools, volatile_suffix, fixed_overhead } = extras;
+        let RequestExtras { tool_set, tools, volatile_suffix, fixed_overhead } = extras;
+        self.tools.next_round(tool_set);
         let request = {
             let mut state = self.shared.published.write();
             state.volatile_suffix_tokens = fixed_overhead.volatile_suffix;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, CachedResults, CallSite, PreparedCall, Tool, ToolContext};
+use agent::outside::{BoxFuture, CachedResults, CallSite, PreparedCall, ToolContext, ToolSet};
 use agent::permission::{Effect, Permit, Resource, Verdict, judge};
 use agent::{
     AgentId, Concurrency, Schedule, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent,
@@ -24,6 +24,8 @@ use crate::peers::AgentPeers;
 
 pub(super) struct ToolCalls {
     shared: Arc<Shared>,
+    /// The tools when the model was called.
+    tool_set: Arc<ToolSet>,
     /// Runnable calls of the current response, by index.
     prepared: Vec<Option<CallWithSpec>>,
     running: FuturesUnordered<BoxFuture<'static, (usize, ToolOutcome)>>,
@@ -62,20 +64,23 @@ pub(super) enum StartedCall {
 
 impl ToolCalls {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let tool_set = shared.tool_set();
         let mut calls = Self {
             shared,
+            tool_set: Arc::default(),
             prepared: Vec::new(),
             running: FuturesUnordered::new(),
             running_indexes: Vec::new(),
             result_bytes_left: 0,
             result_tokens_left: None,
         };
-        calls.next_round();
+        calls.next_round(tool_set);
         calls
     }
 
-    /// Resets for the next response.
-    pub(super) fn next_round(&mut self) {
+    /// Resets for the next response, whose calls may use these tools.
+    pub(super) fn next_round(&mut self, tool_set: Arc<ToolSet>) {
+        self.tool_set = tool_set;
         self.prepared.clear();
         self.result_bytes_left = self.shared.limits.tool_result_bytes_max.saturating_mul(LONGEST_RESULTS_MAX);
         self.result_tokens_left = None;
@@ -99,9 +104,8 @@ impl ToolCalls {
 
     fn prepare_call(&self, call: &ToolCall) -> Result<CallWithSpec, String> {
         let Some(pool) = self.shared.pool.upgrade() else { return Err("Server shutting down".to_owned()) };
-        let tool: &Arc<dyn Tool> = pool
-            .outside
-            .tools
+        let tool = self
+            .tool_set
             .find(&call.name)
             .ok_or_else(|| format!("Unknown tool: {}", call.name.chars().take(64).collect::<String>()))?;
         let node = &self.shared.node;
@@ -131,6 +135,12 @@ impl ToolCalls {
         match std::panic::catch_unwind(AssertUnwindSafe(|| prepared.effects())) {
             Ok(more) => effects.extend(more),
             Err(panic) => return StartedCall::Finished(tool_panicked(&spec.name, panic.as_ref())),
+        }
+        // A crash repeats a pure call, so a write would happen twice.
+        if spec.class == ToolClass::Pure && effects.iter().any(Effect::is_write) {
+            tracing::error!(tool = %spec.name, "call refused: the tool is declared pure, but it writes");
+            let text = "Internal error: the tool is declared pure, but it writes";
+            return StartedCall::Finished(ToolOutcome::Failed(text.to_owned()));
         }
         if let Err(denied) = self.shared.authorize_tool(&spec.name, &effects) {
             return StartedCall::Finished(denied);

@@ -8,17 +8,16 @@ use agent::permission::{FilePath, RootedPath};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::protected::is_protected;
 use super::{
     PermittedPath, ResolvedFile, RootDirectory, open_at, open_directory, path_denied, proc_fd_path,
     split_parent,
 };
-use crate::definition::execution_failed;
-use crate::fs::protected::is_protected;
 
 /// An open directory and a file name in it: a rename to it stays beneath the allowed root.
-pub(crate) struct TargetDirectory {
-    pub(crate) directory: OwnedFd,
-    pub(crate) file_name: String,
+pub(super) struct TargetDirectory {
+    pub(super) directory: OwnedFd,
+    pub(super) file_name: String,
 }
 
 impl TargetDirectory {
@@ -29,7 +28,7 @@ impl TargetDirectory {
 
     /// Syncs the directory's entries to disk. Skipped for unreadable directories and for file systems that do not
     /// support it.
-    pub(crate) fn sync(&self) -> Result<(), Errno> {
+    pub(super) fn sync(&self) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::open(proc_fd_path(self.directory.as_fd()), flags, Mode::empty()) {
             Ok(directory) => rustix::fs::fsync(directory).or_else(|errno| match errno {
@@ -44,7 +43,7 @@ impl TargetDirectory {
 
 impl PermittedPath {
     /// Opens the directory of the file to write, after resolving links. Creates missing directories.
-    pub(crate) fn open_target(&self) -> Result<TargetDirectory, ToolOutcome> {
+    pub(super) fn open_target(&self) -> Result<TargetDirectory, ToolOutcome> {
         self.check_writable()?;
         let RootedPath { root, relative } = &self.rooted;
         if relative.is_empty() {
@@ -57,7 +56,7 @@ impl PermittedPath {
     }
 
     /// Opens the current file at the target, which is not a link.
-    pub(crate) fn find_target_file(
+    pub(super) fn find_target_file(
         &self,
         target: &TargetDirectory,
     ) -> Result<Option<ResolvedFile>, ToolOutcome> {
@@ -145,10 +144,7 @@ impl PermittedPath {
 
     fn create_directories(&self, root: &RootDirectory, parent: &str) -> Result<OwnedFd, ToolOutcome> {
         let to_outcome = |errno| self.errno_outcome(errno);
-        let mut current = root
-            .directory
-            .try_clone()
-            .map_err(|fault| execution_failed(format!("{}: {fault}", self.requested_path)))?;
+        let mut current = root.directory.try_clone().map_err(|fault| self.io_outcome(&fault))?;
         for (end, name) in path_components(parent) {
             let open_next = || root.open(&parent[..end], OFlags::PATH | OFlags::DIRECTORY);
             current = match open_next() {

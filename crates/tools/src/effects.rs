@@ -1,0 +1,153 @@
+//! The effects that tools declare, by type. A type says which effects a call has and which handle the permitted call
+//! gets for them; a tool has no other access to files and agents.
+
+use std::sync::Arc;
+
+use agent::ToolOutcome;
+use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
+use agent::permission::{Effect, FilePath};
+
+use crate::fs::{ReadableFile, WritableFile};
+
+/// The effects of a tool call.
+pub(crate) trait ToolEffects: Send + 'static {
+    /// Whether the call writes: changes files or agents. Then the class of its tool is not `Pure`.
+    const ARE_WRITES: bool;
+
+    /// The access that the permitted call gets.
+    type Handle: Send + 'static;
+
+    /// The effects for the judge.
+    fn list(&self) -> Vec<Effect>;
+
+    /// Takes the handle of the permitted call.
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome>;
+}
+
+/// The context of a permitted call. Opaque outside this file: a tool with effects of its own gets nothing from it.
+pub(crate) struct Granted(ToolContext);
+
+impl Granted {
+    pub(crate) fn new(context: ToolContext) -> Self {
+        Self(context)
+    }
+}
+
+/// No effects: the tool computes its result.
+pub(crate) struct NoEffects;
+
+impl ToolEffects for NoEffects {
+    const ARE_WRITES: bool = false;
+    type Handle = ();
+
+    fn list(&self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn open(self, _granted: Granted) -> Result<(), ToolOutcome> {
+        Ok(())
+    }
+}
+
+/// Reads one file.
+pub(crate) struct FileRead(RequestedFile);
+
+impl FileRead {
+    /// Resolves the path as the model wrote it.
+    pub(crate) fn new(path: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        RequestedFile::resolve(path, site).map(Self)
+    }
+}
+
+impl ToolEffects for FileRead {
+    const ARE_WRITES: bool = false;
+    type Handle = ReadableFile;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Read(self.0.path.clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<ReadableFile, ToolOutcome> {
+        ReadableFile::from_permit(&granted.0.permit, &self.0.requested)
+    }
+}
+
+/// Writes one file.
+pub(crate) struct FileWrite(RequestedFile);
+
+impl FileWrite {
+    /// Resolves the path as the model wrote it.
+    pub(crate) fn new(path: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        RequestedFile::resolve(path, site).map(Self)
+    }
+}
+
+impl ToolEffects for FileWrite {
+    const ARE_WRITES: bool = true;
+    type Handle = WritableFile;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Write(self.0.path.clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<WritableFile, ToolOutcome> {
+        WritableFile::from_permit(&granted.0.permit, &self.0.requested)
+    }
+}
+
+/// A file in the arguments of a call.
+struct RequestedFile {
+    path: FilePath,
+    /// The path as the model wrote it.
+    requested: String,
+}
+
+impl RequestedFile {
+    /// `~` and `file://` have no special meaning.
+    fn resolve(requested: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        let path = FilePath::resolve(requested, site.cwd)
+            .map_err(|fault| format!("Invalid input: field `path`: {fault}"))?;
+        Ok(Self { path, requested: requested.to_owned() })
+    }
+}
+
+/// Reads the cached results of the agent's earlier calls.
+pub(crate) struct ResultRead;
+
+impl ToolEffects for ResultRead {
+    const ARE_WRITES: bool = false;
+    type Handle = Arc<dyn CachedResults>;
+
+    fn list(&self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+        Ok(granted.0.results)
+    }
+}
+
+/// Reads the state of agents, or changes them: creates, messages, cancels or destroys them.
+pub(crate) struct AgentEffects<const ARE_WRITES: bool>(pub(crate) Vec<Effect>);
+
+/// Reads the state of agents.
+pub(crate) type AgentQuery = AgentEffects<false>;
+
+/// Changes agents.
+pub(crate) type AgentChange = AgentEffects<true>;
+
+/// The other agents, as the calling agent sees them.
+pub(crate) type PeersHandle = Arc<dyn Peers>;
+
+impl<const ARE_WRITES: bool> ToolEffects for AgentEffects<ARE_WRITES> {
+    const ARE_WRITES: bool = ARE_WRITES;
+    type Handle = PeersHandle;
+
+    fn list(&self) -> Vec<Effect> {
+        self.0.clone()
+    }
+
+    fn open(self, granted: Granted) -> Result<PeersHandle, ToolOutcome> {
+        Ok(granted.0.peers)
+    }
+}

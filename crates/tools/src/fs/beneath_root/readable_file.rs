@@ -1,0 +1,70 @@
+//! A file that a call may read.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use agent::ToolOutcome;
+use agent::permission::Permit;
+use rustix::fs::OFlags;
+
+use super::PermittedPath;
+use crate::definition::execution_failed;
+
+/// The permitted file of a call that reads.
+pub(crate) struct ReadableFile(PermittedPath);
+
+/// The content of an open regular file.
+pub(crate) struct FileContent(File);
+
+impl ReadableFile {
+    /// The file that the permit allows to read.
+    pub(crate) fn from_permit(permit: &Permit, requested: &str) -> Result<Self, ToolOutcome> {
+        let file = permit.readable.first().map(|read| read.file());
+        PermittedPath::new(file, requested).map(Self)
+    }
+
+    /// The path as the model wrote it, truncated for messages.
+    pub(crate) fn requested_path(&self) -> &str {
+        &self.0.requested_path
+    }
+
+    /// Opens the file, which has to be a regular one.
+    pub(crate) fn open(&self) -> Result<FileContent, ToolOutcome> {
+        let Self(path) = self;
+        let found = path.find()?.ok_or_else(|| path.not_found())?;
+        found.require_regular(path)?;
+        found.open(OFlags::RDONLY).map(FileContent).map_err(|errno| path.errno_outcome(errno))
+    }
+
+    /// Reads the whole file, at most `bytes_max` bytes.
+    pub(crate) fn read_all(&self, bytes_max: usize) -> Result<Vec<u8>, ToolOutcome> {
+        let mut bytes = Vec::new();
+        let read = self.open()?.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|fault| self.io_outcome(&fault))?;
+        if bytes.len() > bytes_max {
+            return Err(execution_failed(format!(
+                "{} has more than {bytes_max} bytes",
+                self.requested_path()
+            )));
+        }
+        Ok(bytes)
+    }
+
+    /// The outcome for an error on the open file.
+    pub(crate) fn io_outcome(&self, fault: &io::Error) -> ToolOutcome {
+        self.0.io_outcome(fault)
+    }
+}
+
+impl FileContent {
+    /// The current size in bytes; 0 if it is unknown.
+    pub(crate) fn size(&self) -> u64 {
+        self.0.metadata().map_or(0, |metadata| metadata.len())
+    }
+}
+
+impl Read for FileContent {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
