@@ -103,13 +103,8 @@ impl TurnDriver {
         let (turn, actions) = match &pending.stage {
             TurnStage::Waiting => {
                 exhausted = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
-                let (turn, mut actions) = Turn::start(pending.message.to_message(), limits);
                 staged.stage_begin(pending, &shared);
-                // The journal has the message already, in the acceptance record.
-                if let Some(TurnAction::Append(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
-                    staged.stage_without_record(message, &shared);
-                }
-                (turn, actions)
+                Turn::start(limits)
             }
             TurnStage::Running(progress) => {
                 staged.stage_reopen(pending, &shared);

@@ -41,8 +41,8 @@ pub(super) struct TurnSimulation {
 impl TurnSimulation {
     /// Begins the turn.
     pub(super) fn begin() -> Self {
-        let (turn, actions) = Turn::start(user("ask 1"), LIMITS);
-        let mut simulation = Self::with(turn, Vec::new());
+        let (turn, actions) = Turn::start(LIMITS);
+        let mut simulation = Self::with(turn, vec![user("ask 1")]);
         simulation.apply(actions, vec![accepted(1), begun(1)]);
         simulation
     }
@@ -162,16 +162,12 @@ impl TurnSimulation {
     }
 
     fn apply(&mut self, actions: Vec<TurnAction>, mut records: Vec<Record>) {
-        let is_first = records.iter().any(|record| matches!(record, Record::TurnBegun { .. }));
-        for (index, action) in actions.into_iter().enumerate() {
+        for action in actions {
             assert!(self.end.is_none(), "action after the end");
             self.is_calling_model = false;
             match action {
                 TurnAction::Append(message) => {
-                    // `TurnAccepted` already contains the first message.
-                    if !(is_first && index == 0) {
-                        records.push(message_added(message.clone()));
-                    }
+                    records.push(message_added(message.clone()));
                     self.context.push(message);
                 }
                 TurnAction::RunTool(index, call) => {
