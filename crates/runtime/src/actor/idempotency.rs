@@ -113,7 +113,7 @@ impl Actor {
         {
             // The turn started before a daemon stop: its unanswered tool calls in the context have to be closed.
             let mut driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, None);
-            driver.cancel_on_advance();
+            driver.cancel();
             return self.drive_turn(pending, driver, reply.into_iter().collect()).await;
         }
         cancel_unstarted(Arc::clone(&self.shared), pending, reply).await;
@@ -125,7 +125,7 @@ impl Actor {
     pub(super) async fn interrupt(&mut self, pending: PendingTurn, why: String) -> ControlFlow<()> {
         if matches!(pending.stage, TurnStage::Running(_)) {
             let mut driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, None);
-            driver.interrupt_on_advance(why);
+            driver.interrupt(why);
             return self.drive_turn(pending, driver, Vec::new()).await;
         }
         let end = TurnEnd::without_content(TurnOutcome::Interrupted(why));

@@ -9,6 +9,7 @@ mod wall_time;
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -86,6 +87,16 @@ enum Awaited {
     Nothing,
 }
 
+/// What the turn waited for.
+enum DriverEvent {
+    /// An input of the turn.
+    Turn(TurnEvent),
+    /// The model is to be called now: a slot was acquired, the context compacted, or the last request was too long.
+    CallModel,
+    /// No input of the turn: the model is alive, or its output is for subscribers only.
+    Nothing,
+}
+
 impl TurnDriver {
     /// Starts a turn or resumes a recovered one. Executes nothing until [`Self::advance`].
     pub(super) fn begin(
@@ -133,19 +144,15 @@ impl TurnDriver {
     }
 
     /// Cancels the turn and drops its model stream and tool calls.
-    pub(super) fn cancel(&mut self) -> Option<TurnExit> {
+    pub(super) fn cancel(&mut self) {
         self.abort(TurnEvent::Cancel);
-        self.advance()
+        self.advance();
     }
 
-    /// Marks a turn as cancelled; takes effect with the next advance.
-    pub(super) fn cancel_on_advance(&mut self) {
-        self.abort(TurnEvent::Cancel);
-    }
-
-    /// Marks a turn as interrupted; takes effect with the next advance.
-    pub(super) fn interrupt_on_advance(&mut self, why: String) {
+    /// Ends the turn as interrupted.
+    pub(super) fn interrupt(&mut self, why: String) {
         self.abort(TurnEvent::Interrupt(why));
+        self.advance();
     }
 
     /// Aborts the turn. Idempotent: a second event must not be recorded.
@@ -207,8 +214,8 @@ impl TurnDriver {
         Some(message)
     }
 
-    /// Waits for the next event and executes what follows. Cancel safe.
-    pub(super) async fn step(&mut self) -> Option<TurnExit> {
+    /// Waits for the next event and executes what follows; breaks at the end of the turn. Cancel safe.
+    pub(super) async fn step(&mut self) -> ControlFlow<TurnExit> {
         // Yields to other tasks, so that a model that streams without pause can be cancelled. First, where dropping
         // the step loses nothing.
         tokio::task::consume_budget().await;
@@ -222,33 +229,39 @@ impl TurnDriver {
             Some(remaining) => match tokio::time::timeout(remaining, self.next_event()).await {
                 Ok(event) => event,
                 Err(_) if self.wall.remaining(&self.shared.node) == Some(Duration::ZERO) => {
-                    return self.on_wall_time_exhausted();
+                    self.on_wall_time_exhausted();
+                    return ControlFlow::Continue(());
                 }
                 // The limit was raised meanwhile.
-                Err(_) => return None,
+                Err(_) => return ControlFlow::Continue(()),
             },
         };
         self.wall.debit(&self.shared.node);
         self.last_event_at = Instant::now();
         match event {
-            Some(event) => self.apply(event),
-            // A slot was acquired or the context compacted: retry the model call, which checks the budgets again.
-            None => self.pending_actions.push_front(TurnAction::CallModel),
+            DriverEvent::Turn(event) => self.apply(event),
+            // The action checks the budgets again.
+            DriverEvent::CallModel => self.pending_actions.push_front(TurnAction::CallModel),
+            DriverEvent::Nothing => {}
         }
-        self.advance()
+        self.advance();
+        ControlFlow::Continue(())
     }
 
     /// Handles the commit result of the enqueued batch.
-    fn on_commit(&mut self, result: Result<(), StoreFault>) -> Option<TurnExit> {
+    fn on_commit(&mut self, result: Result<(), StoreFault>) -> ControlFlow<TurnExit> {
         match result {
             Ok(()) => {
                 self.staged.publish(&self.shared);
                 match self.pending_end.take() {
                     Some(end) => {
                         self.publish_end(&end);
-                        Some(TurnExit::Ended(end))
+                        ControlFlow::Break(TurnExit::Ended(end))
                     }
-                    None => self.advance(),
+                    None => {
+                        self.advance();
+                        ControlFlow::Continue(())
+                    }
                 }
             }
             Err(fault) => {
@@ -256,7 +269,7 @@ impl TurnDriver {
                 self.tools.stop();
                 self.shared.published.write().is_working = false;
                 self.shared.reset_message_count();
-                Some(match fault {
+                ControlFlow::Break(match fault {
                     StoreFault::DuplicateRequestId if !self.is_turn_committed() => {
                         if self.exhausted.is_none() {
                             self.shared.node.reverse_consumption(Resource::Turns, 1);
@@ -272,7 +285,7 @@ impl TurnDriver {
     }
 
     /// Executes pending actions up to the first that needs a commit or has to wait.
-    pub(super) fn advance(&mut self) -> Option<TurnExit> {
+    pub(super) fn advance(&mut self) {
         while !self.staged.is_enqueued() {
             let Some(action) = self.pending_actions.pop_front() else { break };
             match action {
@@ -292,7 +305,6 @@ impl TurnDriver {
         if !self.staged.is_enqueued() && !self.staged.is_empty() {
             self.staged.enqueue(&self.shared);
         }
-        None
     }
 
     fn stage_end(&mut self, end: TurnEnd) {
@@ -303,14 +315,14 @@ impl TurnDriver {
     }
 
     /// Stops running calls, then ends the turn.
-    fn on_wall_time_exhausted(&mut self) -> Option<TurnExit> {
+    fn on_wall_time_exhausted(&mut self) {
         self.wall.debit(&self.shared.node);
         self.drop_stream();
         self.apply(TurnEvent::BudgetExhausted(Resource::WallMs));
         for event in self.tools.stop_for_budget(Resource::WallMs) {
             self.apply(event);
         }
-        self.advance()
+        self.advance();
     }
 
     /// Drops the stream. A panic in the provider's destructor must not take down the actor.
@@ -321,8 +333,7 @@ impl TurnDriver {
         }
     }
 
-    /// Waits for the next turn event; `None` when the model is to be called now.
-    async fn next_event(&mut self) -> Option<TurnEvent> {
+    async fn next_event(&mut self) -> DriverEvent {
         match &mut self.awaited {
             Awaited::Model(_) => self.next_model_event().await,
             Awaited::Summary(call) => {
@@ -331,14 +342,14 @@ impl TurnDriver {
             }
             Awaited::Tools => {
                 let (index, outcome) = self.tools.next_outcome().await;
-                Some(TurnEvent::ToolDone(index, outcome))
+                DriverEvent::Turn(TurnEvent::ToolDone(index, outcome))
             }
             Awaited::Slot(acquisition) => {
                 // The semaphore is never closed; if it were, the turn would continue without a slot.
                 self.slot = acquisition.await.ok();
-                None
+                DriverEvent::CallModel
             }
-            Awaited::Nothing => Some(TurnEvent::ModelFailed(stream_ended())),
+            Awaited::Nothing => DriverEvent::Turn(TurnEvent::ModelFailed(stream_ended())),
         }
     }
 
