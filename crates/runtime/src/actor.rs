@@ -5,6 +5,7 @@
 mod compact;
 mod compaction_run;
 mod idempotency;
+mod model_stream;
 mod pending_turn;
 mod queue;
 mod turn_driver;

@@ -1,6 +1,6 @@
-//! Turn driver: executes the actions of a turn. The only caller of [`Provider`](agent::outside::Provider) and of
-//! tools. [`model_call`] builds model requests, [`tool_calls`] runs tools, [`commit`] persists each step before
-//! anything depends on it. The driver debits usage, and a provider panic fails only this turn.
+//! Turn driver: executes the actions of a turn, and debits its usage. [`model_call`] builds model requests, which
+//! [`model_stream`](super::model_stream) sends, [`tool_calls`] runs tools and is the only caller of them, [`commit`]
+//! persists each step before anything depends on it.
 
 mod commit;
 mod model_call;
@@ -10,17 +10,15 @@ mod wall_time;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::journal::{Record, TurnStage};
-use agent::outside::{ModelStream, StoreFault};
+use agent::outside::StoreFault;
 use agent::permission::Resource;
 use agent::{
-    Fault, FaultKind, Message, MessageSource, RequestId, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
-    TurnOutcome,
+    Fault, Message, MessageSource, RequestId, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome,
 };
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
@@ -30,6 +28,7 @@ use self::model_call::ModelCall;
 use self::tool_calls::{StartedCall, ToolCalls};
 use self::wall_time::WallTime;
 use super::compaction_run::SummaryCall;
+use super::model_stream::{GuardedStream, stream_ended};
 use super::pending_turn::PendingTurn;
 use crate::handle::Shared;
 
@@ -76,7 +75,7 @@ type SlotAcquisition = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, 
 /// What the turn waits for when no commit is in flight.
 enum Awaited {
     /// The streaming model response.
-    Model(ModelStream),
+    Model(GuardedStream),
     /// A summary of older messages, before the model call.
     Summary(Box<SummaryCall>),
     /// Running tool calls.
@@ -325,12 +324,9 @@ impl TurnDriver {
         self.advance();
     }
 
-    /// Drops the stream. A panic in the provider's destructor must not take down the actor.
+    /// Drops the stream, which cancels the model request.
     fn drop_stream(&mut self) {
-        let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
-        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(awaited))) {
-            tracing::warn!(panic = panic_text(panic.as_ref()), "model stream panicked on drop");
-        }
+        self.awaited = Awaited::Nothing;
     }
 
     async fn next_event(&mut self) -> DriverEvent {
@@ -411,17 +407,8 @@ impl TurnDriver {
     }
 }
 
-fn stream_ended() -> Fault {
-    let text = "Streaming response was interrupted before completion: the stream ended. \
-                Partial output may have been displayed; retry the request.";
-    Fault::new(FaultKind::Model, text)
-}
-
-fn turn_panicked(panic: &(dyn Any + Send)) -> Fault {
-    Fault::new(FaultKind::Internal, "Internal error: the turn panicked").caused_by(panic_text(panic))
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// The text of a panic, for the log.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }

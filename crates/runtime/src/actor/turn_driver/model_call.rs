@@ -1,19 +1,18 @@
 //! Model calls of a turn: builds requests, handles stream events, and keeps requests within the context window.
 //! Compacts the context before a call when it is full, and after the model rejected a request as too long.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionTrigger, SummaryPlan};
-use agent::outside::{ModelEvent, ModelRequest, Requester, StopReason};
+use agent::outside::{ModelEvent, ModelRequest, StopReason};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, FixedOverhead, TokenCalibration, TokenCount, ToolSpec, TurnEvent, Usage};
-use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use super::super::compaction_run::{SummaryCall, SummaryStep};
-use super::{Awaited, DriverEvent, TurnDriver, stream_ended, turn_panicked};
+use super::super::model_stream::{GuardedStream, stream_ended};
+use super::{Awaited, DriverEvent, TurnDriver};
 use crate::event_bus::{Delta, DeltaKind};
 
 /// Rejections of a request as too long before the turn fails.
@@ -161,17 +160,12 @@ impl TurnDriver {
                 history_version: Some(state.window.history_version().clone()),
                 volatile_suffix,
                 tools,
-                requester: Requester { agent: Some(self.shared.id.clone()), root: self.shared.node.root() },
                 ..ModelRequest::default()
             }
         };
         (self.model_call.has_response, self.model_call.is_queued) = (false, false);
         tracing::debug!(messages = request.messages.len(), tools = request.tools.len(), "calling the model");
-        let stream = std::panic::catch_unwind(AssertUnwindSafe(|| self.shared.provider.call(request)));
-        self.awaited = Awaited::Model(stream.unwrap_or_else(|panic| {
-            let fault = turn_panicked(panic.as_ref());
-            futures_util::stream::once(std::future::ready(Err(fault))).boxed()
-        }));
+        self.awaited = Awaited::Model(GuardedStream::start(&self.shared, request));
         self.last_event_at = Instant::now();
     }
 
@@ -184,12 +178,9 @@ impl TurnDriver {
         let Awaited::Model(stream) = &mut self.awaited else {
             return DriverEvent::Turn(TurnEvent::ModelFailed(stream_ended()));
         };
-        let next = AssertUnwindSafe(stream.next()).catch_unwind();
-        let fault = match tokio::time::timeout(timeout, next).await {
-            Ok(Ok(Some(Ok(event)))) => return self.on_model_event(event),
-            Ok(Ok(Some(Err(fault)))) => fault,
-            Ok(Ok(None)) => stream_ended(),
-            Ok(Err(panic)) => turn_panicked(panic.as_ref()),
+        let fault = match tokio::time::timeout(timeout, stream.next()).await {
+            Ok(Ok(event)) => return self.on_model_event(event),
+            Ok(Err(end)) => end.into_fault(),
             Err(_) => Fault::new(
                 FaultKind::Model,
                 format!("API request timed out: the model was silent for {} s", idle_max.as_secs_f64()),
