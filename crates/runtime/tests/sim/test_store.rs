@@ -31,6 +31,9 @@ struct State {
     /// The last ticket issued.
     last_ticket: u64,
     is_held: bool,
+    /// The appends of this agent are held, and others are committed.
+    held_agent: Option<Serial>,
+    held_appends: Vec<QueuedAppend>,
     /// The daemon was killed: nothing is committed any more, and no future resolves.
     is_dead: bool,
     /// Number of appends to commit before the store dies.
@@ -87,8 +90,18 @@ impl TestStore {
         self.shared.state().is_held = true;
     }
 
+    /// Commits nothing of this agent until `release`.
+    pub(crate) fn hold_agent(&self, agent: Serial) {
+        self.shared.state().held_agent = Some(agent);
+    }
+
     pub(crate) fn release(&self) {
-        self.shared.state().is_held = false;
+        let mut state = self.shared.state();
+        state.is_held = false;
+        state.held_agent = None;
+        let held = std::mem::take(&mut state.held_appends);
+        state.queue.extend(held);
+        drop(state);
         self.shared.commit_queued(&self.memory, u64::MAX);
         let barriers = self.shared.state().held_barriers.take();
         barriers.into_iter().flatten().for_each(|barrier| drop(barrier.send(Ok(()))));
@@ -250,7 +263,13 @@ impl Store for TestStore {
             state.last_ticket += 1;
             let (ticket, yields) = (state.last_ticket, state.yields);
             state.observed.push(ObservedAppend { kinds: kinds(&appends), was_committed: false });
-            state.queue.push_back(QueuedAppend { ticket, appends, done });
+            let is_held = appends.iter().any(|append| state.held_agent == Some(append.agent));
+            let append = QueuedAppend { ticket, appends, done };
+            if is_held {
+                state.held_appends.push(append);
+            } else {
+                state.queue.push_back(append);
+            }
             (ticket, yields)
         };
         if self.commits_immediately() {
