@@ -1,13 +1,15 @@
 //! Pool of all agents: lookup, shutdown, and the public API of the runtime. [`create`] creates agents, [`wake`] wakes
-//! and restores them, [`destroy`] destroys them, [`permissions`] changes grants, [`lifecycle`] forks, renames and
-//! imports.
+//! them, [`restore`] restores them from the store, [`destroy`] destroys them, [`permissions`] changes grants,
+//! [`lifecycle`] forks, renames and imports, [`background`] resumes and prunes turns.
 
+mod background;
 mod create;
 mod destroy;
 mod directory;
 mod lifecycle;
 mod list;
 mod permissions;
+mod restore;
 mod stored_permissions;
 mod wake;
 
