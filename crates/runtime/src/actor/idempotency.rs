@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use agent::journal::{Record, Replay, TurnStage};
+use agent::journal::{OpenTurnState, Record, Replay};
 use agent::outside::{StoreFault, StoredTurn};
 use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_digest_input};
 use sha2::{Digest, Sha256};
@@ -107,7 +107,7 @@ impl Actor {
         reply: Option<CancelReply>,
     ) -> ControlFlow<()> {
         let is_abandoned = reply.is_none() && pending.is_unattended();
-        if matches!(pending.stage, TurnStage::Running(_))
+        if matches!(pending.state, OpenTurnState::Running(_))
             && !is_abandoned
             && !self.shared.end_requested.is_cancelled()
         {
@@ -123,7 +123,7 @@ impl Actor {
 
     /// Ends a turn as interrupted. The same request can reopen it.
     pub(super) async fn interrupt(&mut self, pending: PendingTurn, why: String) -> ControlFlow<()> {
-        if matches!(pending.stage, TurnStage::Running(_)) {
+        if matches!(pending.state, OpenTurnState::Running(_)) {
             let mut driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, None);
             driver.interrupt(why);
             return self.drive_turn(pending, driver, Vec::new()).await;
@@ -192,7 +192,7 @@ impl Actor {
             return ControlFlow::Continue(());
         };
         pending.turn = turn;
-        pending.stage = interrupted.stage;
+        pending.state = interrupted.state;
         pending.acceptance = Acceptance::Reopened(messages);
         self.queue.push_front(Job::Send(Box::new(pending)));
         ControlFlow::Continue(())

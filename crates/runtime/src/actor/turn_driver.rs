@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::journal::{Record, TurnStage};
+use agent::journal::{OpenTurnState, Record};
 use agent::outside::StoreFault;
 use agent::permission::Resource;
 use agent::{
@@ -110,13 +110,13 @@ impl TurnDriver {
         let mut tools = ToolCalls::new(Arc::clone(&shared));
         let mut staged = StagedBatch::default();
         let mut exhausted = None;
-        let (turn, actions) = match &pending.stage {
-            TurnStage::Waiting => {
+        let (turn, actions) = match &pending.state {
+            OpenTurnState::Waiting => {
                 exhausted = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
                 staged.stage_begin(pending, &shared);
                 Turn::start(limits)
             }
-            TurnStage::Running(progress) => {
+            OpenTurnState::Running(progress) => {
                 staged.stage_reopen(pending, &shared);
                 let schedules = progress.calls.iter().map(|call| tools.prepare(call)).collect();
                 Turn::resume(progress.clone(), schedules, limits)

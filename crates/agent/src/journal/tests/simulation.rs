@@ -58,7 +58,7 @@ impl TurnSimulation {
     pub(super) fn reopen(records: &[Record], rng: &mut TestRng) -> Self {
         let replay = Replay::from_records(records.to_vec());
         let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
-        let TurnStage::Running(progress) = open.stage else { panic!("the turn had begun") };
+        let OpenTurnState::Running(progress) = open.state else { panic!("the turn had begun") };
         let (all, _) = replay.into_parts();
         Self::resume_from(cloned_messages(&all[..messages]), progress, rng)
     }
@@ -227,8 +227,8 @@ fn cloned_messages(messages: &[std::sync::Arc<Message>]) -> Vec<Message> {
 
 fn running_progress(open: std::collections::VecDeque<OpenTurn>) -> TurnProgress {
     assert_eq!(open.len(), 1, "one turn is open");
-    match open.into_iter().next().map(|open| open.stage) {
-        Some(TurnStage::Running(progress)) => progress,
-        Some(TurnStage::Waiting) | None => panic!("the turn has begun"),
+    match open.into_iter().next().map(|open| open.state) {
+        Some(OpenTurnState::Running(progress)) => progress,
+        Some(OpenTurnState::Waiting) | None => panic!("the turn has begun"),
     }
 }
