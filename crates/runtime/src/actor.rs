@@ -1,5 +1,5 @@
 //! Actor task of a live agent: handles commands at any time and runs one turn at a time, in FIFO order.
-//! [`turn_driver`] executes a turn, [`pending_turn`] is a request until its response, [`queue`] enqueues and cancels
+//! [`turn_driver`] executes a turn, [`pending_turn`] is a request until its response, [`queue`] accepts and cancels
 //! requests, [`idempotency`] answers requests whose request id the store already has.
 
 mod compact;
@@ -31,7 +31,7 @@ use crate::handle::{NewMessage, Shared};
 
 /// A command to an actor.
 pub(crate) enum Command {
-    /// Enqueues a message.
+    /// Queues a message.
     Send { message: NewMessage, reply: Reply, permit: AdmissionPermit, commit_waiter: Option<CommitWaiter> },
     /// Cancels the request with this id.
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
@@ -241,7 +241,7 @@ impl Actor {
             Ok(slot) => slot,
             Err(_) => {
                 if matches!(pending.acceptance, Acceptance::NotEnqueued) {
-                    self.enqueue(&mut pending);
+                    self.append_acceptance(&mut pending);
                 }
                 match self.acquire_slot(Some(&mut pending)).await {
                     Ok(slot) => slot,
