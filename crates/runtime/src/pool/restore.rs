@@ -79,14 +79,17 @@ impl Pool {
     ) -> Result<HashMap<Serial, (Arc<LineageNode>, StoredAgent)>, Fault> {
         let _restore_guard = self.restore_lock.lock().await;
         let mut wanted: BTreeSet<Serial> = serials.iter().copied().collect();
+        // Held until the end: a node in memory must not be dropped during the read, because its row is not read.
+        let mut nodes_held = Vec::new();
         for serial in serials {
-            let mut serial = *serial;
-            while self.directory.node(serial).is_none() {
-                wanted.insert(serial);
-                match self.directory.parent(serial) {
-                    Some(parent) => serial = parent,
-                    None => break,
+            let mut next = Some(*serial);
+            while let Some(serial) = next {
+                if let Some(node) = self.directory.node(serial) {
+                    nodes_held.push(node);
+                    break;
                 }
+                wanted.insert(serial);
+                next = self.directory.parent(serial);
             }
         }
         let mut rows = self.outside.store.agents(wanted.into_iter().collect()).await?;

@@ -38,7 +38,7 @@ struct State {
     is_dead: bool,
     /// Number of appends to commit before the store dies.
     appends_left: Option<usize>,
-    /// Number of yields before each commit.
+    /// Number of yields before each commit, and before each read of agents.
     yields: usize,
     /// Held barriers (empty appends that only wait for earlier ones); none while barriers are not held.
     held_barriers: Option<Vec<oneshot::Sender<Result<(), StoreFault>>>>,
@@ -112,7 +112,7 @@ impl TestStore {
         self.shared.state().held_barriers = Some(Vec::new());
     }
 
-    /// Sets the number of yields before each commit.
+    /// Sets the number of yields before each commit, and before each read of agents.
     pub(crate) fn set_commit_yields(&self, yields: usize) {
         self.shared.state().yields = yields;
     }
@@ -245,6 +245,12 @@ impl State {
     }
 }
 
+async fn yield_times(yields: usize) {
+    for _ in 0..yields {
+        tokio::task::yield_now().await;
+    }
+}
+
 fn kinds(appends: &[Append]) -> Vec<&'static str> {
     appends.iter().flat_map(|append| &append.records).map(Record::kind).collect()
 }
@@ -277,9 +283,7 @@ impl Store for TestStore {
         }
         let (shared, memory) = (Arc::clone(&self.shared), Arc::clone(&self.memory));
         Box::pin(async move {
-            for _ in 0..yields {
-                tokio::task::yield_now().await;
-            }
+            yield_times(yields).await;
             shared.commit_queued(&memory, ticket);
             match committed.await {
                 Ok(result) => result,
@@ -297,16 +301,18 @@ impl Store for TestStore {
     }
 
     fn agents(&self, serials: Vec<Serial>) -> BoxFuture<'_, Result<Vec<StoredAgent>, StoreFault>> {
-        self.memory.agents(serials)
+        let yields = self.shared.state().yields;
+        Box::pin(async move {
+            yield_times(yields).await;
+            self.memory.agents(serials).await
+        })
     }
 
     fn history(&self, agent: Serial) -> BoxFuture<'_, Result<Vec<Record>, StoreFault>> {
         self.shared.state().history_reads.push(agent);
         let yields = self.shared.state().yields;
         Box::pin(async move {
-            for _ in 0..yields {
-                tokio::task::yield_now().await;
-            }
+            yield_times(yields).await;
             self.memory.history(agent).await
         })
     }
