@@ -5,7 +5,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use replay::{OpenTurn, Replay, TurnProgress, TurnStage};
+pub use replay::{OpenTurn, OpenTurnState, Replay, TurnProgress};
 
 pub use crate::compaction::CompactionRecord;
 use crate::outside::Timestamp;

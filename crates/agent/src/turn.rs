@@ -173,10 +173,14 @@ enum TurnPhase {
 }
 
 impl Turn {
-    /// Starts a turn: the first actions append the message and call the model.
+    /// Starts a turn whose message is in the context: the first action calls the model.
     #[must_use]
-    pub fn start(message: Message, limits: TurnLimits) -> (Self, Vec<TurnAction>) {
-        let turn = Self {
+    pub fn start(limits: TurnLimits) -> (Self, Vec<TurnAction>) {
+        (Self::new(limits), vec![TurnAction::CallModel])
+    }
+
+    fn new(limits: TurnLimits) -> Self {
+        Self {
             limits,
             rounds: 1,
             content: String::new(),
@@ -190,8 +194,7 @@ impl Turn {
             last_response_empty: false,
             unusable_rounds: 0,
             exhausted: None,
-        };
-        (turn, vec![TurnAction::Append(message), TurnAction::CallModel])
+        }
     }
 
     /// Resumes a turn that a crash interrupted. `schedules` says how the calls of its last response may run; a call
@@ -203,7 +206,7 @@ impl Turn {
         limits: TurnLimits,
     ) -> (Self, Vec<TurnAction>) {
         let TurnProgress { responses, content, calls, started_calls, mut finished_calls, steers } = progress;
-        let (mut turn, _) = Self::start(Message::user("", crate::MessageSource::default()), limits);
+        let mut turn = Self::new(limits);
         turn.rounds = responses;
         turn.content = content;
         turn.steers = steers.into();

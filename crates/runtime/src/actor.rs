@@ -1,10 +1,11 @@
 //! Actor task of a live agent: handles commands at any time and runs one turn at a time, in FIFO order.
-//! [`turn_driver`] executes a turn, [`pending_turn`] is a request until its response, [`queue`] enqueues and cancels
+//! [`turn_driver`] executes a turn, [`pending_turn`] is a request until its response, [`queue`] accepts and cancels
 //! requests, [`idempotency`] answers requests whose request id the store already has.
 
 mod compact;
 mod compaction_run;
 mod idempotency;
+mod model_stream;
 mod pending_turn;
 mod queue;
 mod turn_driver;
@@ -30,7 +31,7 @@ use crate::handle::{NewMessage, Shared};
 
 /// A command to an actor.
 pub(crate) enum Command {
-    /// Enqueues a message.
+    /// Queues a message.
     Send { message: NewMessage, reply: Reply, permit: AdmissionPermit, commit_waiter: Option<CommitWaiter> },
     /// Cancels the request with this id.
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
@@ -240,7 +241,7 @@ impl Actor {
             Ok(slot) => slot,
             Err(_) => {
                 if matches!(pending.acceptance, Acceptance::NotEnqueued) {
-                    self.enqueue(&mut pending);
+                    self.append_acceptance(&mut pending);
                 }
                 match self.acquire_slot(Some(&mut pending)).await {
                     Ok(slot) => slot,
@@ -292,34 +293,33 @@ impl Actor {
     ) -> ControlFlow<()> {
         let shared = Arc::clone(&self.shared);
         let mut is_acknowledged = false;
-        let mut exit = driver.advance();
+        driver.advance();
         let exit = loop {
-            if let Some(exit) = exit {
-                break exit;
-            }
-            exit = tokio::select! {
+            let flow = tokio::select! {
                 biased;
-                () = shared.end_requested.cancelled() => Some(TurnExit::Ended(driver.abandon())),
+                () = shared.end_requested.cancelled() => ControlFlow::Break(TurnExit::Ended(driver.abandon())),
                 () = shared.admission.abort.cancelled(), if !driver.is_ending() => {
                     if pending.is_unattended() && driver.is_turn_committed() {
-                        Some(driver.suspend())
+                        ControlFlow::Break(driver.suspend())
                     } else {
-                        driver.cancel()
+                        driver.cancel();
+                        ControlFlow::Continue(())
                     }
                 }
                 command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, Some(&mut pending))) {
-                    Some(CommandEffect::Nothing) => None,
+                    Some(CommandEffect::Nothing) => ControlFlow::Continue(()),
                     Some(CommandEffect::Cancel(reply)) => {
                         cancels.push(reply);
-                        driver.cancel()
+                        driver.cancel();
+                        ControlFlow::Continue(())
                     }
                     Some(CommandEffect::Steer { text, source, reply }) => {
                         self.steer(&mut driver, &pending, (text, source), reply);
-                        None
+                        ControlFlow::Continue(())
                     }
-                    None => Some(TurnExit::Ended(driver.abandon())),
+                    None => ControlFlow::Break(TurnExit::Ended(driver.abandon())),
                 },
-                exit = driver.step() => exit,
+                flow = driver.step() => flow,
             };
             if driver.is_turn_committed() {
                 pending.notify_committed(&Ok(()));
@@ -328,9 +328,22 @@ impl Actor {
                     self.reject_conflicting(&pending);
                 }
             }
+            if let ControlFlow::Break(exit) = flow {
+                break exit;
+            }
         };
         // Releases the slot before the response is sent, like the permit.
         drop(driver);
+        self.finish_turn(pending, exit, cancels).await
+    }
+
+    /// Responds to the callers of the turn.
+    async fn finish_turn(
+        &mut self,
+        pending: PendingTurn,
+        exit: TurnExit,
+        mut cancels: Vec<CancelReply>,
+    ) -> ControlFlow<()> {
         let is_cancelled = matches!(&exit, TurnExit::Ended(end) if end.outcome == TurnOutcome::Cancelled);
         if !matches!(exit, TurnExit::Duplicate) {
             for reply in cancels.drain(..) {
@@ -340,7 +353,7 @@ impl Actor {
         match exit {
             TurnExit::Ended(end) => {
                 pending.respond(&turn_result(end));
-                if shared.end_requested.is_cancelled() {
+                if self.shared.end_requested.is_cancelled() {
                     ControlFlow::Break(())
                 } else {
                     ControlFlow::Continue(())

@@ -1,13 +1,15 @@
 //! Pool of all agents: lookup, shutdown, and the public API of the runtime. [`create`] creates agents, [`wake`] wakes
-//! and restores them, [`destroy`] destroys them, [`permissions`] changes grants, [`lifecycle`] forks, renames and
-//! imports.
+//! them, [`restore`] restores them from the store, [`destroy`] destroys them, [`permissions`] changes grants,
+//! [`lifecycle`] forks, renames and imports, [`background`] resumes and prunes turns.
 
+mod background;
 mod create;
 mod destroy;
 mod directory;
 mod lifecycle;
 mod list;
 mod permissions;
+mod restore;
 mod stored_permissions;
 mod wake;
 
@@ -111,8 +113,6 @@ pub(crate) struct Pool {
     pub(crate) event_bus: Arc<EventBus>,
     stop_requested: CancellationToken,
     serials: AtomicU64,
-    /// Read-locked to create an agent; write-locked to destroy or rename one.
-    tree_lock: tokio::sync::RwLock<()>,
     /// Held while lineage nodes are restored from the store: one node must not be restored twice.
     restore_lock: tokio::sync::Mutex<()>,
     /// Time the pool was opened.
@@ -140,7 +140,6 @@ impl PoolHandle {
             event_bus,
             stop_requested: CancellationToken::new(),
             serials: AtomicU64::new(last_serial + 1),
-            tree_lock: tokio::sync::RwLock::default(),
             restore_lock: tokio::sync::Mutex::default(),
             opened_at: tokio::time::Instant::now(),
             outside,
@@ -435,6 +434,15 @@ impl Pool {
         done.unwrap_or_else(|fault| {
             Err(Fault::new(FaultKind::Internal, "Internal error: the call panicked").caused_by(fault))
         })
+    }
+
+    /// Waits for the destruction or rename in progress, if any, that may free this id. The caller holds no tree lock:
+    /// two callers could wait for each other.
+    async fn wait_for_id(&self, id: &AgentId) {
+        let tree_lock = self.directory.find(id).and_then(|serial| self.directory.tree_lock(serial));
+        if let Some(tree_lock) = tree_lock {
+            drop(tree_lock.read().await);
+        }
     }
 
     fn next_serial(&self) -> Serial {

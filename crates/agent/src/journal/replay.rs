@@ -20,15 +20,15 @@ pub struct Replay {
 pub struct OpenTurn {
     /// The accepted message.
     pub accepted: AcceptedTurn,
-    /// The stage it had reached.
-    pub stage: TurnStage,
+    /// The state it had reached.
+    pub state: OpenTurnState,
     /// How often it was reopened.
     pub attempts: u32,
 }
 
-/// The stage of an open turn.
+/// The state of an open turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TurnStage {
+pub enum OpenTurnState {
     /// Still queued.
     Waiting,
     /// Begun, with its progress.
@@ -68,7 +68,7 @@ impl Replay {
     /// first, because its message is already in the context.
     #[must_use]
     pub fn into_parts(mut self) -> (Vec<Arc<Message>>, VecDeque<OpenTurn>) {
-        self.open_turns.make_contiguous().sort_by_key(|open| open.stage == TurnStage::Waiting);
+        self.open_turns.make_contiguous().sort_by_key(|open| open.state == OpenTurnState::Waiting);
         (self.messages, self.open_turns)
     }
 
@@ -79,19 +79,19 @@ impl Replay {
     pub fn reopenable_turn(&self, turn: u64) -> Option<(OpenTurn, usize)> {
         let (open, end) = self.interrupted.iter().find(|(open, _)| open.accepted.turn == turn)?;
         let messages = self.messages.len();
-        match open.stage {
-            TurnStage::Running(_) if *end == messages => {
+        match open.state {
+            OpenTurnState::Running(_) if *end == messages => {
                 Some((open.clone(), length_without_notice(&self.messages)))
             }
-            TurnStage::Running(_) => None,
-            TurnStage::Waiting => Some((open.clone(), messages)),
+            OpenTurnState::Running(_) => None,
+            OpenTurnState::Waiting => Some((open.clone(), messages)),
         }
     }
 
     fn apply(&mut self, record: Record) {
         match record {
             Record::TurnAccepted(accepted) => {
-                let open = OpenTurn { accepted: *accepted, stage: TurnStage::Waiting, attempts: 0 };
+                let open = OpenTurn { accepted: *accepted, state: OpenTurnState::Waiting, attempts: 0 };
                 self.open_turns.push_back(open);
             }
             Record::TurnBegun { turn } => self.begin_turn(turn),
@@ -135,7 +135,7 @@ impl Replay {
     fn begin_turn(&mut self, turn: u64) {
         let Some(open) = self.open_turns.iter_mut().find(|open| open.accepted.turn == turn) else { return };
         self.messages.push(Arc::new(open.accepted.message.clone()));
-        open.stage = TurnStage::Running(TurnProgress::default());
+        open.state = OpenTurnState::Running(TurnProgress::default());
     }
 
     fn add_message(&mut self, message: Message) {
@@ -159,7 +159,7 @@ impl Replay {
         let Some(index) = self.open_turns.iter().position(|open| open.accepted.turn == turn) else { return };
         let Some(mut open) = self.open_turns.remove(index) else { return };
         if was_interrupted {
-            if let TurnStage::Running(progress) = &mut open.stage {
+            if let OpenTurnState::Running(progress) = &mut open.state {
                 // The interruption appended a result for every unfinished call.
                 progress.calls.clear();
                 progress.responses = progress.responses.saturating_sub(1);
@@ -192,7 +192,7 @@ impl Replay {
         self.interrupted.retain_mut(|(open, end)| {
             let is_last = *end == before;
             *end = if is_last { after } else { *end };
-            open.stage == TurnStage::Waiting || (is_last && retains_end)
+            open.state == OpenTurnState::Waiting || (is_last && retains_end)
         });
         if let Some(progress) = compaction_record.turn.and_then(|turn| self.progress(turn)) {
             progress.content.push_str(&compaction::notice(compaction_record.reclaimed()));
@@ -201,17 +201,17 @@ impl Replay {
 
     fn progress(&mut self, turn: u64) -> Option<&mut TurnProgress> {
         let open = self.open_turns.iter_mut().find(|open| open.accepted.turn == turn)?;
-        match &mut open.stage {
-            TurnStage::Running(progress) => Some(progress),
-            TurnStage::Waiting => None,
+        match &mut open.state {
+            OpenTurnState::Running(progress) => Some(progress),
+            OpenTurnState::Waiting => None,
         }
     }
 
     /// The progress of the running turn; at most one turn runs at a time.
     fn running_progress(&mut self) -> Option<&mut TurnProgress> {
-        self.open_turns.iter_mut().find_map(|open| match &mut open.stage {
-            TurnStage::Running(progress) => Some(progress),
-            TurnStage::Waiting => None,
+        self.open_turns.iter_mut().find_map(|open| match &mut open.state {
+            OpenTurnState::Running(progress) => Some(progress),
+            OpenTurnState::Waiting => None,
         })
     }
 }

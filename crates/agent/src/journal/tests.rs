@@ -89,9 +89,9 @@ fn texts(records: &[Record]) -> Vec<String> {
 fn progress(records: &[Record]) -> TurnProgress {
     let (_, mut open) = replayed(records);
     assert_eq!(open.len(), 1, "number of open turns");
-    match open.remove(0).stage {
-        TurnStage::Running(progress) => progress,
-        TurnStage::Waiting => panic!("the turn has begun"),
+    match open.remove(0).state {
+        OpenTurnState::Running(progress) => progress,
+        OpenTurnState::Waiting => panic!("the turn has begun"),
     }
 }
 
@@ -109,7 +109,7 @@ fn accepted_turn_is_queued_and_not_in_the_context() {
         [1, 2],
         "in order of acceptance"
     );
-    assert!(open.iter().all(|open| open.stage == TurnStage::Waiting && open.attempts == 0));
+    assert!(open.iter().all(|open| open.state == OpenTurnState::Waiting && open.attempts == 0));
 }
 
 #[test]
@@ -177,8 +177,8 @@ fn queued_turn_is_not_affected_by_the_running_one() {
     let records =
         [accepted(1), begun(1), accepted(2), steered(1, "word"), calls("", &["a"]), call_done(1, 0, "A")];
     let (_, open) = replayed(&records);
-    assert_eq!(open[1].stage, TurnStage::Waiting);
-    let TurnStage::Running(progress) = &open[0].stage else { panic!("the turn has begun") };
+    assert_eq!(open[1].state, OpenTurnState::Waiting);
+    let OpenTurnState::Running(progress) = &open[0].state else { panic!("the turn has begun") };
     assert_eq!((progress.calls.len(), progress.finished_calls.len(), progress.steers.len()), (1, 1, 1));
 }
 
@@ -216,7 +216,7 @@ fn interrupted_turn_is_closed_and_can_be_reopened() {
     let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
     assert_eq!(messages, 3, "the notice is removed");
     let expected = TurnProgress { responses: 1, content: "see".to_owned(), ..TurnProgress::default() };
-    let TurnStage::Running(progress) = &open.stage else { panic!("the turn had begun") };
+    let OpenTurnState::Running(progress) = &open.state else { panic!("the turn had begun") };
     assert_eq!(
         (progress.responses, &progress.content, &progress.calls),
         (1, &expected.content, &expected.calls)
@@ -240,7 +240,7 @@ fn turn_interrupted_before_it_began_begins_on_reopen() {
     let mut records = vec![accepted(1), interrupted(1)];
     let replay = Replay::from_records(records.clone());
     let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
-    assert_eq!((&open.stage, messages), (&TurnStage::Waiting, 0));
+    assert_eq!((&open.state, messages), (&OpenTurnState::Waiting, 0));
     records.extend([reopened(1, 0), begun(1)]);
     assert_eq!(texts(&records), ["ask 1"]);
     assert_eq!(progress(&records), TurnProgress::default());
@@ -256,7 +256,7 @@ fn reopening_removes_only_the_own_notice() {
     records.extend([accepted(3), begun(3), response("three"), completed(3)]);
     let replay = Replay::from_records(records);
     let (open, messages) = replay.reopenable_turn(2).expect("an interrupted turn");
-    assert_eq!((open.stage, messages), (TurnStage::Waiting, 6), "no message of turn 3 is removed");
+    assert_eq!((open.state, messages), (OpenTurnState::Waiting, 6), "no message of turn 3 is removed");
 }
 
 #[test]

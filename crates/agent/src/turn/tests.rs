@@ -23,9 +23,9 @@ struct TurnHarness {
 impl TurnHarness {
     fn new(rounds_max: u64, calls_running_max: usize) -> Self {
         let limits = TurnLimits { rounds_max, calls_running_max };
-        let (turn, actions) = Turn::start(user("hi"), limits);
+        let (turn, actions) = Turn::start(limits);
         let mut harness =
-            Self { turn, appended: Vec::new(), model_calls: 0, started: Vec::new(), ends: Vec::new() };
+            Self { turn, appended: vec![user("hi")], model_calls: 0, started: Vec::new(), ends: Vec::new() };
         harness.apply(actions);
         harness
     }

@@ -1,16 +1,15 @@
 //! Execution of a compaction: requests a summary from the model within a deadline and builds the compacted window.
 //! [`agent::compaction`] plans what is compacted; the turn driver or the actor decides when.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord, SummaryPlan, drop_oldest};
-use agent::outside::{ModelEvent, ModelStream, Requester};
+use agent::outside::ModelEvent;
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, FixedOverhead, Prices, TokenCount, ToolSpec, Usage, Window, WindowSize};
-use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
+use super::model_stream::{GuardedStream, StreamEnd};
 use crate::handle::Shared;
 
 /// Bytes per allowed token beyond which a summary is rejected.
@@ -26,7 +25,7 @@ const DROPPED_TOKENS_MIN: TokenCount = 64;
 pub(super) struct SummaryCall {
     shared: Arc<Shared>,
     summary: SummaryPlan,
-    stream: ModelStream,
+    stream: GuardedStream,
     text: String,
     deadline: Instant,
 }
@@ -46,11 +45,8 @@ pub(super) enum SummaryStep {
 impl SummaryCall {
     /// Creates the request; lazy until polled.
     pub(super) fn start(shared: &Arc<Shared>, summary: SummaryPlan) -> Self {
-        let mut request = summary.request(shared.provider.spec(), &|text| shared.provider.count(text));
-        request.requester = Requester { agent: Some(shared.id.clone()), root: shared.node.root() };
-        let stream = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.call(request)));
-        // A panic counts as an empty stream.
-        let stream = stream.unwrap_or_else(|_| futures_util::stream::empty().boxed());
+        let request = summary.request(shared.provider.spec(), &|text| shared.provider.count(text));
+        let stream = GuardedStream::start(shared, request);
         let deadline = Instant::now() + shared.limits.summary_timeout;
         Self { shared: Arc::clone(shared), summary, stream, text: String::new(), deadline }
     }
@@ -58,12 +54,11 @@ impl SummaryCall {
     /// Waits for the next step. Cancel safe.
     pub(super) async fn next(&mut self) -> SummaryStep {
         loop {
-            let next = AssertUnwindSafe(self.stream.next()).catch_unwind();
-            let event = match tokio::time::timeout_at(self.deadline, next).await {
-                Ok(Ok(Some(Ok(event)))) => event,
-                Ok(Ok(Some(Err(fault)))) => return SummaryStep::Failed(fault),
-                Ok(Ok(None)) => return summary_failed("the stream ended"),
-                Ok(Err(_)) => return summary_failed("the provider panicked"),
+            let event = match tokio::time::timeout_at(self.deadline, self.stream.next()).await {
+                Ok(Ok(event)) => event,
+                Ok(Err(StreamEnd::Failed(fault))) => return SummaryStep::Failed(fault),
+                Ok(Err(StreamEnd::Ended)) => return summary_failed("the stream ended"),
+                Ok(Err(StreamEnd::Panicked(_))) => return summary_failed("the provider panicked"),
                 Err(_) => return summary_failed("timed out"),
             };
             match event {

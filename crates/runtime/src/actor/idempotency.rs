@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use agent::journal::{Record, Replay, TurnStage};
+use agent::journal::{OpenTurnState, Record, Replay};
 use agent::outside::{StoreFault, StoredTurn};
 use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_digest_input};
 use sha2::{Digest, Sha256};
@@ -107,13 +107,13 @@ impl Actor {
         reply: Option<CancelReply>,
     ) -> ControlFlow<()> {
         let is_abandoned = reply.is_none() && pending.is_unattended();
-        if matches!(pending.stage, TurnStage::Running(_))
+        if matches!(pending.state, OpenTurnState::Running(_))
             && !is_abandoned
             && !self.shared.end_requested.is_cancelled()
         {
             // The turn started before a daemon stop: its unanswered tool calls in the context have to be closed.
             let mut driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, None);
-            driver.cancel_on_advance();
+            driver.cancel();
             return self.drive_turn(pending, driver, reply.into_iter().collect()).await;
         }
         cancel_unstarted(Arc::clone(&self.shared), pending, reply).await;
@@ -123,9 +123,9 @@ impl Actor {
 
     /// Ends a turn as interrupted. The same request can reopen it.
     pub(super) async fn interrupt(&mut self, pending: PendingTurn, why: String) -> ControlFlow<()> {
-        if matches!(pending.stage, TurnStage::Running(_)) {
+        if matches!(pending.state, OpenTurnState::Running(_)) {
             let mut driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, None);
-            driver.interrupt_on_advance(why);
+            driver.interrupt(why);
             return self.drive_turn(pending, driver, Vec::new()).await;
         }
         let end = TurnEnd::without_content(TurnOutcome::Interrupted(why));
@@ -192,7 +192,7 @@ impl Actor {
             return ControlFlow::Continue(());
         };
         pending.turn = turn;
-        pending.stage = interrupted.stage;
+        pending.state = interrupted.state;
         pending.acceptance = Acceptance::Reopened(messages);
         self.queue.push_front(Job::Send(Box::new(pending)));
         ControlFlow::Continue(())

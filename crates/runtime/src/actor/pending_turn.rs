@@ -1,6 +1,6 @@
 //! A request from its acceptance to its response.
 
-use agent::journal::{AcceptedTurn, OpenTurn, Record, TurnStage};
+use agent::journal::{AcceptedTurn, OpenTurn, OpenTurnState, Record};
 use agent::outside::StoreFault;
 use agent::{Fault, FaultKind, Message, RequestId, TurnEnd, TurnOutcome};
 use tokio::sync::{oneshot, watch};
@@ -25,7 +25,7 @@ pub(crate) struct PendingTurn {
     pub(super) turn: u64,
     pub(super) acceptance: Acceptance,
     /// Progress of a recovered turn.
-    pub(super) stage: TurnStage,
+    pub(super) state: OpenTurnState,
     /// How often the turn was reopened.
     pub(super) attempts: u32,
     /// Whether the turn was recovered from the store.
@@ -55,7 +55,7 @@ impl PendingTurn {
             permit,
             turn,
             acceptance: Acceptance::NotEnqueued,
-            stage: TurnStage::Waiting,
+            state: OpenTurnState::Waiting,
             attempts: 0,
             was_recovered: false,
             earlier_cancellations: Vec::new(),
@@ -64,12 +64,12 @@ impl PendingTurn {
 
     /// Creates a pending turn from an open turn in the store.
     pub(crate) fn from_stored(open: OpenTurn, permit: AdmissionPermit) -> Self {
-        let OpenTurn { accepted, stage, attempts } = open;
+        let OpenTurn { accepted, state, attempts } = open;
         let AcceptedTurn { turn, request_id, message } = accepted;
         let Message { text, images, source, .. } = message;
         let message = NewMessage { text, images, request_id, source };
         let new = Self::new(message, permit, turn);
-        Self { acceptance: Acceptance::Committed, stage, attempts, was_recovered: true, ..new }
+        Self { acceptance: Acceptance::Committed, state, attempts, was_recovered: true, ..new }
     }
 
     /// Marks the request as committed.

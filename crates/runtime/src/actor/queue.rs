@@ -1,4 +1,4 @@
-//! Request queue of an actor: enqueueing, joining duplicates by request id, and cancelling before the turn starts.
+//! Request queue of an actor: accepts requests, joins duplicates by request id, and cancels before the turn starts.
 
 use std::sync::Arc;
 
@@ -50,13 +50,13 @@ impl Actor {
             self.cancelling.iter().filter(|(request_id, _)| *request_id == pending.message.request_id);
         pending.earlier_cancellations = earlier.map(|(_, finished)| finished.clone()).collect();
         if must_wait {
-            self.enqueue(&mut pending);
+            self.append_acceptance(&mut pending);
         }
         self.queue.push_back(Job::Send(Box::new(pending)));
     }
 
     /// Appends a queued request to the journal now, so that it can be acknowledged before its turn starts.
-    pub(super) fn enqueue(&self, pending: &mut PendingTurn) {
+    pub(super) fn append_acceptance(&self, pending: &mut PendingTurn) {
         let turn = pending.turn;
         let commit =
             self.shared.append(vec![pending.accepted_record()], |state| state.turns = state.turns.max(turn));

@@ -1,6 +1,6 @@
-//! Turn driver: executes the actions of a turn. The only caller of [`Provider`](agent::outside::Provider) and of
-//! tools. [`model_call`] builds model requests, [`tool_calls`] runs tools, [`commit`] persists each step before
-//! anything depends on it. The driver debits usage, and a provider panic fails only this turn.
+//! Turn driver: executes the actions of a turn, and debits its usage. [`model_call`] builds model requests, which
+//! [`model_stream`](super::model_stream) sends, [`tool_calls`] runs tools and is the only caller of them, [`commit`]
+//! persists each step before anything depends on it.
 
 mod commit;
 mod model_call;
@@ -9,17 +9,16 @@ mod wall_time;
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::panic::AssertUnwindSafe;
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::journal::{Record, TurnStage};
-use agent::outside::{ModelStream, StoreFault};
+use agent::journal::{OpenTurnState, Record};
+use agent::outside::StoreFault;
 use agent::permission::Resource;
 use agent::{
-    Fault, FaultKind, Message, MessageSource, RequestId, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
-    TurnOutcome,
+    Fault, Message, MessageSource, RequestId, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome,
 };
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
@@ -29,6 +28,7 @@ use self::model_call::ModelCall;
 use self::tool_calls::{StartedCall, ToolCalls};
 use self::wall_time::WallTime;
 use super::compaction_run::SummaryCall;
+use super::model_stream::{GuardedStream, stream_ended};
 use super::pending_turn::PendingTurn;
 use crate::handle::Shared;
 
@@ -75,7 +75,7 @@ type SlotAcquisition = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, 
 /// What the turn waits for when no commit is in flight.
 enum Awaited {
     /// The streaming model response.
-    Model(ModelStream),
+    Model(GuardedStream),
     /// A summary of older messages, before the model call.
     Summary(Box<SummaryCall>),
     /// Running tool calls.
@@ -83,6 +83,16 @@ enum Awaited {
     /// A slot, before the next model call.
     Slot(SlotAcquisition),
     /// Nothing: the turn has ended or is about to continue.
+    Nothing,
+}
+
+/// What the turn waited for.
+enum DriverEvent {
+    /// An input of the turn.
+    Turn(TurnEvent),
+    /// The model is to be called now: a slot was acquired, the context compacted, or the last request was too long.
+    CallModel,
+    /// No input of the turn: the model is alive, or its output is for subscribers only.
     Nothing,
 }
 
@@ -100,18 +110,13 @@ impl TurnDriver {
         let mut tools = ToolCalls::new(Arc::clone(&shared));
         let mut staged = StagedBatch::default();
         let mut exhausted = None;
-        let (turn, actions) = match &pending.stage {
-            TurnStage::Waiting => {
+        let (turn, actions) = match &pending.state {
+            OpenTurnState::Waiting => {
                 exhausted = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
-                let (turn, mut actions) = Turn::start(pending.message.to_message(), limits);
                 staged.stage_begin(pending, &shared);
-                // The journal has the message already, in the acceptance record.
-                if let Some(TurnAction::Append(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
-                    staged.stage_without_record(message, &shared);
-                }
-                (turn, actions)
+                Turn::start(limits)
             }
-            TurnStage::Running(progress) => {
+            OpenTurnState::Running(progress) => {
                 staged.stage_reopen(pending, &shared);
                 let schedules = progress.calls.iter().map(|call| tools.prepare(call)).collect();
                 Turn::resume(progress.clone(), schedules, limits)
@@ -138,19 +143,15 @@ impl TurnDriver {
     }
 
     /// Cancels the turn and drops its model stream and tool calls.
-    pub(super) fn cancel(&mut self) -> Option<TurnExit> {
+    pub(super) fn cancel(&mut self) {
         self.abort(TurnEvent::Cancel);
-        self.advance()
+        self.advance();
     }
 
-    /// Marks a turn as cancelled; takes effect with the next advance.
-    pub(super) fn cancel_on_advance(&mut self) {
-        self.abort(TurnEvent::Cancel);
-    }
-
-    /// Marks a turn as interrupted; takes effect with the next advance.
-    pub(super) fn interrupt_on_advance(&mut self, why: String) {
+    /// Ends the turn as interrupted.
+    pub(super) fn interrupt(&mut self, why: String) {
         self.abort(TurnEvent::Interrupt(why));
+        self.advance();
     }
 
     /// Aborts the turn. Idempotent: a second event must not be recorded.
@@ -212,8 +213,8 @@ impl TurnDriver {
         Some(message)
     }
 
-    /// Waits for the next event and executes what follows. Cancel safe.
-    pub(super) async fn step(&mut self) -> Option<TurnExit> {
+    /// Waits for the next event and executes what follows; breaks at the end of the turn. Cancel safe.
+    pub(super) async fn step(&mut self) -> ControlFlow<TurnExit> {
         // Yields to other tasks, so that a model that streams without pause can be cancelled. First, where dropping
         // the step loses nothing.
         tokio::task::consume_budget().await;
@@ -227,33 +228,39 @@ impl TurnDriver {
             Some(remaining) => match tokio::time::timeout(remaining, self.next_event()).await {
                 Ok(event) => event,
                 Err(_) if self.wall.remaining(&self.shared.node) == Some(Duration::ZERO) => {
-                    return self.on_wall_time_exhausted();
+                    self.on_wall_time_exhausted();
+                    return ControlFlow::Continue(());
                 }
                 // The limit was raised meanwhile.
-                Err(_) => return None,
+                Err(_) => return ControlFlow::Continue(()),
             },
         };
         self.wall.debit(&self.shared.node);
         self.last_event_at = Instant::now();
         match event {
-            Some(event) => self.apply(event),
-            // A slot was acquired or the context compacted: retry the model call, which checks the budgets again.
-            None => self.pending_actions.push_front(TurnAction::CallModel),
+            DriverEvent::Turn(event) => self.apply(event),
+            // The action checks the budgets again.
+            DriverEvent::CallModel => self.pending_actions.push_front(TurnAction::CallModel),
+            DriverEvent::Nothing => {}
         }
-        self.advance()
+        self.advance();
+        ControlFlow::Continue(())
     }
 
     /// Handles the commit result of the enqueued batch.
-    fn on_commit(&mut self, result: Result<(), StoreFault>) -> Option<TurnExit> {
+    fn on_commit(&mut self, result: Result<(), StoreFault>) -> ControlFlow<TurnExit> {
         match result {
             Ok(()) => {
                 self.staged.publish(&self.shared);
                 match self.pending_end.take() {
                     Some(end) => {
                         self.publish_end(&end);
-                        Some(TurnExit::Ended(end))
+                        ControlFlow::Break(TurnExit::Ended(end))
                     }
-                    None => self.advance(),
+                    None => {
+                        self.advance();
+                        ControlFlow::Continue(())
+                    }
                 }
             }
             Err(fault) => {
@@ -261,7 +268,7 @@ impl TurnDriver {
                 self.tools.stop();
                 self.shared.published.write().is_working = false;
                 self.shared.reset_message_count();
-                Some(match fault {
+                ControlFlow::Break(match fault {
                     StoreFault::DuplicateRequestId if !self.is_turn_committed() => {
                         if self.exhausted.is_none() {
                             self.shared.node.reverse_consumption(Resource::Turns, 1);
@@ -277,7 +284,7 @@ impl TurnDriver {
     }
 
     /// Executes pending actions up to the first that needs a commit or has to wait.
-    pub(super) fn advance(&mut self) -> Option<TurnExit> {
+    pub(super) fn advance(&mut self) {
         while !self.staged.is_enqueued() {
             let Some(action) = self.pending_actions.pop_front() else { break };
             match action {
@@ -297,7 +304,6 @@ impl TurnDriver {
         if !self.staged.is_enqueued() && !self.staged.is_empty() {
             self.staged.enqueue(&self.shared);
         }
-        None
     }
 
     fn stage_end(&mut self, end: TurnEnd) {
@@ -308,26 +314,22 @@ impl TurnDriver {
     }
 
     /// Stops running calls, then ends the turn.
-    fn on_wall_time_exhausted(&mut self) -> Option<TurnExit> {
+    fn on_wall_time_exhausted(&mut self) {
         self.wall.debit(&self.shared.node);
         self.drop_stream();
         self.apply(TurnEvent::BudgetExhausted(Resource::WallMs));
         for event in self.tools.stop_for_budget(Resource::WallMs) {
             self.apply(event);
         }
-        self.advance()
+        self.advance();
     }
 
-    /// Drops the stream. A panic in the provider's destructor must not take down the actor.
+    /// Drops the stream, which cancels the model request.
     fn drop_stream(&mut self) {
-        let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
-        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(awaited))) {
-            tracing::warn!(panic = panic_text(panic.as_ref()), "model stream panicked on drop");
-        }
+        self.awaited = Awaited::Nothing;
     }
 
-    /// Waits for the next turn event; `None` when the model is to be called now.
-    async fn next_event(&mut self) -> Option<TurnEvent> {
+    async fn next_event(&mut self) -> DriverEvent {
         match &mut self.awaited {
             Awaited::Model(_) => self.next_model_event().await,
             Awaited::Summary(call) => {
@@ -336,14 +338,14 @@ impl TurnDriver {
             }
             Awaited::Tools => {
                 let (index, outcome) = self.tools.next_outcome().await;
-                Some(TurnEvent::ToolDone(index, outcome))
+                DriverEvent::Turn(TurnEvent::ToolDone(index, outcome))
             }
             Awaited::Slot(acquisition) => {
                 // The semaphore is never closed; if it were, the turn would continue without a slot.
                 self.slot = acquisition.await.ok();
-                None
+                DriverEvent::CallModel
             }
-            Awaited::Nothing => Some(TurnEvent::ModelFailed(stream_ended())),
+            Awaited::Nothing => DriverEvent::Turn(TurnEvent::ModelFailed(stream_ended())),
         }
     }
 
@@ -405,17 +407,8 @@ impl TurnDriver {
     }
 }
 
-fn stream_ended() -> Fault {
-    let text = "Streaming response was interrupted before completion: the stream ended. \
-                Partial output may have been displayed; retry the request.";
-    Fault::new(FaultKind::Model, text)
-}
-
-fn turn_panicked(panic: &(dyn Any + Send)) -> Fault {
-    Fault::new(FaultKind::Internal, "Internal error: the turn panicked").caused_by(panic_text(panic))
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+/// The text of a panic, for the log.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }

@@ -151,6 +151,7 @@ impl Pool {
     pub(super) async fn create_planned(self: &Arc<Self>, plan: &CreatePlan) -> Result<CreatedAgent, Fault> {
         match plan.spec.name.clone() {
             NameSpec::Given(id) => {
+                self.wait_for_id(&id).await;
                 let created = self.create_with_id(plan, &id).await?;
                 created.ok_or_else(|| Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}")))
             }
@@ -292,9 +293,12 @@ impl Pool {
         id: &AgentId,
     ) -> Result<Option<CreatedAgent>, Fault> {
         let capability = Capability::generate(&*self.outside.entropy)?;
-        // Locked before the budget is reserved: otherwise a concurrent commit could persist the reservation without
-        // its agent.
-        let _tree_guard = self.tree_lock.read().await;
+        // Locked before the budget is reserved: until the commit, no ancestor is destroyed and refunded.
+        let tree_lock = plan.parent.as_ref().and_then(|parent| self.directory.tree_lock(parent.root()));
+        let _tree_guard = match &tree_lock {
+            Some(tree_lock) => Some(tree_lock.read().await),
+            None => None,
+        };
         let node = LineageNode::new(NewLineageNode {
             id: id.clone(),
             serial: self.next_serial(),

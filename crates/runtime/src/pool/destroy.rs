@@ -19,7 +19,8 @@ impl Pool {
         children: ChildPolicy,
         by: &str,
     ) -> Result<Vec<Option<AgentHandle>>, Fault> {
-        let _tree_guard = self.tree_lock.write().await;
+        let Some(tree_lock) = self.directory.tree_lock(serial) else { return Ok(Vec::new()) };
+        let _tree_guard = tree_lock.write().await;
         let serials = self.directory.destroy_set(serial, children);
         if serials.is_empty() {
             return Ok(Vec::new());

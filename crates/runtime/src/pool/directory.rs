@@ -46,7 +46,13 @@ struct DirectoryEntry {
     is_finished: bool,
     /// Lineage node, while it is in use.
     node: Weak<LineageNode>,
+    /// Of a root: the lock of its tree, while it is in use.
+    tree_lock: Weak<TreeLock>,
 }
+
+/// Lock of one tree of agents: shared to create an agent in it, exclusive to destroy or rename one. Held until the
+/// change is committed.
+pub(crate) type TreeLock = tokio::sync::RwLock<()>;
 
 enum Presence {
     /// Creation not yet committed; not visible.
@@ -110,6 +116,7 @@ impl Directory {
                 presence: if row.is_destroyed { Presence::Destroyed } else { Presence::Asleep(None) },
                 is_finished: row.is_finished,
                 node: Weak::new(),
+                tree_lock: Weak::new(),
             };
             state.agents.insert(row.serial, entry);
         }
@@ -154,6 +161,7 @@ impl Directory {
             presence: Presence::Pending,
             is_finished: false,
             node: Arc::downgrade(node),
+            tree_lock: Weak::new(),
         };
         state.by_id.insert(id, node.serial);
         state.agents.insert(node.serial, entry);
@@ -218,6 +226,18 @@ impl Directory {
     /// Returns an agent's parent, which may be destroyed.
     pub(crate) fn parent(&self, serial: Serial) -> Option<Serial> {
         self.read().agents.get(&serial)?.parent
+    }
+
+    /// Returns the lock of the agent's tree; `None` when the agent does not exist. The root of an agent never changes.
+    pub(crate) fn tree_lock(&self, serial: Serial) -> Option<Arc<TreeLock>> {
+        let mut state = self.write();
+        let root = state.lineage(serial).take_while(|serial| state.agents.contains_key(serial)).last()?;
+        let entry = state.agents.get_mut(&root)?;
+        Some(entry.tree_lock.upgrade().unwrap_or_else(|| {
+            let tree_lock = Arc::default();
+            entry.tree_lock = Arc::downgrade(&tree_lock);
+            tree_lock
+        }))
     }
 
     /// Returns the number of existing descendants.

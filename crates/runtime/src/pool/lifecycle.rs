@@ -11,7 +11,7 @@ use super::create::{CreatePlan, CreatedAgent, Initiator, NameSpec, OwnedInitiato
 use super::permissions::authorize_effects;
 use super::{AgentSpec, Pool, PoolHandle};
 use crate::admission::busy;
-use crate::handle::{AgentHandle, AgentRef};
+use crate::handle::{AgentHandle, AgentRef, agent_not_found};
 
 /// Parameters of a fork.
 #[derive(Debug, Clone, Default)]
@@ -128,13 +128,16 @@ impl Pool {
     }
 
     async fn rename(self: &Arc<Self>, agent: &AgentRef, id: AgentId, by: String) -> Result<AgentRef, Fault> {
-        let _tree_guard = self.tree_lock.write().await;
         if id.is_temporary() && !agent.id.is_temporary() {
             let text = format!("a persistent agent cannot get a temporary ID: {id}");
             return Err(Fault::new(FaultKind::Invalid, text));
         }
+        self.wait_for_id(&id).await;
+        let not_found = || agent_not_found(&agent.id);
+        let tree_lock = self.directory.tree_lock(agent.serial).ok_or_else(not_found)?;
+        let _tree_guard = tree_lock.write().await;
         if !self.directory.exists(agent.serial) {
-            return Err(crate::handle::agent_not_found(&agent.id));
+            return Err(not_found());
         }
         if !self.directory.put_to_sleep(agent.serial) && self.directory.live_handle(agent.serial).is_some() {
             let text = format!("busy: agent '{}' is working; rename it when it is idle", agent.id);

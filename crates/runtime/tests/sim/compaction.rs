@@ -293,7 +293,8 @@ async fn failed_summary_changes_nothing_unless_context_is_full() {
         let world = World::open(small_window(window)).await;
         let agent = agent_with_turns(&world, "a").await;
         let before = texts(&agent);
-        for failure in ["fail", "say half", "panic", "done", "flood 100000; done"] {
+        let panics = ["panic", "panic-at-call", "panic-at-drop; fail"];
+        for failure in ["fail", "say half", "done", "flood 100000; done"].into_iter().chain(panics) {
             world.model.observations().summary_script = failure.to_owned();
             let fault = agent
                 .compact(CompactionCondition::Now, Initiator::Admin)

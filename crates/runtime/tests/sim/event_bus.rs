@@ -89,6 +89,7 @@ async fn subscriber_gets_every_sequence_once_in_order() {
             received.extend(drain(&mut early));
             tokio::time::sleep(std::time::Duration::from_micros(100)).await;
         }
+        expect_end(sending).await;
     }
     received.extend(drain(&mut early));
     let all: Vec<_> = (1..=last_sequence(&world).await).collect();

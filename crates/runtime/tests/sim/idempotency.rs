@@ -30,16 +30,17 @@ async fn expect_reuse_rejected(agent: &AgentHandle) {
 async fn duplicates_of_a_running_turn_share_its_response() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let sendings =
-        [start_send(&agent, 1, SCRIPT), start_send(&agent, 1, SCRIPT), start_send(&agent, 1, SCRIPT)];
+    let mut sendings: Vec<_> = (0..3).map(|_| start_send(&agent, 1, SCRIPT)).collect();
     run_until_idle().await;
-    let late = start_send(&agent, 1, SCRIPT);
+    sendings.push(start_send(&agent, 1, SCRIPT));
     run_until_idle().await;
     assert_eq!(world.pool.open_turns(), 1, "duplicates need no permit");
     expect_reuse_rejected(&agent).await;
     world.model.release_all();
-    let responses = [expect_end(late).await, expect_end(sendings.into_iter().next().expect("three")).await];
-    assert!(responses.iter().all(|end| end.content == "so" && end.rounds == 2));
+    for sending in sendings {
+        let end = expect_end(sending).await;
+        assert_eq!((end.content.as_str(), end.rounds), ("so", 2));
+    }
     assert_eq!(world.model.observations().prompts.len(), 2, "one model call per round");
     assert_eq!((user_texts(&agent).len(), world.tools.call_lines().len()), (1, 1));
 }

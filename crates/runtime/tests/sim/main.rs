@@ -42,5 +42,6 @@ mod test_store;
 mod thread_stress;
 mod tool_calls;
 mod tools;
+mod tree_locks;
 mod tree_operations;
 mod world;

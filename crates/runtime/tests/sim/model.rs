@@ -134,9 +134,6 @@ impl Provider for ScriptedModel {
         observations.requests.push(request);
         self.state.call_count.send_replace(observations.prompts.len());
         drop(observations);
-        if steps.contains(&Step::PanicAtCall) {
-            panic_quietly("the model panicked in the call");
-        }
         ScriptedStream::start(Arc::clone(&self.state), agent, steps).into_stream()
     }
 
@@ -159,6 +156,9 @@ struct ScriptedStream {
 
 impl ScriptedStream {
     fn start(state: Arc<ModelState>, agent: String, steps: Vec<Step>) -> Self {
+        if steps.contains(&Step::PanicAtCall) {
+            panic_quietly("the model panicked in the call");
+        }
         let mut observations = state.observations();
         let live = observations.live_by_agent.entry(agent.clone()).or_default();
         *live += 1;

@@ -188,6 +188,7 @@ async fn permission_is_checked_when_the_call_starts() {
             disable_tools(&world, &agent, if disabled { &["note"] } else { &[] }).await;
             tokio::task::yield_now().await;
         }
+        assert!(expect_end(sending).await.content.ends_with("so"));
     }
     assert_eq!(world.tools.observations().violations, Vec::<String>::new());
 }

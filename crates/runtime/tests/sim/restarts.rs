@@ -414,8 +414,8 @@ async fn budget_of_an_uncommitted_agent_is_free_after_a_crash() {
     let permissions =
         PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
     let parent = world.create_handle(AgentSpec { permissions, ..spec_named("p") }).await;
-    let other = world.agent("x").await.agent_ref();
-    // A destroy holds the tree until its commit.
+    let other = world.child_agent("x", &parent).await.agent_ref();
+    // A destroy holds the lock of its tree until its commit.
     world.store.hold();
     let destroying = {
         let pool = world.pool.clone();

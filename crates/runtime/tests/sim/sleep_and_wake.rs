@@ -302,6 +302,18 @@ async fn agent_destroyed_while_waking_does_not_exist() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn child_wakes_in_the_slot_of_its_parent() {
+    let world = World::with_limits(Limits { live_agents_max: 1, ..Limits::default() }).await;
+    let parent = world.trusted_agent("p").await.agent_ref();
+    world.create(AgentSpec { parent: Some(agent_id("p")), ..spec_named("c") }).await.expect("it is created");
+    world.pool.wake(&parent).await.expect("the child sleeps");
+    // The parent ends while the store reads the child.
+    world.store.set_commit_yields(5);
+    let child = world.pool.find(&agent_id("c")).await.expect("the parent's node is restored or still there");
+    assert_eq!(child.map(|child| world.status(&child).parent), Some(Some(agent_id("p"))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_during_eviction_find_one_agent() {
     for delay in 0..40 {
         let world = World::with_limits(Limits { live_agents_max: 1, ..Limits::default() }).await;

@@ -31,11 +31,14 @@ struct State {
     /// The last ticket issued.
     last_ticket: u64,
     is_held: bool,
+    /// The appends of this agent are held, and others are committed.
+    held_agent: Option<Serial>,
+    held_appends: Vec<QueuedAppend>,
     /// The daemon was killed: nothing is committed any more, and no future resolves.
     is_dead: bool,
     /// Number of appends to commit before the store dies.
     appends_left: Option<usize>,
-    /// Number of yields before each commit.
+    /// Number of yields before each commit, and before each read of agents.
     yields: usize,
     /// Held barriers (empty appends that only wait for earlier ones); none while barriers are not held.
     held_barriers: Option<Vec<oneshot::Sender<Result<(), StoreFault>>>>,
@@ -87,8 +90,18 @@ impl TestStore {
         self.shared.state().is_held = true;
     }
 
+    /// Commits nothing of this agent until `release`.
+    pub(crate) fn hold_agent(&self, agent: Serial) {
+        self.shared.state().held_agent = Some(agent);
+    }
+
     pub(crate) fn release(&self) {
-        self.shared.state().is_held = false;
+        let mut state = self.shared.state();
+        state.is_held = false;
+        state.held_agent = None;
+        let held = std::mem::take(&mut state.held_appends);
+        state.queue.extend(held);
+        drop(state);
         self.shared.commit_queued(&self.memory, u64::MAX);
         let barriers = self.shared.state().held_barriers.take();
         barriers.into_iter().flatten().for_each(|barrier| drop(barrier.send(Ok(()))));
@@ -99,7 +112,7 @@ impl TestStore {
         self.shared.state().held_barriers = Some(Vec::new());
     }
 
-    /// Sets the number of yields before each commit.
+    /// Sets the number of yields before each commit, and before each read of agents.
     pub(crate) fn set_commit_yields(&self, yields: usize) {
         self.shared.state().yields = yields;
     }
@@ -232,6 +245,12 @@ impl State {
     }
 }
 
+async fn yield_times(yields: usize) {
+    for _ in 0..yields {
+        tokio::task::yield_now().await;
+    }
+}
+
 fn kinds(appends: &[Append]) -> Vec<&'static str> {
     appends.iter().flat_map(|append| &append.records).map(Record::kind).collect()
 }
@@ -250,7 +269,13 @@ impl Store for TestStore {
             state.last_ticket += 1;
             let (ticket, yields) = (state.last_ticket, state.yields);
             state.observed.push(ObservedAppend { kinds: kinds(&appends), was_committed: false });
-            state.queue.push_back(QueuedAppend { ticket, appends, done });
+            let is_held = appends.iter().any(|append| state.held_agent == Some(append.agent));
+            let append = QueuedAppend { ticket, appends, done };
+            if is_held {
+                state.held_appends.push(append);
+            } else {
+                state.queue.push_back(append);
+            }
             (ticket, yields)
         };
         if self.commits_immediately() {
@@ -258,9 +283,7 @@ impl Store for TestStore {
         }
         let (shared, memory) = (Arc::clone(&self.shared), Arc::clone(&self.memory));
         Box::pin(async move {
-            for _ in 0..yields {
-                tokio::task::yield_now().await;
-            }
+            yield_times(yields).await;
             shared.commit_queued(&memory, ticket);
             match committed.await {
                 Ok(result) => result,
@@ -278,16 +301,18 @@ impl Store for TestStore {
     }
 
     fn agents(&self, serials: Vec<Serial>) -> BoxFuture<'_, Result<Vec<StoredAgent>, StoreFault>> {
-        self.memory.agents(serials)
+        let yields = self.shared.state().yields;
+        Box::pin(async move {
+            yield_times(yields).await;
+            self.memory.agents(serials).await
+        })
     }
 
     fn history(&self, agent: Serial) -> BoxFuture<'_, Result<Vec<Record>, StoreFault>> {
         self.shared.state().history_reads.push(agent);
         let yields = self.shared.state().yields;
         Box::pin(async move {
-            for _ in 0..yields {
-                tokio::task::yield_now().await;
-            }
+            yield_times(yields).await;
             self.memory.history(agent).await
         })
     }

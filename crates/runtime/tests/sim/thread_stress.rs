@@ -2,15 +2,19 @@
 //! budget is lost. In real time, because only the clock of a single-threaded runtime can be paused; the timeout is
 //! reached only by a deadlock.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
-use runtime::{AgentHandle, AgentSpec, ChildPolicy, Limits, PermissionChange, PermissionSpec};
+use agent::{AgentId, Fault, FaultKind};
+use runtime::{
+    AgentHandle, AgentSpec, ChildPolicy, Initiator, Limits, PermissionChange, PermissionSpec, PoolHandle,
+};
 
 use crate::history::{idle_history_violation, messages};
 use crate::rng::TestRng;
-use crate::world::{SendTask, World, spec_named, start_send, with_parent, with_preset};
+use crate::world::{SendTask, World, agent_id, spec_named, start_send, with_parent, with_preset};
 
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -102,4 +106,57 @@ async fn budget_is_never_granted_twice_and_always_refunded() {
     let turns = |agent: &AgentHandle| world.pool.permissions(agent).resource_usage[0];
     assert_eq!(turns(&top).reserved, 0);
     assert!(turns(&top).used <= LIMIT && turns(&top).used > 0, "{:?}", turns(&top));
+}
+
+/// Creates, destroys or renames one of a few agents, which other threads change at the same time.
+async fn change_tree(pool: &PoolHandle, rng: &mut TestRng) -> Result<(), Fault> {
+    let name = |rng: &mut TestRng| agent_id(rng.pick::<&str>(&["a", "b", "c", "d", "e", "f"]));
+    let id = name(rng);
+    match (rng.below(4), pool.find_ref(&id)) {
+        (0, Some(agent)) => pool.destroy(&agent, ChildPolicy::Cascade, Initiator::Admin).await.map(drop),
+        (1, Some(agent)) => pool.rename(&agent, name(rng), Initiator::Admin).await.map(drop),
+        _ => {
+            let parent = Some(name(rng)).filter(|_| rng.percent(70));
+            let spec = AgentSpec { parent, ..with_preset(spec_named(id.as_str()), "yolo") };
+            pool.create(spec, Initiator::Admin).await.map(drop)
+        }
+    }
+}
+
+/// The parent of each agent. Fails if an id is used twice or a parent does not exist.
+async fn parents(world: &World) -> BTreeMap<AgentId, Option<AgentId>> {
+    let agents = world.list().await;
+    let ids: BTreeSet<_> = agents.iter().map(|agent| agent.id.clone()).collect();
+    assert_eq!((ids.len(), world.pool.agent_count()), (agents.len(), agents.len()), "ids are unique");
+    let parents: BTreeMap<_, _> = agents.into_iter().map(|agent| (agent.id, agent.parent)).collect();
+    assert!(parents.values().flatten().all(|parent| ids.contains(parent)), "no orphan: {parents:?}");
+    parents
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn trees_changed_on_many_threads_stay_consistent() {
+    for round in 0..10 {
+        let world = World::new().await;
+        world.store.set_commit_yields(3);
+        let change = |thread: u64| {
+            let pool = world.pool.clone();
+            tokio::spawn(async move {
+                let mut rng = TestRng::new(round * 4 + thread);
+                for _ in 0..100 {
+                    if let Err(fault) = change_tree(&pool, &mut rng).await {
+                        let is_expected = match fault.kind {
+                            FaultKind::Invalid | FaultKind::NotFound | FaultKind::Busy { .. } => true,
+                            _ => fault.public.contains("max nesting depth"),
+                        };
+                        assert!(is_expected, "{fault:?}");
+                    }
+                }
+            })
+        };
+        for task in [change(0), change(1), change(2), change(3)] {
+            tokio::time::timeout(HANG_TIMEOUT, task).await.expect("no deadlock").expect("no panic");
+        }
+        let before = parents(&world).await;
+        assert_eq!(parents(&world.stop_and_start().await).await, before, "the store agrees");
+    }
 }

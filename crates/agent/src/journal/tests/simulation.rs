@@ -41,8 +41,8 @@ pub(super) struct TurnSimulation {
 impl TurnSimulation {
     /// Begins the turn.
     pub(super) fn begin() -> Self {
-        let (turn, actions) = Turn::start(user("ask 1"), LIMITS);
-        let mut simulation = Self::with(turn, Vec::new());
+        let (turn, actions) = Turn::start(LIMITS);
+        let mut simulation = Self::with(turn, vec![user("ask 1")]);
         simulation.apply(actions, vec![accepted(1), begun(1)]);
         simulation
     }
@@ -58,7 +58,7 @@ impl TurnSimulation {
     pub(super) fn reopen(records: &[Record], rng: &mut TestRng) -> Self {
         let replay = Replay::from_records(records.to_vec());
         let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
-        let TurnStage::Running(progress) = open.stage else { panic!("the turn had begun") };
+        let OpenTurnState::Running(progress) = open.state else { panic!("the turn had begun") };
         let (all, _) = replay.into_parts();
         Self::resume_from(cloned_messages(&all[..messages]), progress, rng)
     }
@@ -162,16 +162,12 @@ impl TurnSimulation {
     }
 
     fn apply(&mut self, actions: Vec<TurnAction>, mut records: Vec<Record>) {
-        let is_first = records.iter().any(|record| matches!(record, Record::TurnBegun { .. }));
-        for (index, action) in actions.into_iter().enumerate() {
+        for action in actions {
             assert!(self.end.is_none(), "action after the end");
             self.is_calling_model = false;
             match action {
                 TurnAction::Append(message) => {
-                    // `TurnAccepted` already contains the first message.
-                    if !(is_first && index == 0) {
-                        records.push(message_added(message.clone()));
-                    }
+                    records.push(message_added(message.clone()));
                     self.context.push(message);
                 }
                 TurnAction::RunTool(index, call) => {
@@ -231,8 +227,8 @@ fn cloned_messages(messages: &[std::sync::Arc<Message>]) -> Vec<Message> {
 
 fn running_progress(open: std::collections::VecDeque<OpenTurn>) -> TurnProgress {
     assert_eq!(open.len(), 1, "one turn is open");
-    match open.into_iter().next().map(|open| open.stage) {
-        Some(TurnStage::Running(progress)) => progress,
-        Some(TurnStage::Waiting) | None => panic!("the turn has begun"),
+    match open.into_iter().next().map(|open| open.state) {
+        Some(OpenTurnState::Running(progress)) => progress,
+        Some(OpenTurnState::Waiting) | None => panic!("the turn has begun"),
     }
 }

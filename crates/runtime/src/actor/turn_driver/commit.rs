@@ -34,7 +34,7 @@ struct EnqueuedBatch {
 }
 
 impl StagedBatch {
-    /// Stages the start of a turn, and the acceptance of its request if that is not committed.
+    /// Stages the start of a turn with its message, and the acceptance of its request if that is not committed.
     pub(super) fn stage_begin(&mut self, pending: &PendingTurn, shared: &Shared) {
         match pending.acceptance {
             Acceptance::NotEnqueued | Acceptance::Enqueued(_) => {
@@ -45,6 +45,8 @@ impl StagedBatch {
             Acceptance::Reopened(_) => self.stage_reopen(pending, shared),
         }
         self.records.push(Record::TurnBegun { turn: pending.turn });
+        // The acceptance record contains the message.
+        self.stage_without_record(pending.message.to_message(), shared);
     }
 
     /// Stages the resumption of a turn.
@@ -72,8 +74,8 @@ impl StagedBatch {
         self.compacted = Some(compacted.window);
     }
 
-    /// Stages a message that another record already contains.
-    pub(super) fn stage_without_record(&mut self, message: Message, shared: &Shared) {
+    /// Stages a message that another record contains.
+    fn stage_without_record(&mut self, message: Message, shared: &Shared) {
         tracing::info!(target: "nexus3::context", role = message.role.as_str(), text = %message.text);
         for call in &message.tool_calls {
             tracing::info!(target: "nexus3::context", role = "tool call", text = %format_args!("{}({})", call.name, call.arguments));

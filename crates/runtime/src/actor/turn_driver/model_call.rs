@@ -1,19 +1,18 @@
 //! Model calls of a turn: builds requests, handles stream events, and keeps requests within the context window.
 //! Compacts the context before a call when it is full, and after the model rejected a request as too long.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionTrigger, SummaryPlan};
-use agent::outside::{ModelEvent, ModelRequest, Requester, StopReason, ToolSet};
+use agent::outside::{ModelEvent, ModelRequest, StopReason, ToolSet};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, FixedOverhead, TokenCalibration, TokenCount, ToolSpec, TurnEvent, Usage};
-use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use super::super::compaction_run::{SummaryCall, SummaryStep};
-use super::{Awaited, TurnDriver, stream_ended, turn_panicked};
+use super::super::model_stream::{GuardedStream, stream_ended};
+use super::{Awaited, DriverEvent, TurnDriver};
 use crate::event_bus::{Delta, DeltaKind};
 
 /// Rejections of a request as too long before the turn fails.
@@ -134,10 +133,10 @@ impl TurnDriver {
         self.apply(TurnEvent::Compacted(reclaimed));
     }
 
-    /// Handles a summary step; `None` when the model is to be called now.
-    pub(super) fn on_summary_step(&mut self, step: SummaryStep) -> Option<TurnEvent> {
+    /// Handles a summary step. The model is called after the last one, whether there is a summary or not.
+    pub(super) fn on_summary_step(&mut self, step: SummaryStep) -> DriverEvent {
         match step {
-            SummaryStep::Usage(usage) => return Some(TurnEvent::Usage(usage)),
+            SummaryStep::Usage(usage) => return DriverEvent::Turn(TurnEvent::Usage(usage)),
             SummaryStep::Summarized(parts) => self.stage_compaction(parts, CompactionMethod::Summary),
             SummaryStep::NotShorter => {
                 tracing::warn!("summary discarded: not shorter than the messages it replaces");
@@ -145,7 +144,7 @@ impl TurnDriver {
             SummaryStep::Failed(fault) => tracing::warn!("compacting without a summary: {fault}"),
         }
         self.drop_stream();
-        None
+        DriverEvent::CallModel
     }
 
     fn call_model(&mut self, extras: RequestExtras) {
@@ -165,61 +164,50 @@ impl TurnDriver {
                 history_version: Some(state.window.history_version().clone()),
                 volatile_suffix,
                 tools,
-                requester: Requester { agent: Some(self.shared.id.clone()), root: self.shared.node.root() },
                 ..ModelRequest::default()
             }
         };
         (self.model_call.has_response, self.model_call.is_queued) = (false, false);
         tracing::debug!(messages = request.messages.len(), tools = request.tools.len(), "calling the model");
-        let stream = std::panic::catch_unwind(AssertUnwindSafe(|| self.shared.provider.call(request)));
-        self.awaited = Awaited::Model(stream.unwrap_or_else(|panic| {
-            let fault = turn_panicked(panic.as_ref());
-            futures_util::stream::once(std::future::ready(Err(fault))).boxed()
-        }));
+        self.awaited = Awaited::Model(GuardedStream::start(&self.shared, request));
         self.last_event_at = Instant::now();
     }
 
-    /// Waits for the next model event; `None` when the model is to be called again.
-    pub(super) async fn next_model_event(&mut self) -> Option<TurnEvent> {
+    /// Waits for the next model event. Drops the stream at its end.
+    pub(super) async fn next_model_event(&mut self) -> DriverEvent {
         let idle = self.shared.limits.model_idle_timeout;
         // Waiting in the provider's queue, or for a retry-after delay, is not idleness.
         let idle_max = if self.model_call.is_queued { idle.max(QUEUE_WAIT_MAX) } else { idle };
         let timeout = idle_max.saturating_sub(self.last_event_at.elapsed());
         let Awaited::Model(stream) = &mut self.awaited else {
-            return Some(TurnEvent::ModelFailed(stream_ended()));
+            return DriverEvent::Turn(TurnEvent::ModelFailed(stream_ended()));
         };
-        let next = AssertUnwindSafe(stream.next()).catch_unwind();
-        let event = match tokio::time::timeout(timeout, next).await {
-            Ok(Ok(Some(Ok(event)))) => match self.on_model_event(event) {
-                Some(event) => return Some(event),
-                None => TurnEvent::ModelDone,
-            },
-            Ok(Ok(Some(Err(fault)))) if self.record_overflow(&fault) => {
-                self.drop_stream();
-                return None;
-            }
-            Ok(Ok(Some(Err(fault)))) => TurnEvent::ModelFailed(fault),
-            Ok(Ok(None)) => TurnEvent::ModelFailed(stream_ended()),
-            Ok(Err(panic)) => TurnEvent::ModelFailed(turn_panicked(panic.as_ref())),
-            Err(_) => TurnEvent::ModelFailed(Fault::new(
+        let fault = match tokio::time::timeout(timeout, stream.next()).await {
+            Ok(Ok(event)) => return self.on_model_event(event),
+            Ok(Err(end)) => end.into_fault(),
+            Err(_) => Fault::new(
                 FaultKind::Model,
                 format!("API request timed out: the model was silent for {} s", idle_max.as_secs_f64()),
-            )),
+            ),
         };
         self.drop_stream();
-        Some(event)
+        if self.record_overflow(&fault) {
+            DriverEvent::CallModel
+        } else {
+            DriverEvent::Turn(TurnEvent::ModelFailed(fault))
+        }
     }
 
-    /// Converts a model event; `None` when the response is complete.
-    fn on_model_event(&mut self, event: ModelEvent) -> Option<TurnEvent> {
+    /// Converts a model event.
+    fn on_model_event(&mut self, event: ModelEvent) -> DriverEvent {
         self.model_call.is_queued = event == ModelEvent::Waiting;
         if matches!(event, ModelEvent::Waiting | ModelEvent::Heartbeat) {
-            return Some(TurnEvent::Text(String::new()));
+            return DriverEvent::Nothing;
         }
         if !self.model_call.has_response {
             self.model_call.on_response_started();
         }
-        Some(match event {
+        DriverEvent::Turn(match event {
             ModelEvent::Text(text) => {
                 self.publish_delta(DeltaKind::Text, &text);
                 TurnEvent::Text(text)
@@ -227,7 +215,7 @@ impl TurnDriver {
             // Not part of the response: published to subscribers only.
             ModelEvent::Reasoning(text) => {
                 self.publish_delta(DeltaKind::Reasoning, &text);
-                TurnEvent::Text(String::new())
+                return DriverEvent::Nothing;
             }
             ModelEvent::ReasoningBlock(block) => TurnEvent::ReasoningBlock(block),
             ModelEvent::Usage(usage) => {
@@ -242,13 +230,16 @@ impl TurnDriver {
             }
             ModelEvent::Stopped(StopReason::Length) => TurnEvent::Truncated,
             ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Heartbeat => {
-                TurnEvent::Text(String::new())
+                return DriverEvent::Nothing;
             }
             ModelEvent::ToolCall(call) => {
                 let schedule = self.tools.prepare(&call);
                 TurnEvent::ToolCall(call, schedule)
             }
-            ModelEvent::Done => return None,
+            ModelEvent::Done => {
+                self.drop_stream();
+                TurnEvent::ModelDone
+            }
         })
     }
 
