@@ -36,73 +36,44 @@ pub(crate) enum SqliteOpenFault {
         .path.display(), .holder.map(|id| format!(" (process {id})")).unwrap_or_default()
     )]
     Locked {
-        /// The lock file.
         path: PathBuf,
         /// Id of the process that holds the lock, if the file names it.
         holder: Option<u32>,
     },
     /// The file or folder cannot be written.
     #[error("{}: read-only; make it writable for the daemon's user (chmod u+w), or remount the disk", .path.display())]
-    ReadOnly {
-        /// The file or folder.
-        path: PathBuf,
-    },
+    ReadOnly { path: PathBuf },
     /// The folder is on a network file system.
     #[error(
         "{}: on a network file system ({system}), where locks and shared memory cannot be trusted; \
          move the daemon's home to a disk of this machine", .path.display()
     )]
-    NetworkFileSystem {
-        /// The folder.
-        path: PathBuf,
-        /// The file system.
-        system: String,
-    },
+    NetworkFileSystem { path: PathBuf, system: String },
     /// The file is not a SQLite database.
     #[error(
         "{}: not a database; restore a backup, or move the file away to start with an empty store",
         .path.display()
     )]
-    NotADatabase {
-        /// The file.
-        path: PathBuf,
-    },
+    NotADatabase { path: PathBuf },
     /// The database belongs to another program.
     #[error(
         "{}: a database of another program (application id {application:#x}); move it away or give the daemon \
          another home", .path.display()
     )]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// The application id in its header.
-        application: i32,
-    },
+    Foreign { path: PathBuf, application: i32 },
     /// A newer nexus3 wrote the database.
     #[error(
         "{}: schema version {found}, but this nexus3 supports versions up to {known}: an older binary cannot read \
          a newer schema; use the newer nexus3, or restore the backup it made ({}.v{known}.bak)",
         .path.display(), .path.display()
     )]
-    NewerSchema {
-        /// The file.
-        path: PathBuf,
-        /// Its schema version.
-        found: u32,
-        /// The highest supported schema version.
-        known: u32,
-    },
+    NewerSchema { path: PathBuf, found: u32, known: u32 },
     /// The database is damaged.
     #[error(
         "{}: damaged: {why}; run nexus3 check for a full report, then restore a backup, or move the file and its \
          -wal away to start with an empty store", .path.display()
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    Damaged { path: PathBuf, why: String },
     /// Committed entries are missing at the end of the journal.
     #[error(
         "{}: the journal ends at entry {last}, but {marked} were committed: {}-wal was cut, changed or removed; \
@@ -111,7 +82,6 @@ pub(crate) enum SqliteOpenFault {
         .path.display(), .path.display(), .path.display()
     )]
     JournalTruncated {
-        /// The file.
         path: PathBuf,
         /// Sequence of the last entry in the file.
         last: u64,
@@ -123,36 +93,22 @@ pub(crate) enum SqliteOpenFault {
         "{}: not there or empty, but its {}-wal holds commits; put the database back, or move the -wal file away \
          too", .path.display(), .path.display()
     )]
-    WalWithoutDatabase {
-        /// The file.
-        path: PathBuf,
-    },
+    WalWithoutDatabase { path: PathBuf },
     /// The disk is full.
     #[error("{}: no space is left on this disk; make room and start again", .path.display())]
-    DiskFull {
-        /// The file.
-        path: PathBuf,
-    },
+    DiskFull { path: PathBuf },
     /// The backup before a schema migration failed.
     #[error(
         "{}: the backup before the schema migration cannot be written: {why}; make room, or move old backups away",
         .path.display()
     )]
-    BackupFailed {
-        /// The backup file.
-        path: PathBuf,
-        /// The cause.
-        why: String,
-    },
+    BackupFailed { path: PathBuf, why: String },
     /// The linked SQLite library is too old.
     #[error(
         "SQLite {found} can lose commits; this program needs {} or later",
         format_version(SQLITE_VERSION_MIN)
     )]
-    OldSqlite {
-        /// Its version.
-        found: &'static str,
-    },
+    OldSqlite { found: &'static str },
     /// Invalid failpoints, or failpoints in a release build.
     #[error("{0}")]
     Failpoints(String),
@@ -162,21 +118,14 @@ pub(crate) enum SqliteOpenFault {
     /// A file operation failed.
     #[error("{}: cannot be {action}: {error}", .path.display())]
     Io {
-        /// The file or folder.
         path: PathBuf,
         /// The failed operation, as a past participle.
         action: &'static str,
-        /// The system's error.
         error: io::Error,
     },
     /// A SQLite operation failed.
     #[error("{}: {error}; run nexus3 check", .path.display())]
-    Sql {
-        /// The file.
-        path: PathBuf,
-        /// SQLite's error.
-        error: rusqlite::Error,
-    },
+    Sql { path: PathBuf, error: rusqlite::Error },
 }
 
 fn format_version(number: i32) -> String {
