@@ -4,13 +4,16 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use agent::outside::{Clock, Entropy, Timestamp, Toolbox};
-use agent::{Concurrency, Fault, ToolClass, ToolSpec};
+use agent::outside::Toolbox;
+use agent::{Concurrency, ToolClass, ToolSpec};
 use serde_json::Value;
+use testkit::{CountingEntropy, TestClock};
 use tools::{ToolDependencies, ToolRegistry};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let dependencies = ToolDependencies { clock: Arc::new(StubOutside), entropy: Arc::new(StubOutside) };
+    // The page needs neither time nor randomness.
+    let (clock, entropy) = (Arc::new(TestClock::default()), Arc::new(CountingEntropy::default()));
+    let dependencies = ToolDependencies { clock, entropy };
     let mut page = String::from(
         "# Tools\n\nGenerated from the code; do not edit. Tools that a model may call if its agent's permissions allow them. Models\n\
          that allow no dots in names see underscores instead; `disable_tools` accepts any name of a tool.\n",
@@ -54,20 +57,4 @@ fn describe(page: &mut String, spec: &ToolSpec) -> Result<(), Box<dyn std::error
         writeln!(page, "| `{name}`{star} | {kind} | {meaning}{default} |")?;
     }
     Ok(())
-}
-
-/// A stub: the page needs neither time nor randomness.
-struct StubOutside;
-
-impl Clock for StubOutside {
-    fn now(&self) -> Timestamp {
-        Timestamp(0)
-    }
-}
-
-impl Entropy for StubOutside {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
-        bytes.fill(0);
-        Ok(())
-    }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
 use runtime::{AgentHandle, AgentSpec, ChildPolicy, Limits, PermissionChange, PermissionSpec};
+use testkit::TestRng;
 
 use crate::history::{idle_history_violation, messages};
-use crate::rng::TestRng;
 use crate::world::{SendTask, World, spec_named, start_send, with_parent, with_preset};
 
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
