@@ -136,7 +136,7 @@ impl Soak {
             expectations: Mutex::default(),
             listener: Listener::start(),
             directory: TempDir::new().expect("a temporary directory can be created"),
-            address: DaemonAddress { port: 0, token: String::new() },
+            address: DaemonAddress::new(0, None),
             ready_at: Instant::now(),
             killed_starts: 0,
             stuck_turns: 0,
@@ -165,8 +165,7 @@ impl Soak {
     }
 
     fn register_daemon(&mut self, daemon: &TestDaemon, ready_at: Instant) {
-        let token = daemon.token().expect("a daemon writes a token").to_owned();
-        self.address = DaemonAddress { port: daemon.port(), token };
+        self.address = DaemonAddress::new(daemon.port(), daemon.token());
         self.ready_at = ready_at;
         self.listener.connect_to(self.address.clone());
     }

@@ -4,12 +4,14 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test double fails by panicking")]
 
+mod client;
 mod clock;
 mod command;
 mod daemon;
 mod entropy;
 mod events;
 mod fake_pip;
+pub mod http;
 mod kill9;
 mod model;
 mod peer;
@@ -20,6 +22,7 @@ mod rng;
 mod seeds;
 mod tls;
 
+pub use client::DaemonClient;
 pub use clock::TestClock;
 pub use command::{CommandOutput, run};
 pub use daemon::{FailedStart, StartingDaemon, StoppedDaemon, TestDaemon, TestDaemonBuilder};
