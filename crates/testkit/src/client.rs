@@ -94,10 +94,8 @@ impl DaemonClient {
     /// Calls a JSON-RPC method and returns the whole response object; panics if the status is not 200.
     pub fn call(&self, path: &str, method: &str, params: Value) -> Value {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
-        request["params"] = params;
         let headers = [("Content-Type", "application/json")];
-        let http_response = self.post(path, &headers, request.to_string().as_bytes());
+        let http_response = self.post(path, &headers, rpc_request(id, method, params).as_bytes());
         assert_eq!(http_response.status, 200, "{method} on {path}: {}", http_response.text());
         let response = http_response.json();
         assert_eq!(response["id"], id, "{method} on {path} has another response id: {response}");
@@ -111,4 +109,11 @@ impl DaemonClient {
         assert!(error.is_none(), "{method} on {path} failed: {}", error.unwrap_or(&Value::Null));
         response["result"].take()
     }
+}
+
+/// The body of a JSON-RPC request.
+pub fn rpc_request(id: impl Into<Value>, method: &str, params: Value) -> String {
+    let mut request = json!({ "jsonrpc": "2.0", "id": id.into(), "method": method });
+    request["params"] = params;
+    request.to_string()
 }

@@ -22,7 +22,7 @@ mod rng;
 mod seeds;
 mod tls;
 
-pub use client::DaemonClient;
+pub use client::{DaemonClient, rpc_request};
 pub use clock::TestClock;
 pub use command::{CommandOutput, run};
 pub use daemon::{FailedStart, StartingDaemon, StoppedDaemon, TestDaemon, TestDaemonBuilder};

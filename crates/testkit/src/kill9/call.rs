@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::client::DaemonClient;
+use crate::client::{DaemonClient, rpc_request};
 use crate::raw::RawConnection;
 
 /// A daemon that may be gone.
@@ -46,7 +46,7 @@ impl DaemonAddress {
     }
 
     fn try_start_call(&self, path: &str, method: &str, params: &Value) -> io::Result<RawConnection> {
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let body = rpc_request(1, method, params.clone());
         let mut connection = RawConnection::try_open(self.0.port())?;
         connection.try_send(&self.0.post_bytes(path, &[], body.as_bytes()))?;
         Ok(connection)

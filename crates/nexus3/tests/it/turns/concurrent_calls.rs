@@ -4,7 +4,7 @@
 use std::thread;
 
 use serde_json::{Value, json};
-use testkit::TestRng;
+use testkit::{TestRng, rpc_request};
 
 use crate::support::model_requests::assert_all_valid;
 use crate::support::{Fixture, agent_path};
@@ -35,9 +35,7 @@ fn run_caller(fixture: &Fixture, caller: u64) {
     let mut rng = TestRng::new(caller);
     for call in 0..CALLS {
         let (path, method, params) = random_call(&mut rng, call);
-        let mut request = json!({ "jsonrpc": "2.0", "id": caller, "method": method });
-        request["params"] = params;
-        let http_response = fixture.daemon.post(&path, &[], request.to_string().as_bytes());
+        let http_response = fixture.daemon.post(&path, &[], rpc_request(caller, method, params).as_bytes());
         let response = http_response.json();
         match http_response.status {
             200 => assert_eq!(response["id"], caller, "{response}"),
