@@ -184,7 +184,7 @@ fn arguments_never_show_the_key() {
 
 #[tokio::test]
 async fn list_is_one_call_on_one_connection() {
-    let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply())]).await;
+    let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply())]);
     let outcome = rpc(&daemon, &["list"]).await;
     assert_eq!((outcome.code, outcome.output.as_str()), (0, "{\n  \"agents\": [],\n  \"total\": 0\n}\n"));
     assert_eq!(outcome.errors, "");
@@ -193,7 +193,7 @@ async fn list_is_one_call_on_one_connection() {
 
 #[tokio::test]
 async fn port_option_works_before_and_after_the_command() {
-    let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply())]).await;
+    let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply())]);
     let port = daemon.port.to_string();
     let lines: [&[&str]; 2] = [&["-p", &port, "list"], &["list", "--port", &port]];
     for line in lines {
@@ -205,7 +205,7 @@ async fn port_option_works_before_and_after_the_command() {
 #[tokio::test]
 async fn detect_prints_port_and_result_and_sends_no_token() {
     let rejection = Reply::HttpRefusal(401, "Authorization header required");
-    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]).await;
+    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]);
     // The probe does not read the token file, so an invalid one does not stop it.
     let (home, _) = home_with_token_file(0o644);
     let outcome =
@@ -236,7 +236,7 @@ async fn missing_daemon_exits_1_with_the_start_command() {
 #[tokio::test]
 async fn create_sends_its_arguments() {
     let created = json!({ "agent_id": "a", "url": "/agent/a", "token": "nxc_a" });
-    let daemon = ScriptedDaemon::start(&[("create_agent", Reply::Result(created.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("create_agent", Reply::Result(created.clone()))]);
     let outcome = rpc(&daemon, &["create", "a", "--system-prompt", "be brief"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, created));
     assert_eq!(daemon.received()[0].params, json!({ "agent_id": "a", "system_prompt": "be brief" }));
@@ -251,8 +251,7 @@ async fn create_with_a_message_prints_agent_and_response() {
     let daemon = ScriptedDaemon::start(&[
         ("create_agent", Reply::Result(created)),
         ("send", Reply::Result(send_output("hi"))),
-    ])
-    .await;
+    ]);
     let outcome = rpc(&daemon, &["create", "-M", "hello"]).await;
     assert_eq!(outcome.code, 0, "{}", outcome.errors);
     assert_eq!(outcome.json()["agent_id"], "1a2b3c4d");
@@ -265,8 +264,7 @@ async fn create_with_a_message_prints_agent_and_response() {
 async fn create_prints_the_agent_id_when_its_message_failed() {
     let created = json!({ "agent_id": "1a2b3c4d", "url": "/agent/1a2b3c4d", "token": "nxc_a" });
     let failed = Reply::HttpRefusal(500, "Provider failed");
-    let daemon =
-        ScriptedDaemon::start(&[("create_agent", Reply::Result(created.clone())), ("send", failed)]).await;
+    let daemon = ScriptedDaemon::start(&[("create_agent", Reply::Result(created.clone())), ("send", failed)]);
     let outcome = rpc(&daemon, &["create", "-M", "hello"]).await;
     assert_eq!((outcome.code, outcome.json()), (1, created));
     assert_eq!(outcome.errors, "Provider failed (-32600)\n");
@@ -274,7 +272,7 @@ async fn create_prints_the_agent_id_when_its_message_failed() {
 
 #[tokio::test]
 async fn send_has_a_request_id_and_prints_the_response() {
-    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]);
     let outcome = rpc(&daemon, &["send", "a", "hello"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, send_output("hi")));
     let request = &daemon.received()[0];
@@ -284,7 +282,7 @@ async fn send_has_a_request_id_and_prints_the_response() {
 
 #[tokio::test]
 async fn dash_reads_the_message_from_standard_input() {
-    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]);
     let outcome =
         CommandRun { input: "two\nlines\n", ..CommandRun::new(&daemon, &["send", "a", "-"]) }.finish().await;
     assert_eq!(outcome.code, 0, "{}", outcome.errors);
@@ -296,8 +294,7 @@ async fn send_is_cancelled_at_the_timeout_with_partial_text() {
     let daemon = ScriptedDaemon::start(&[
         ("send", Reply::UntilCancel(cancelled_send_output("half"))),
         ("cancel", cancel_reply(true)),
-    ])
-    .await;
+    ]);
     let outcome = rpc(&daemon, &["send", "a", "hello", "-t", "0.05"]).await;
     assert_eq!((outcome.code, outcome.json()), (1, cancelled_send_output("half")));
     assert!(outcome.errors.starts_with("no response within 50ms; cancelling 0123456789abcdef\n"));
@@ -311,8 +308,7 @@ async fn ctrl_c_cancels_the_turn_at_the_daemon() {
     let daemon = ScriptedDaemon::start(&[
         ("send", Reply::UntilCancel(cancelled_send_output("half"))),
         ("cancel", cancel_reply(true)),
-    ])
-    .await;
+    ]);
     let interrupt = daemon.send_arrived();
     let outcome = CommandRun::new(&daemon, &["send", "a", "hello"]).finish_with_interrupt(interrupt).await;
     assert_eq!((outcome.code, outcome.json()), (1, cancelled_send_output("half")));
@@ -325,8 +321,7 @@ async fn cancel_that_overtook_its_send_is_repeated() {
         ("send", Reply::UntilCancel(cancelled_send_output(""))),
         ("cancel", cancel_reply(false)),
         ("cancel", cancel_reply(true)),
-    ])
-    .await;
+    ]);
     let interrupt = daemon.send_arrived();
     let outcome = CommandRun::new(&daemon, &["send", "a", "hello"]).finish_with_interrupt(interrupt).await;
     assert_eq!((outcome.code, outcome.json()), (1, cancelled_send_output("")));
@@ -335,7 +330,7 @@ async fn cancel_that_overtook_its_send_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn cancelled_turn_that_does_not_end_is_abandoned() {
-    let daemon = ScriptedDaemon::start(&[("send", Reply::Hang), ("cancel", cancel_reply(true))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Hang), ("cancel", cancel_reply(true))]);
     let outcome = rpc(&daemon, &["send", "a", "hello", "-t", "5"]).await;
     assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
     assert!(outcome.errors.ends_with("try: nexus3 rpc cancel a 0123456789abcdef\n"), "{}", outcome.errors);
@@ -348,16 +343,15 @@ async fn cancel_tries_a_numeric_id_as_text_and_number() {
     let daemon = ScriptedDaemon::start(&[
         ("cancel", Reply::Result(not_found.clone())),
         ("cancel", Reply::Result(found.clone())),
-    ])
-    .await;
+    ]);
     let outcome = rpc(&daemon, &["cancel", "a", "5"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, found));
     assert_eq!(daemon.received()[0].params, json!({ "request_id": "5" }));
     assert_eq!(daemon.received()[1].params, json!({ "request_id": 5 }));
 
-    let daemon = ScriptedDaemon::start(&[("cancel", Reply::Result(not_found.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("cancel", Reply::Result(not_found.clone()))]);
     assert_eq!(rpc(&daemon, &["cancel", "a", "5"]).await.json(), not_found);
-    let daemon = ScriptedDaemon::start(&[("cancel", Reply::Result(not_found.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("cancel", Reply::Result(not_found.clone()))]);
     assert_eq!(rpc(&daemon, &["cancel", "a", "r-5"]).await.json(), not_found);
     assert_eq!(daemon.methods(), ["cancel"]);
 }
@@ -376,8 +370,7 @@ async fn status_prints_tokens_and_context_from_one_connection() {
     let daemon = ScriptedDaemon::start(&[
         ("get_tokens", Reply::Result(tokens.clone())),
         ("get_context", Reply::Result(context.clone())),
-    ])
-    .await;
+    ]);
     let outcome = rpc(&daemon, &["status", "a"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, json!({ "tokens": tokens, "context": context })));
     assert_eq!(daemon.connections(), 1);
@@ -386,7 +379,7 @@ async fn status_prints_tokens_and_context_from_one_connection() {
 #[tokio::test]
 async fn messages_requests_the_given_page() {
     let page = json!({ "agent_id": "a", "total": 0, "offset": 3, "limit": 7, "messages": [] });
-    let daemon = ScriptedDaemon::start(&[("get_messages", Reply::Result(page.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("get_messages", Reply::Result(page.clone()))]);
     let outcome = rpc(&daemon, &["messages", "a", "--offset", "3", "--limit", "7"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, page));
     assert_eq!(daemon.received()[0].params, json!({ "offset": 3, "limit": 7 }));
@@ -398,7 +391,7 @@ async fn messages_requests_the_given_page() {
 async fn destroy_exits_1_when_the_agent_does_not_exist() {
     for (success, code, errors) in [(true, 0, ""), (false, 1, "agent not found: a\n")] {
         let result = json!({ "success": success, "agent_id": "a" });
-        let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(result.clone()))]).await;
+        let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(result.clone()))]);
         let outcome = rpc(&daemon, &["destroy", "a"]).await;
         assert_eq!((outcome.code, outcome.json(), outcome.errors.as_str()), (code, result, errors));
     }
@@ -407,7 +400,7 @@ async fn destroy_exits_1_when_the_agent_does_not_exist() {
 #[tokio::test]
 async fn shutdown_calls_shutdown_server() {
     let result = json!({ "success": true, "message": "Server shutting down" });
-    let daemon = ScriptedDaemon::start(&[("shutdown_server", Reply::Result(result.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("shutdown_server", Reply::Result(result.clone()))]);
     let outcome = rpc(&daemon, &["shutdown"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, result));
     assert_eq!(daemon.received()[0].path, "/");
@@ -416,7 +409,7 @@ async fn shutdown_calls_shutdown_server() {
 #[tokio::test]
 async fn rejected_token_is_named_by_origin_and_never_shown() {
     let rejection = Reply::HttpRefusal(403, "Invalid API key");
-    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]).await;
+    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]);
     let (home, path) = home_with_token_file(0o600);
     let with = |line, api_key| {
         CommandRun { api_key, home: Some(home.path()), ..CommandRun::new(&daemon, line) }.finish()
@@ -436,7 +429,7 @@ async fn rejected_token_is_named_by_origin_and_never_shown() {
 #[tokio::test]
 async fn missing_token_error_lists_the_searched_files() {
     let rejection = Reply::HttpRefusal(401, "Authorization header required");
-    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]).await;
+    let daemon = ScriptedDaemon::start(&[("list_agents", rejection)]);
     let outcome = rpc(&daemon, &["list"]).await;
     assert_eq!(outcome.code, 1);
     assert!(outcome.errors.starts_with("Authorization header required (-32600); no token was found:"));
@@ -445,7 +438,7 @@ async fn missing_token_error_lists_the_searched_files() {
 
 #[tokio::test]
 async fn exposed_token_file_stops_the_command_before_connecting() {
-    let daemon = ScriptedDaemon::start(&[]).await;
+    let daemon = ScriptedDaemon::start(&[]);
     let (home, path) = home_with_token_file(0o644);
     let outcome =
         CommandRun { home: Some(home.path()), ..CommandRun::new(&daemon, &["list"]) }.finish().await;

@@ -21,6 +21,14 @@ pub struct StreamEvent {
 }
 
 impl StreamEvent {
+    /// The events of a complete stream; panics if it ends within an event.
+    pub fn parse_all(stream: impl AsRef<[u8]>) -> Vec<Self> {
+        let (mut parser, mut ready) = (EventParser::default(), VecDeque::new());
+        parser.push_bytes(stream.as_ref(), &mut ready);
+        assert!(parser.line.is_empty() && !parser.has_data, "the stream ends within an event: {parser:?}");
+        ready.into()
+    }
+
     /// The id as a number; none if it is absent or not a number.
     pub fn sequence(&self) -> Option<u64> {
         self.id.as_ref()?.parse().ok()

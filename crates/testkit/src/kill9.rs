@@ -8,7 +8,6 @@ mod journal;
 mod listener;
 mod load;
 mod report;
-mod rng;
 mod verdict;
 
 use std::fs;
@@ -27,11 +26,11 @@ use expectations::{AgentState, Expectations};
 use listener::Listener;
 use load::Client;
 pub use report::Kill9Report;
-use rng::TestRng;
 use verdict::{Verdict, count_lines, fetch_messages, list_agents};
 
 use crate::daemon::{StoppedDaemon, TestDaemon, TestDaemonBuilder};
 use crate::model::{ModelOptions, ScriptedModel};
+use crate::rng::TestRng;
 
 /// Low limits, so that agents go to sleep and wake all the time.
 const CONFIG: &str = "idle_sleep_s = 1\n[limits]\nlive_agents_max = 12\n[log]\nlevel = \"warn\"\n";
@@ -40,11 +39,11 @@ const CLIENTS: usize = 5;
 /// Agents that all clients send to; new ones in each cycle.
 const SHARED_AGENTS: usize = 2;
 /// Duration of the load before a kill.
-const LOAD_MS_RANGE: (u64, u64) = (20, 200);
+const LOAD_MS_RANGE: (usize, usize) = (20, 200);
 /// Maximum delay before a starting daemon is killed.
-const START_MS_MAX: u64 = 120;
+const START_MS_MAX: usize = 120;
 /// Share of starts that are killed.
-const KILLED_STARTS_PERCENT: u64 = 12;
+const KILLED_STARTS_PERCENT: usize = 12;
 /// Deadline for all turns to end after a start.
 const RECOVERY_MAX: Duration = Duration::from_secs(5);
 /// Deadline for a retried call.
@@ -137,7 +136,7 @@ impl Soak {
             expectations: Mutex::default(),
             listener: Listener::start(),
             directory: TempDir::new().expect("a temporary directory can be created"),
-            address: DaemonAddress { port: 0, token: String::new() },
+            address: DaemonAddress::new(0, None),
             ready_at: Instant::now(),
             killed_starts: 0,
             stuck_turns: 0,
@@ -166,8 +165,7 @@ impl Soak {
     }
 
     fn register_daemon(&mut self, daemon: &TestDaemon, ready_at: Instant) {
-        let token = daemon.token().expect("a daemon writes a token").to_owned();
-        self.address = DaemonAddress { port: daemon.port(), token };
+        self.address = DaemonAddress::new(daemon.port(), daemon.token());
         self.ready_at = ready_at;
         self.listener.connect_to(self.address.clone());
     }
@@ -184,7 +182,7 @@ impl Soak {
     }
 
     fn load_and_kill(&mut self, daemon: TestDaemon) -> StoppedDaemon {
-        let load_ms = LOAD_MS_RANGE.0 + self.rng.below(LOAD_MS_RANGE.1 - LOAD_MS_RANGE.0);
+        let load_ms = self.rng.between(LOAD_MS_RANGE.0, LOAD_MS_RANGE.1 - 1) as u64;
         let rngs: Vec<TestRng> = (0..CLIENTS).map(|_| self.rng.split()).collect();
         let (directory, stop) = (self.directory(), AtomicBool::new(false));
         let (ended, client_ended) = channel();
@@ -216,7 +214,7 @@ impl Soak {
             let starting = stopped.spawn_with(|builder| builder);
             // Waits the whole time, because nothing is sent.
             let (_sender, receiver) = channel::<()>();
-            let _ = receiver.recv_timeout(Duration::from_millis(self.rng.below(START_MS_MAX)));
+            let _ = receiver.recv_timeout(Duration::from_millis(self.rng.below(START_MS_MAX) as u64));
             stopped = starting.kill();
             self.killed_starts += 1;
         }

@@ -86,6 +86,9 @@ impl fmt::Display for Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
+        if thread::panicking() {
+            eprintln!("the process of the failed test:{self}");
+        }
         if let Some(reaper) = self.reaper.take() {
             // The reader threads are not joined: a grandchild may hold the pipes open.
             let _ = reaper.join();

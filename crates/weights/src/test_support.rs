@@ -1,13 +1,12 @@
-//! Test fixtures: a scripted file server over real sockets, and a fake Python whose pip copies wheels made by the test.
+//! Test fixtures: a scripted file server over real sockets, and options for a fake pip.
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Cursor, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::{Cursor, Write as _};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use testkit::{FakePip, HttpPeer, PeerAction, PeerRequest, http_response};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -122,6 +121,7 @@ pub(crate) enum Reply {
 pub(crate) struct FileServer {
     pub(crate) base: String,
     state: Arc<Mutex<ServerState>>,
+    peer: HttpPeer,
 }
 
 struct ServerState {
@@ -129,32 +129,25 @@ struct ServerState {
     etag: String,
     extra: String,
     replies: VecDeque<Reply>,
-    requests: Vec<String>,
-    stalled: Vec<TcpStream>,
 }
 
 impl FileServer {
     /// Serves the content, first with these replies, then normally.
     pub(crate) fn start(content: &[u8], replies: &[Reply]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let base = format!("http://{}", listener.local_addr().unwrap());
-        let state = ServerState {
+        let state = Arc::new(Mutex::new(ServerState {
             content: content.to_vec(),
             etag: "\"one\"".to_owned(),
             extra: String::new(),
             replies: replies.iter().cloned().collect(),
-            requests: Vec::new(),
-            stalled: Vec::new(),
-        };
-        let state = Arc::new(Mutex::new(state));
+        }));
         let shared = Arc::clone(&state);
-        std::thread::spawn(move || {
-            for connection in listener.incoming().flatten() {
-                let shared = Arc::clone(&shared);
-                std::thread::spawn(move || serve(connection, &shared));
-            }
+        let peer = HttpPeer::start(move |request| {
+            let mut state = shared.lock().unwrap();
+            let reply = state.replies.pop_front().unwrap_or(Reply::Normal);
+            let end = if matches!(reply, Reply::Stall(_)) { PeerAction::Hold } else { PeerAction::Close };
+            vec![PeerAction::Write(reply_bytes(request, &reply, &state)), end]
         });
-        Self { base, state }
+        Self { base: format!("http://127.0.0.1:{}", peer.port()), state, peer }
     }
 
     pub(crate) fn options(&self) -> PullOptions {
@@ -174,127 +167,45 @@ impl FileServer {
 
     /// Returns the requested ranges; empty for the complete file.
     pub(crate) fn ranges(&self) -> Vec<String> {
-        let state = self.state.lock().unwrap();
-        state.requests.iter().map(|request| header(request, "range").unwrap_or_default()).collect()
+        let range = |request: &PeerRequest| request.header("range").unwrap_or_default().to_owned();
+        self.requests().iter().map(range).collect()
     }
 
-    pub(crate) fn requests(&self) -> Vec<String> {
-        self.state.lock().unwrap().requests.clone()
-    }
-}
-
-pub(crate) fn header(request: &str, name: &str) -> Option<String> {
-    request.lines().skip(1).find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-    })
-}
-
-/// Serves one request per connection.
-fn serve(connection: TcpStream, state: &Mutex<ServerState>) {
-    let mut head = String::new();
-    let mut reader = BufReader::new(connection.try_clone().unwrap());
-    while !head.ends_with("\r\n\r\n") {
-        if reader.read_line(&mut head).unwrap_or(0) == 0 {
-            return;
-        }
-    }
-    let mut state = state.lock().unwrap();
-    state.requests.push(head.clone());
-    let reply = state.replies.pop_front().unwrap_or(Reply::Normal);
-    let mut connection = connection;
-    // The client may have disconnected.
-    let _ = write_reply(&mut connection, &head, &reply, &state);
-    if matches!(reply, Reply::Stall(_)) {
-        state.stalled.push(connection);
+    pub(crate) fn requests(&self) -> Vec<PeerRequest> {
+        self.peer.log().requests.clone()
     }
 }
 
-fn write_reply(out: &mut TcpStream, head: &str, reply: &Reply, state: &ServerState) -> std::io::Result<()> {
+fn reply_bytes(request: &PeerRequest, reply: &Reply, state: &ServerState) -> Vec<u8> {
+    const CLOSE: &str = "Connection: close\r\n";
     if let Reply::Status(status, line) = reply {
-        return write!(
-            out,
-            "HTTP/1.1 {status} X\r\n{line}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        );
+        return http_response(&format!("{status} X"), &format!("{line}\r\n{CLOSE}"), "");
     }
     let total = state.content.len();
-    let same = header(head, "if-range").is_none_or(|etag| etag == state.etag);
-    let requested =
-        header(head, "range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
+    let same = request.header("if-range").is_none_or(|etag| etag == state.etag);
+    let requested = request
+        .header("range")
+        .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
     let from = requested.filter(|_| same && !matches!(reply, Reply::IgnoreRange)).unwrap_or(0_usize);
     if from > 0 && from >= total {
-        return write!(out, "HTTP/1.1 416 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        return http_response("416 X", CLOSE, "");
     }
     let from = if matches!(reply, Reply::WrongRange) { from.saturating_sub(1) } else { from };
-    let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
-    write!(out, "HTTP/1.1 {status}\r\nETag: {}\r\n{}", state.etag, state.extra)?;
+    let mut headers = format!("ETag: {}\r\n{}{CLOSE}", state.etag, state.extra);
     if from > 0 {
-        write!(out, "Content-Range: bytes {from}-{}/{total}\r\n", total - 1)?;
+        headers += &format!("Content-Range: bytes {from}-{}/{total}\r\n", total - 1);
     }
-    write!(out, "Content-Length: {}\r\nConnection: close\r\n\r\n", total - from)?;
-    let body = &state.content[from..];
-    let body = match reply {
-        Reply::Cut(bytes) | Reply::Stall(bytes) => &body[..body.len().min(*bytes)],
-        _ => body,
-    };
-    out.write_all(body)?;
-    out.flush()
+    let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
+    let mut response = http_response(status, &headers, &state.content[from..]);
+    if let Reply::Cut(bytes) | Reply::Stall(bytes) = reply {
+        response.truncate(response.len() - (total - from).saturating_sub(*bytes));
+    }
+    response
 }
 
-/// A fake Python whose pip copies wheels from its directory.
-pub(crate) struct FakePip {
-    folder: PathBuf,
-}
-
-const SCRIPT: &str = r#"#!/bin/sh
-here=$(dirname "$0")
-echo "$PWD|$*" >> "$here/calls"
-for last; do :; done
-while [ $# -gt 0 ]; do if [ "$1" = -d ]; then out=$2; fi; shift; done
-if [ -f "$here/before" ]; then . "$here/before"; fi
-if [ ! -f "$here/$last.whl" ]; then echo "ERROR: No matching distribution found for $last" >&2; exit 1; fi
-cp "$here/$last.whl" "$out/"
-"#;
-
-impl FakePip {
-    pub(crate) fn new(folder: &Path) -> Self {
-        let folder = folder.join("pip");
-        std::fs::create_dir(&folder).unwrap();
-        // Written by another process: a file that is open for writing cannot be executed, and a child forked by a
-        // parallel test could inherit this process's descriptor.
-        let write = "cat > \"$0\" && chmod 700 \"$0\"";
-        let mut shell = Command::new("sh");
-        let mut shell =
-            shell.args(["-c", write]).arg(folder.join("python3")).stdin(Stdio::piped()).spawn().unwrap();
-        shell.stdin.take().unwrap().write_all(SCRIPT.as_bytes()).unwrap();
-        assert!(shell.wait().unwrap().success());
-        Self { folder }
-    }
-
-    pub(crate) fn options(&self) -> PullOptions {
-        PullOptions { python: self.folder.join("python3"), ..options() }
-    }
-
-    /// Sets shell lines that run before the wheel is copied; `$last` is the requirement, `$out` the output directory.
-    pub(crate) fn before(&self, lines: &str) {
-        std::fs::write(self.folder.join("before"), lines).unwrap();
-    }
-
-    pub(crate) fn add_wheel(&self, requirement: &str, wheel: &[u8]) {
-        std::fs::write(self.folder.join(format!("{requirement}.whl")), wheel).unwrap();
-    }
-
-    /// Returns the calls: working directory and arguments.
-    pub(crate) fn calls(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.folder.join("calls")).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// Returns the requested requirements.
-    pub(crate) fn requirements(&self) -> Vec<String> {
-        let calls = self.calls();
-        calls.iter().map(|call| call.rsplit(' ').next().unwrap().to_owned()).collect()
-    }
+/// Returns options that download with this pip.
+pub(crate) fn pip_options(pip: &FakePip) -> PullOptions {
+    PullOptions { python: pip.python(), ..options() }
 }
 
 /// Creates a zip file with these members.

@@ -1,5 +1,7 @@
 //! What is summarized, what is dropped, and what is always retained.
 
+use testkit::TestRng;
+
 use super::*;
 use crate::outside::{ModelSpec, ModelTier};
 use crate::tokens::{CountedMessage, estimate_tokens};
@@ -300,23 +302,19 @@ fn giant_arguments_and_images_are_omitted() {
 
 #[test]
 fn drop_plan_stays_within_its_limit_and_retains_results() {
-    let mut seed = 7_u64;
-    let mut random = |bound: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % bound
-    };
+    let mut rng = TestRng::new(7);
     for case in 0..300 {
         let mut messages = Vec::new();
-        for turn in 0..1 + random(12) {
-            messages.push(user("q".repeat(usize::try_from(random(3000)).expect("small"))));
-            for call in 0..random(4) {
-                let size = usize::try_from(random(6000)).expect("small");
+        for turn in 0..1 + rng.below(12) {
+            messages.push(user("q".repeat(rng.below(3000))));
+            for call in 0..rng.below(4) {
+                let size = rng.below(6000);
                 messages.extend(call_with_result(&format!("c{turn}-{call}"), "o".repeat(size)));
             }
-            messages.push(response("a".repeat(usize::try_from(random(3000)).expect("small"))));
+            messages.push(response("a".repeat(rng.below(3000))));
         }
         let full = window(messages);
-        let tokens_max = 200 + random(2000);
+        let tokens_max = 200 + rng.below(2000) as u64;
         let Some(parts) = drop_oldest(&full, tokens_max, &estimate_tokens) else {
             assert!(full.message_tokens() <= tokens_max, "{case}: nothing was dropped");
             continue;

@@ -6,10 +6,10 @@ use agent::permission::{
     Effect, FilePath, Grant, LineageLink, NameSet, Narrowing, Permit, Presets, Relation, Resource, Verdict,
     ceiling, effective, judge,
 };
+use testkit::TestRng;
 
 use crate::grants::Generator;
 use crate::oracle;
-use crate::rng::TestRng;
 use crate::tree::{Tree, describe_lineage, unknown_agent};
 use crate::vocabulary::Vocabulary;
 

@@ -6,8 +6,8 @@ use agent::permission::{
     Budget, DirectorySet, FilePath, Grant, GrantRequest, NameSet, Narrowing, Permissions, Presets, Reasons,
     Resource, Targets,
 };
+use testkit::TestRng;
 
-use crate::rng::TestRng;
 use crate::vocabulary::Vocabulary;
 
 /// The random generator of one case.

@@ -7,7 +7,5 @@ mod case;
 mod grants;
 mod oracle;
 mod property;
-#[path = "../../../runtime/tests/sim/rng.rs"]
-mod rng;
 mod tree;
 mod vocabulary;

@@ -6,6 +6,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use testkit::seeds_from_environment;
+
 use crate::case::{self, Tally};
 use crate::vocabulary::Vocabulary;
 
@@ -19,10 +21,7 @@ const REPORTS_MAX: u64 = 20;
 
 #[test]
 fn no_agent_exceeds_what_its_ancestors_may_grant() {
-    let cases = match (environment_number("CEILING_SEED"), environment_number("CEILING_CASES")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, more) => 0..more.unwrap_or(CASES),
-    };
+    let cases = seeds_from_environment("CEILING_SEED", "CEILING_CASES", CASES);
     let total = cases.end - cases.start;
     let start = Instant::now();
     let work =
@@ -114,9 +113,4 @@ fn run_worker(work: &Mutex<Work>) {
         }
         locked().finish_batch(cases, tally);
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the environment selects the cases")]
-fn environment_number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("cases are numbers"))
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use agent::AgentId;
 use agent::permission::FilePath;
-
-use crate::rng::TestRng;
+use testkit::TestRng;
 
 const TOOLS: &[&str] =
     &["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send", "other", "never_named"];

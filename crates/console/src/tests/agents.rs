@@ -22,7 +22,7 @@ fn resource_usage() -> Value {
 
 /// Checks that the command calls `method` at the agent and prints its result.
 async fn assert_prints(line: &[&str], method: &'static str, result: Value) {
-    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(result.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(result.clone()))]);
     let outcome = rpc(&daemon, line).await;
     assert_eq!((outcome.code, outcome.json(), outcome.errors.as_str()), (0, result, ""));
     let request = &daemon.received()[0];
@@ -35,7 +35,7 @@ async fn assert_prints(line: &[&str], method: &'static str, result: Value) {
 
 #[tokio::test]
 async fn create_sends_every_option() {
-    let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]).await;
+    let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]);
     let line = [
         "create",
         "a",
@@ -73,7 +73,7 @@ async fn create_sends_every_option() {
 
 #[tokio::test]
 async fn relative_cwd_is_resolved_by_the_client() {
-    let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]).await;
+    let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]);
     let current_dir = std::env::current_dir().unwrap();
     let cases = [("project", current_dir.join("project")), ("./project", current_dir.join("project"))];
     for (cwd, expected) in cases {
@@ -94,7 +94,7 @@ async fn relative_cwd_is_resolved_by_the_client() {
 #[tokio::test]
 async fn permission_error_is_printed_unchanged() {
     let rejection = Reply::HttpRefusal(200, "Requested preset 'trusted' exceeds parent ceiling");
-    let daemon = ScriptedDaemon::start(&[("create_agent", rejection)]).await;
+    let daemon = ScriptedDaemon::start(&[("create_agent", rejection)]);
     let outcome = rpc(&daemon, &["create", "--preset", "trusted", "--parent", "lead", "-M", "hi"]).await;
     assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
     assert_eq!(outcome.errors, "Requested preset 'trusted' exceeds parent ceiling (-32600)\n");
@@ -106,8 +106,7 @@ async fn first_message_is_read_from_standard_input() {
     let daemon = ScriptedDaemon::start(&[
         ("create_agent", created_reply()),
         ("send", Reply::Result(send_output("hi"))),
-    ])
-    .await;
+    ]);
     let line = ["create", "a", "--preset", "worker", "-M", "-"];
     let outcome = CommandRun { input: "two\nlines\n", ..CommandRun::new(&daemon, &line) }.finish().await;
     assert_eq!(outcome.code, 0, "{}", outcome.errors);
@@ -119,7 +118,7 @@ async fn first_message_is_read_from_standard_input() {
 async fn exhausted_budget_is_a_successful_response() {
     let mut halted = send_output("[Stopping: the budget of turns is used up]");
     halted["halted"] = json!("budget");
-    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(halted.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(halted.clone()))]);
     let outcome = rpc(&daemon, &["send", "a", "hello"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, halted));
 }
@@ -132,7 +131,7 @@ async fn steer_exits_1_when_no_turn_accepts_it() {
         (accepted, 0, ""),
         (idle, 1, "agent a did not accept the instructions: no running turn, or too many are pending\n"),
     ] {
-        let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(result.clone()))]).await;
+        let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(result.clone()))]);
         let outcome = rpc(&daemon, &["steer", "a", "only rivers"]).await;
         assert_eq!((outcome.code, outcome.json(), outcome.errors.as_str()), (code, result, errors));
         let request = &daemon.received()[0];
@@ -141,7 +140,7 @@ async fn steer_exits_1_when_no_turn_accepts_it() {
             ("/agent/a", &json!({ "content": "only rivers" }))
         );
     }
-    let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(json!({ "steered": true })))]).await;
+    let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(json!({ "steered": true })))]);
     CommandRun { input: "from a file", ..CommandRun::new(&daemon, &["steer", "a", "-"]) }.finish().await;
     assert_eq!(daemon.received()[0].params, json!({ "content": "from a file" }));
 }
@@ -187,7 +186,7 @@ async fn missing_agent_exits_1_for_every_command() {
         (&["steer", "a", "word"], "steer"),
     ];
     for (line, method) in lines {
-        let daemon = ScriptedDaemon::start(&[(method, destroyed())]).await;
+        let daemon = ScriptedDaemon::start(&[(method, destroyed())]);
         let outcome = rpc(&daemon, line).await;
         assert_eq!((outcome.code, outcome.output.as_str()), (1, ""), "{method}");
         assert_eq!(outcome.errors, "Agent not found: a (-32600)\n");
@@ -197,7 +196,7 @@ async fn missing_agent_exits_1_for_every_command() {
 #[tokio::test]
 async fn destroy_keeps_the_children_only_with_orphan() {
     let result = json!({ "success": true, "agent_id": "a" });
-    let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(result.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(result.clone()))]);
     let outcome = rpc(&daemon, &["destroy", "a", "--orphan"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, result));
     rpc(&daemon, &["destroy", "a"]).await;

@@ -27,8 +27,7 @@ async fn ctrl_c_stops_waiting_for_a_starting_daemon() {
 
 #[tokio::test]
 async fn ctrl_c_stops_waiting_for_agent_creation() {
-    let daemon =
-        ScriptedDaemon::start(&[("list_agents", empty_list_reply()), ("create_agent", Reply::Hang)]).await;
+    let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply()), ("create_agent", Reply::Hang)]);
     let arrived = daemon.request_arrived("create_agent");
     let outcome = CommandRun::new(&daemon, &["hello"]).ask_with_interrupt(must_not_start, arrived).await;
     assert_eq!((outcome.code, outcome.output.as_str()), (130, ""), "{}", outcome.errors);
@@ -36,7 +35,7 @@ async fn ctrl_c_stops_waiting_for_agent_creation() {
 
 #[tokio::test]
 async fn ctrl_c_before_the_start_sends_nothing() {
-    let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply())]).await;
+    let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply())]);
     let outcome = CommandRun::new(&daemon, &["hello"]).ask_with_interrupt(must_not_start, ready(())).await;
     assert_eq!((outcome.code, daemon.connections()), (130, 0));
 }
@@ -49,8 +48,7 @@ async fn lost_connection_advises_to_ask_again() {
         ("create_agent", temporary_agent_reply()),
         ("send", Reply::Stream("")),
         ("destroy_agent", destroyed),
-    ])
-    .await;
+    ]);
     let outcome = CommandRun::new(&daemon, &["hello"]).ask_with_interrupt(must_not_start, pending()).await;
     assert_eq!(outcome.code, 1);
     assert!(outcome.errors.ends_with("; ask again\n"), "{}", outcome.errors);
@@ -60,8 +58,7 @@ async fn lost_connection_advises_to_ask_again() {
 async fn unknown_model_at_a_running_daemon_explains_the_restart() {
     let unknown =
         || Reply::HttpRefusal(200, "Unknown model 'openai/m': start the daemon with OPENAI_API_KEY");
-    let daemon =
-        ScriptedDaemon::start(&[("list_agents", empty_list_reply()), ("create_agent", unknown())]).await;
+    let daemon = ScriptedDaemon::start(&[("list_agents", empty_list_reply()), ("create_agent", unknown())]);
     let outcome = CommandRun::new(&daemon, &["--model", "openai/m", "hello"])
         .ask_with_interrupt(must_not_start, pending())
         .await;

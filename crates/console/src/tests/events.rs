@@ -18,8 +18,7 @@ fn agent_not_found_reply() -> Reply {
 #[tokio::test]
 async fn events_are_printed_as_text_lines() {
     let daemon =
-        ScriptedDaemon::start(&[("events", Reply::Stream(TWO_EVENTS)), ("events", agent_not_found_reply())])
-            .await;
+        ScriptedDaemon::start(&[("events", Reply::Stream(TWO_EVENTS)), ("events", agent_not_found_reply())]);
     let outcome = rpc(&daemon, &["events"]).await;
     let expected = "     7 2026-11-16T02:00:00.000001Z a turn_begun turn 1\n     - a text_delta \"hi\\n\"\n";
     assert_eq!((outcome.code, outcome.output.as_str()), (1, expected));
@@ -34,7 +33,7 @@ async fn events_are_printed_as_json_lines() {
         ("events", Reply::Stream(UNKNOWN_KIND)),
         ("events", agent_not_found_reply()),
     ];
-    let daemon = ScriptedDaemon::start(&both).await;
+    let daemon = ScriptedDaemon::start(&both);
     let outcome = rpc(&daemon, &["events", "--json"]).await;
     let lines: Vec<Value> = outcome.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines[0]["kind"].as_str(), lines[0]["sequence"].as_u64()), (Some("daemon_stopped"), Some(8)));
@@ -48,7 +47,7 @@ async fn reconnect_continues_after_the_last_event() {
         ("events", Reply::Stream(STOPPED)),
         ("events", agent_not_found_reply()),
     ];
-    let daemon = ScriptedDaemon::start(&replies).await;
+    let daemon = ScriptedDaemon::start(&replies);
     rpc(
         &daemon,
         &["events", "--agent", "a", "--kind", "turn_begun,message", "--kind", "denied", "--no-deltas"],
@@ -64,7 +63,7 @@ async fn reconnect_continues_after_the_last_event() {
 #[tokio::test]
 async fn ctrl_c_ends_events_with_exit_0() {
     let daemon =
-        ScriptedDaemon::start(&[("events", Reply::Stream(STOPPED)), ("events", Reply::OpenStream(""))]).await;
+        ScriptedDaemon::start(&[("events", Reply::Stream(STOPPED)), ("events", Reply::OpenStream(""))]);
     let outcome = CommandRun::new(&daemon, &["events", "--after", "0"])
         .finish_with_interrupt(daemon.subscription_arrived(2))
         .await;
@@ -77,7 +76,7 @@ async fn restarted_daemon_gets_its_new_token() {
     let rejection = Reply::HttpRefusal(403, "Invalid API key");
     let replies =
         [("events", Reply::Stream(STOPPED)), ("events", rejection), ("events", Reply::OpenStream(""))];
-    let daemon = ScriptedDaemon::start(&replies).await;
+    let daemon = ScriptedDaemon::start(&replies);
     let (home, path) = home_with_token_file(0o600);
     let change = async {
         daemon.subscription_arrived(1).await;
@@ -94,7 +93,7 @@ async fn restarted_daemon_gets_its_new_token() {
 
 #[tokio::test]
 async fn daemon_that_never_answered_is_not_retried() {
-    let daemon = ScriptedDaemon::start(&[("events", Reply::HttpRefusal(403, "Invalid API key"))]).await;
+    let daemon = ScriptedDaemon::start(&[("events", Reply::HttpRefusal(403, "Invalid API key"))]);
     let outcome = rpc(&daemon, &["events"]).await;
     assert_eq!((outcome.code, daemon.received().len()), (1, 1));
     let reserved = tokio::net::TcpSocket::new_v4().unwrap();

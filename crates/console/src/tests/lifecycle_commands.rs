@@ -19,7 +19,7 @@ fn imported() -> Value {
 }
 
 async fn assert_calls(line: &[&str], method: &'static str, params: Value, result: Value) {
-    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(result.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(result.clone()))]);
     let outcome = rpc(&daemon, line).await;
     assert_eq!((outcome.code, outcome.json(), outcome.errors.as_str()), (0, result, ""));
     let request = &daemon.received()[0];
@@ -27,7 +27,7 @@ async fn assert_calls(line: &[&str], method: &'static str, params: Value, result
 }
 
 async fn import(text: &str, line: &[&str]) -> (CommandOutcome, ScriptedDaemon) {
-    let daemon = ScriptedDaemon::start(&[("import_agent", Reply::Result(imported()))]).await;
+    let daemon = ScriptedDaemon::start(&[("import_agent", Reply::Result(imported()))]);
     let outcome = CommandRun { input: text, ..CommandRun::new(&daemon, line) }.finish().await;
     (outcome, daemon)
 }
@@ -62,8 +62,7 @@ async fn each_lifecycle_command_is_one_call() {
 
 #[tokio::test]
 async fn export_output_can_be_imported() {
-    let daemon =
-        ScriptedDaemon::start(&[("export_agent", Reply::Result(json!({ "session": snapshot() })))]).await;
+    let daemon = ScriptedDaemon::start(&[("export_agent", Reply::Result(json!({ "session": snapshot() })))]);
     let outcome = rpc(&daemon, &["export", "a"]).await;
     assert_eq!((outcome.code, outcome.json()), (0, snapshot()));
     assert_eq!(daemon.received()[0].params, json!({ "agent_id": "a" }));
@@ -114,7 +113,7 @@ async fn daemon_error_on_import_names_the_input() {
     for (status, hint) in
         [(200, ""), (413, "; stop the daemon and use nexus3 import, or raise limits.body_bytes_max")]
     {
-        let daemon = ScriptedDaemon::start(&[("import_agent", Reply::HttpRefusal(status, "No"))]).await;
+        let daemon = ScriptedDaemon::start(&[("import_agent", Reply::HttpRefusal(status, "No"))]);
         let text = snapshot().to_string();
         let outcome =
             CommandRun { input: &text, ..CommandRun::new(&daemon, &["import", "-"]) }.finish().await;

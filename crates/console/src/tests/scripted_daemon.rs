@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use testkit::{HttpPeer, PeerAction, PeerLog, PeerRequest, http_response};
 use tokio::sync::Notify;
 
 #[derive(Clone)]
@@ -33,166 +32,107 @@ pub(super) struct ReceivedRequest {
     pub(super) params: Value,
 }
 
-#[derive(Default)]
-struct State {
-    replies: Mutex<HashMap<&'static str, Vec<Reply>>>,
-    received: Mutex<Vec<ReceivedRequest>>,
-    connections: Mutex<usize>,
-    request_arrived: Notify,
-    send_arrived: Notify,
-    subscription_arrived: Notify,
-    cancelled: Notify,
+impl ReceivedRequest {
+    fn new(request: &PeerRequest) -> Self {
+        let (path, head) = (request.path().to_owned(), request.head.clone());
+        Self { path, head, method: method(request), params: json_body(request)["params"].clone() }
+    }
 }
 
 pub(super) struct ScriptedDaemon {
     pub(super) port: u16,
-    state: Arc<State>,
+    peer: HttpPeer,
 }
 
 impl ScriptedDaemon {
     /// Serves each method with its replies in order; the last one repeats.
-    pub(super) async fn start(replies: &[(&'static str, Reply)]) -> Self {
-        let state = Arc::new(State::default());
+    pub(super) fn start(replies: &[(&'static str, Reply)]) -> Self {
+        let mut by_method: HashMap<&'static str, Vec<Reply>> = HashMap::new();
         for (method, reply) in replies {
-            state.replies.lock().unwrap().entry(method).or_default().push(reply.clone());
+            by_method.entry(method).or_default().push(reply.clone());
         }
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let served = state.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                *served.connections.lock().unwrap() += 1;
-                tokio::spawn(serve(stream, served.clone()));
-            }
+        let (by_method, cancelled) = (Mutex::new(by_method), Arc::new(Notify::new()));
+        let peer = HttpPeer::start(move |request| {
+            let reply = next_reply(&mut by_method.lock().unwrap(), &method(request));
+            actions(reply, request, &cancelled)
         });
-        Self { port, state }
+        Self { port: peer.port(), peer }
     }
 
     pub(super) fn received(&self) -> Vec<ReceivedRequest> {
-        self.state.received.lock().unwrap().clone()
+        self.peer.log().requests.iter().map(ReceivedRequest::new).collect()
     }
 
     pub(super) fn methods(&self) -> Vec<String> {
-        self.received().into_iter().map(|request| request.method).collect()
+        self.peer.log().requests.iter().map(method).collect()
     }
 
     pub(super) fn connections(&self) -> usize {
-        *self.state.connections.lock().unwrap()
+        self.peer.log().connections
     }
 
     /// Resolves when a send has arrived.
     pub(super) fn send_arrived(&self) -> impl Future<Output = ()> + use<> {
-        let state = self.state.clone();
-        async move { state.send_arrived.notified().await }
+        self.request_arrived("send")
     }
 
     /// Resolves when a request of this method has arrived.
-    pub(super) fn request_arrived(&self, method: &'static str) -> impl Future<Output = ()> + use<> {
-        let state = self.state.clone();
-        async move {
-            let is_method = |request: &ReceivedRequest| request.method == method;
-            while !state.received.lock().unwrap().iter().any(is_method) {
-                state.request_arrived.notified().await;
-            }
-        }
+    pub(super) fn request_arrived(&self, wanted: &'static str) -> impl Future<Output = ()> + use<> {
+        self.peer.wait(move |log| count(log, wanted) > 0)
     }
 
     /// Resolves when this number of subscriptions has arrived.
     pub(super) fn subscription_arrived(&self, times: usize) -> impl Future<Output = ()> + use<> {
-        let state = self.state.clone();
-        async move {
-            while state.received.lock().unwrap().iter().filter(|request| request.method == "events").count()
-                < times
-            {
-                state.subscription_arrived.notified().await;
-            }
-        }
+        self.peer.wait(move |log| count(log, "events") >= times)
     }
 }
 
-async fn serve(mut connection: TcpStream, state: Arc<State>) {
-    while let Some((head, body)) = read_request(&mut connection).await {
-        let is_subscription = head.starts_with("GET ");
-        let request = if is_subscription {
-            json!({ "method": "events" })
-        } else {
-            serde_json::from_str(&body).unwrap()
-        };
-        let method = request["method"].as_str().unwrap().to_owned();
-        let path = head.split(' ').nth(1).unwrap().to_owned();
-        let params = request["params"].clone();
-        state.received.lock().unwrap().push(ReceivedRequest { path, head, method: method.clone(), params });
-        state.request_arrived.notify_one();
-        if method == "send" {
-            state.send_arrived.notify_one();
-        }
-        if is_subscription {
-            state.subscription_arrived.notify_one();
-        }
-        let response = match state.next_reply(&method) {
-            Reply::Result(result) => {
-                let ends_a_turn = method == "cancel" && result["cancelled"] == true;
-                if ends_a_turn {
-                    state.cancelled.notify_one();
-                }
-                http_response(200, &json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
+fn count(log: &PeerLog, wanted: &str) -> usize {
+    log.requests.iter().filter(|request| method(request) == wanted).count()
+}
+
+fn json_body(request: &PeerRequest) -> Value {
+    if request.body.is_empty() { Value::Null } else { request.json() }
+}
+
+/// The method of a request; `events` for an event subscription.
+fn method(request: &PeerRequest) -> String {
+    let name = json_body(request)["method"].take();
+    name.as_str().unwrap_or("events").to_owned()
+}
+
+fn next_reply(replies: &mut HashMap<&'static str, Vec<Reply>>, method: &str) -> Reply {
+    let list = replies.get_mut(method).unwrap_or_else(|| panic!("no reply for {method}"));
+    if list.len() > 1 { list.remove(0) } else { list[0].clone() }
+}
+
+fn actions(reply: Reply, request: &PeerRequest, cancelled: &Arc<Notify>) -> Vec<PeerAction> {
+    let id = json_body(request)["id"].take();
+    let respond = |status: u16, body: Value| {
+        let status = format!("{status} Status");
+        PeerAction::Write(http_response(&status, "Content-Type: application/json\r\n", body.to_string()))
+    };
+    let result = |result: &Value| respond(200, json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    match reply {
+        Reply::Result(output) => {
+            if method(request) == "cancel" && output["cancelled"] == true {
+                cancelled.notify_one();
             }
-            Reply::HttpRefusal(status, message) => http_response(
-                status,
-                &json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": message } }),
-            ),
-            Reply::UntilCancel(result) => {
-                state.cancelled.notified().await;
-                http_response(200, &json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
-            }
-            Reply::Stream(text) => event_stream_response(text, &request["id"]),
-            Reply::OpenStream(text) => {
-                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
-                let _ = connection.write_all(format!("{head}{text}").as_bytes()).await;
-                std::future::pending().await
-            }
-            Reply::Hang => std::future::pending().await,
-        };
-        if connection.write_all(response.as_bytes()).await.is_err() {
-            return;
+            vec![result(&output)]
         }
+        Reply::HttpRefusal(status, message) => {
+            let error = json!({ "code": -32600, "message": message });
+            vec![respond(status, json!({ "jsonrpc": "2.0", "id": null, "error": error }))]
+        }
+        Reply::UntilCancel(output) => vec![PeerAction::WaitFor(Arc::clone(cancelled)), result(&output)],
+        Reply::Stream(text) => {
+            let text = text.replace("ID", &id.to_string());
+            vec![PeerAction::Write(http_response("200 OK", "Content-Type: text/event-stream\r\n", text))]
+        }
+        Reply::OpenStream(text) => {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+            vec![PeerAction::Write(format!("{head}{text}").into_bytes()), PeerAction::Hold]
+        }
+        Reply::Hang => vec![PeerAction::Hold],
     }
-}
-
-impl State {
-    fn next_reply(&self, method: &str) -> Reply {
-        let mut replies = self.replies.lock().unwrap();
-        let list = replies.get_mut(method).unwrap_or_else(|| panic!("no reply for {method}"));
-        if list.len() > 1 { list.remove(0) } else { list[0].clone() }
-    }
-}
-
-async fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
-    let mut bytes = Vec::new();
-    loop {
-        if let Some((head, body)) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n") {
-            let lower = head.to_ascii_lowercase();
-            let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
-            if body.len() >= length.parse().unwrap() {
-                return Some((head.to_owned(), body.to_owned()));
-            }
-        }
-        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
-            return None;
-        }
-    }
-}
-
-fn http_response(status: u16, body: &Value) -> String {
-    let body = body.to_string();
-    format!(
-        "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-}
-
-fn event_stream_response(text: &str, id: &Value) -> String {
-    let text = text.replace("ID", &id.to_string());
-    let length = text.len();
-    format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n{text}")
 }

@@ -40,7 +40,7 @@ async fn streamed_send_prints_only_its_text() {
         (WITH_NOTICES, "once upon[limit]\n"),
     ];
     for (stream, expected) in cases {
-        let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(stream))]).await;
+        let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(stream))]);
         let outcome = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
         assert_eq!((outcome.code, outcome.output.as_str()), (0, expected), "{}", outcome.errors);
         assert!(daemon.received()[0].head.to_ascii_lowercase().contains("accept: text/event-stream"));
@@ -49,10 +49,10 @@ async fn streamed_send_prints_only_its_text() {
 
 #[tokio::test]
 async fn streamed_send_reports_an_early_stop_on_standard_error() {
-    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(STORED_RESPONSE))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(STORED_RESPONSE))]);
     let outcome = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
     assert_eq!(outcome.errors, "the turn stopped early: budget\n");
-    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(FAILED))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(FAILED))]);
     let outcome = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
     assert_eq!((outcome.code, outcome.output.as_str()), (1, ""));
     assert_eq!(outcome.errors, "Provider failed (-32603)\n");
@@ -60,8 +60,7 @@ async fn streamed_send_reports_an_early_stop_on_standard_error() {
 
 #[tokio::test]
 async fn ctrl_c_cancels_a_streamed_send() {
-    let daemon =
-        ScriptedDaemon::start(&[("send", Reply::OpenStream("")), ("cancel", cancel_reply(true))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::OpenStream("")), ("cancel", cancel_reply(true))]);
     tokio::time::pause();
     let interrupt = daemon.send_arrived();
     let outcome =
@@ -71,14 +70,14 @@ async fn ctrl_c_cancels_a_streamed_send() {
 
 #[tokio::test]
 async fn send_uses_the_given_request_id() {
-    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]);
     rpc(&daemon, &["send", "a", "hello", "--request-id", "bill-17"]).await;
     assert_eq!(daemon.received()[0].params, json!({ "content": "hello", "request_id": "bill-17" }));
 }
 
 #[tokio::test]
 async fn send_with_a_lost_connection_explains_the_retry() {
-    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(""))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(""))]);
     let outcome = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
     assert_eq!(outcome.code, 1);
     let hint = "; send it again with --request-id 0123456789abcdef, it does not run twice\n";
@@ -88,7 +87,7 @@ async fn send_with_a_lost_connection_explains_the_retry() {
 #[tokio::test]
 async fn create_sends_the_restart_policy() {
     let created = json!({ "agent_id": "a", "url": "/agent/a", "token": "nxc_a" });
-    let daemon = ScriptedDaemon::start(&[("create_agent", Reply::Result(created))]).await;
+    let daemon = ScriptedDaemon::start(&[("create_agent", Reply::Result(created))]);
     rpc(&daemon, &["create", "--on-restart", "mark"]).await;
     assert_eq!(daemon.received()[0].params, json!({ "on_restart": "mark" }));
 }

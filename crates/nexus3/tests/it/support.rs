@@ -1,6 +1,6 @@
 //! Shared fixtures: a daemon with its scripted model, checks of value formats, and polling for conditions without an
 //! event. Pending calls are in `pending_calls`, calls by agents in `callers`, child processes in `program`, model
-//! requests in `model_requests`, denials in `audit`, agents' directories in `folder`, a seeded generator in `rng`.
+//! requests in `model_requests`, denials in `audit`, agents' directories in `folder`.
 
 pub(crate) mod audit;
 pub(crate) mod callers;
@@ -8,7 +8,6 @@ pub(crate) mod folder;
 pub(crate) mod model_requests;
 pub(crate) mod pending_calls;
 pub(crate) mod program;
-pub(crate) mod rng;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,37 +1,21 @@
 //! Tests of an endpoint over real sockets: key rotation and redaction of echoed secrets.
 
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Mutex;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use testkit::{HttpPeer, PeerAction, http_response};
 use tokio::net::TcpListener;
 
 use super::*;
 
-/// Starts a server that computes each response from the request text; returns its base URL and the list of requests.
-async fn server(respond: fn(&str) -> String) -> (String, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let requests = Arc::new(Mutex::new(Vec::new()));
-    let list = Arc::clone(&requests);
-    tokio::spawn(async move {
-        loop {
-            let (mut socket, _) = listener.accept().await.unwrap();
-            let mut text = String::new();
-            let mut buffer = [0; 4096];
-            while !text.contains("\r\n\r\n{}") {
-                let count = socket.read(&mut buffer).await.unwrap();
-                text.push_str(&String::from_utf8_lossy(&buffer[..count]));
-            }
-            socket.write_all(respond(&text).as_bytes()).await.unwrap();
-            list.lock().unwrap().push(text);
-        }
-    });
-    (format!("http://{address}/v1?key=in-the-query"), requests)
+/// Starts a server that computes each response from the request text; returns its base URL too.
+fn server(respond: fn(&str) -> Vec<u8>) -> (String, HttpPeer) {
+    let peer =
+        HttpPeer::start(move |request| vec![PeerAction::Write(respond(&request.text())), PeerAction::Close]);
+    (format!("{}?key=in-the-query", peer.base_url()), peer)
 }
 
-fn http_response(status: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+fn closing_response(status: &str, body: &str) -> Vec<u8> {
+    http_response(status, "Connection: close\r\n", body)
 }
 
 fn endpoint(base_url: &str, key: KeySource) -> Arc<Endpoint> {
@@ -50,25 +34,25 @@ async fn send_request(endpoint: &Endpoint) -> Result<reqwest::Response, ModelErr
 async fn refused_key_is_read_again_and_retried_only_if_changed() {
     let accepts_second_key = |request: &str| {
         let is_good = request.to_lowercase().contains("bearer the-second-key");
-        if is_good { http_response("200 OK", "") } else { http_response("401 Unauthorized", "no") }
+        if is_good { closing_response("200 OK", "") } else { closing_response("401 Unauthorized", "no") }
     };
-    let (url, requests) = server(accepts_second_key).await;
+    let (url, peer) = server(accepts_second_key);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(file.path(), "the-first-key").unwrap();
     let endpoint = endpoint(&url, KeySource::File(file.path().to_owned()));
     assert!(send_request(&endpoint).await.is_err());
-    assert_eq!(requests.lock().unwrap().len(), 1, "an unchanged key is not retried");
+    assert_eq!(peer.log().requests.len(), 1, "an unchanged key is not retried");
     std::fs::write(file.path(), "the-second-key").unwrap();
     assert!(send_request(&endpoint).await.is_ok());
     assert!(send_request(&endpoint).await.is_ok());
-    assert_eq!(requests.lock().unwrap().len(), 4, "once with the old key, then only with the new one");
+    assert_eq!(peer.log().requests.len(), 4, "once with the old key, then only with the new one");
 }
 
 #[tokio::test]
 async fn echoed_secret_header_is_redacted() {
-    let echo = |request: &str| http_response("400 Bad Request", request);
-    let (url, _) = server(echo).await;
+    let echo = |request: &str| closing_response("400 Bad Request", request);
+    let (url, _peer) = server(echo);
     let error = send_request(&endpoint(&url, KeySource::None)).await.unwrap_err();
     let text = format!("{error:?}");
     assert!(text.contains("[key]") && !text.contains("gateway-secret"), "{text}");

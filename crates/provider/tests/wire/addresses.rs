@@ -8,9 +8,9 @@ use provider::{
     DiscoverOptions, MACHINE_WINDOW_TOKENS_DEFAULT, ModelRegistry, ModelSettings, ProviderSettings,
     RegistryOptions, Secret,
 };
+use testkit::HttpPeer;
 
 use crate::harness::{KEY, call, client, collect, default_model, options, request, response_with_status};
-use crate::server::Server;
 
 fn check_address(base_url: &str) -> Result<(), String> {
     match default_model(options(base_url, ProviderSettings::default())) {
@@ -90,7 +90,7 @@ fn base_url_with_a_password_is_rejected_without_echoing_it() {
 
 #[tokio::test]
 async fn request_path_is_below_the_base_url() {
-    let server = Server::start(response_with_status("500 No", b"")).await;
+    let server = HttpPeer::with_actions(response_with_status("500 No", b""));
     let root = format!("http://127.0.0.1:{}", server.port());
     for (path, expected) in [
         ("/v1", "/v1/chat/completions"),
@@ -102,17 +102,17 @@ async fn request_path_is_below_the_base_url() {
         ("/v1#part", "/v1/chat/completions"),
     ] {
         call(&client(&format!("{root}{path}"))).await;
-        let request = server.log().requests.pop().expect("a request arrived");
+        let request = server.last_request();
         assert!(request.starts_with(&format!("POST {expected} HTTP/1.1\r\n")), "{path}: {request}");
     }
 }
 
 #[tokio::test]
 async fn request_body_is_json_with_the_model_and_messages() {
-    let server = Server::start(response_with_status("500 No", b"")).await;
+    let server = HttpPeer::with_actions(response_with_status("500 No", b""));
     let client = client(&server.base_url());
     call(&client).await;
-    let request = server.log().requests.pop().expect("a request arrived");
+    let request = server.last_request();
     assert!(request.contains("content-type: application/json\r\n"), "{request}");
     let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("the head ends");
     let body: serde_json::Value = serde_json::from_str(body).expect("the body is JSON");
@@ -128,7 +128,7 @@ async fn request_body_is_json_with_the_model_and_messages() {
 
 /// Returns the body of a request to Anthropic's API.
 async fn anthropic_body(model: &str, settings: ModelSettings) -> serde_json::Value {
-    let server = Server::start(response_with_status("400 No", b"")).await;
+    let server = HttpPeer::with_actions(response_with_status("400 No", b""));
     let variables = [("ANTHROPIC_BASE_URL", server.base_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
     let settings = ModelSettings { model: format!("anthropic/{model}"), ..settings };
     let options = RegistryOptions {
@@ -143,7 +143,7 @@ async fn anthropic_body(model: &str, settings: ModelSettings) -> serde_json::Val
 
 #[tokio::test]
 async fn alias_overrides_the_settings_of_the_alias_it_refers_to() {
-    let server = Server::start(response_with_status("400 No", b"")).await;
+    let server = HttpPeer::with_actions(response_with_status("400 No", b""));
     let variables = [("OPENAI_BASE_URL", server.base_url()), ("OPENAI_API_KEY", KEY.to_owned())];
     let extra = |text: &str| serde_json::from_str(text).expect("an object");
     let settings = [
@@ -178,8 +178,8 @@ async fn alias_overrides_the_settings_of_the_alias_it_refers_to() {
 }
 
 /// Returns the body of the last request.
-fn last_body(server: &Server) -> serde_json::Value {
-    let request = server.log().requests.pop().expect("a request arrived");
+fn last_body(server: &HttpPeer) -> serde_json::Value {
+    let request = server.last_request();
     let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("the head ends");
     serde_json::from_str(body).expect("the body is JSON")
 }
@@ -194,7 +194,7 @@ async fn custom_provider_behaves_like_its_kind() {
         ("vllm", "kimi-k2-thinking", None, true),
         ("mistral", "m", None, false),
     ] {
-        let server = Server::start(response_with_status("400 Bad Request", b"{}")).await;
+        let server = HttpPeer::with_actions(response_with_status("400 Bad Request", b"{}"));
         let settings = ProviderSettings {
             kind: Some(kind.to_owned()),
             base_url: Some(server.base_url()),
@@ -247,7 +247,7 @@ async fn max_tokens_depends_on_model_settings_and_thinking() {
 async fn machine_server_window_is_reported_or_a_small_default() {
     let list =
         br#"{"object":"list","data":[{"id":"gpt-oss:20b","max_model_len":65536},{"id":"gpt-oss:120b"}]}"#;
-    let server = Server::start(response_with_status("200 OK", list)).await;
+    let server = HttpPeer::with_actions(response_with_status("200 OK", list));
     let discover = DiscoverOptions { providers: vec!["vllm"], ..DiscoverOptions::default() };
     let variables = [("VLLM_BASE_URL".to_owned(), Secret::new(server.base_url()))].into();
     let options = RegistryOptions { discover, variables, ..RegistryOptions::default() };

@@ -2,25 +2,15 @@
 
 use agent::outside::ModelEvent;
 use futures_util::StreamExt;
+use testkit::{HttpPeer, PeerAction, yield_many};
 
-use crate::harness::{CHUNKED, CHUNKED_END, call, chunk, client, head, request, response_with_status};
-use crate::server::{Action, Server, yield_many};
-
-const RESPONSE: &[u8] =
-    b"data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-
-fn whole_response() -> Vec<Action> {
-    vec![
-        Action::Write(head(CHUNKED)),
-        Action::Write(chunk(RESPONSE)),
-        Action::Pause,
-        Action::Write(CHUNKED_END.to_vec()),
-    ]
-}
+use crate::harness::{
+    CHUNKED, RESPONSE, call, chunk, client, head, request, response_with_status, whole_response,
+};
 
 #[tokio::test]
 async fn connection_is_reused_after_a_complete_response() {
-    let server = Server::start(whole_response()).await;
+    let server = HttpPeer::with_actions(whole_response());
     let client = client(&server.base_url());
     for _ in 0..5 {
         assert!(call(&client).await.is_done());
@@ -33,7 +23,7 @@ async fn connection_is_reused_after_a_complete_response() {
 
 #[tokio::test(start_paused = true)]
 async fn connection_is_reused_after_a_refusal() {
-    let server = Server::start(response_with_status("429 Too Many Requests", b"slow down")).await;
+    let server = HttpPeer::with_actions(response_with_status("429 Too Many Requests", b"slow down"));
     let client = client(&server.base_url());
     for _ in 0..3 {
         assert!(!call(&client).await.is_done());
@@ -43,13 +33,16 @@ async fn connection_is_reused_after_a_refusal() {
 
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection() {
-    let mut server =
-        Server::start(vec![Action::Write(head(CHUNKED)), Action::Write(chunk(RESPONSE)), Action::Hold]).await;
+    let server = HttpPeer::with_actions(vec![
+        PeerAction::Write(head(CHUNKED)),
+        PeerAction::Write(chunk(RESPONSE)),
+        PeerAction::Hold,
+    ]);
     let client = client(&server.base_url());
     let mut stream = client.call(request());
     assert_eq!(stream.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
     drop(stream);
-    server.wait_closed(1).await;
+    server.wait(|log| log.closed == 1).await;
     let mut second = client.call(request());
     assert!(second.next().await.is_some(), "the next request gets a new connection");
     assert_eq!(server.log().connections, 2);
@@ -57,28 +50,21 @@ async fn dropping_the_stream_closes_the_connection() {
 
 #[tokio::test]
 async fn dropping_the_stream_before_the_response_closes_it_too() {
-    let mut server = Server::start(vec![Action::Hold]).await;
+    let server = HttpPeer::with_actions(vec![PeerAction::Hold]);
     let client = client(&server.base_url());
     let mut stream = client.call(request());
     tokio::select! {
         biased;
         _ = stream.next() => panic!("the server does not respond"),
-        () = wait_for_request(&server) => {}
+        () = server.wait(|log| !log.requests.is_empty()) => {}
     }
     drop(stream);
-    server.wait_closed(1).await;
-}
-
-/// Waits for a request.
-async fn wait_for_request(server: &Server) {
-    while server.log().requests.is_empty() {
-        tokio::task::yield_now().await;
-    }
+    server.wait(|log| log.closed == 1).await;
 }
 
 #[tokio::test]
 async fn nothing_is_sent_before_the_stream_is_polled() {
-    let server = Server::start(whole_response()).await;
+    let server = HttpPeer::with_actions(whole_response());
     let client = client(&server.base_url());
     drop(client.call(request()));
     let waiting = client.call(request());
@@ -89,17 +75,16 @@ async fn nothing_is_sent_before_the_stream_is_polled() {
 
 #[tokio::test]
 async fn closed_idle_connection_is_replaced() {
-    let mut server = Server::start_with(|number| {
+    let server = HttpPeer::by_number(|number| {
         let mut actions = whole_response();
         if number == 0 {
-            actions.push(Action::Close);
+            actions.push(PeerAction::Close);
         }
         actions
-    })
-    .await;
+    });
     let client = client(&server.base_url());
     assert!(call(&client).await.is_done());
-    server.wait_closed(1).await;
+    server.wait(|log| log.closed == 1).await;
     yield_many().await;
     assert!(call(&client).await.is_done(), "sent on a new connection");
     assert_eq!(server.log().connections, 2);
@@ -107,7 +92,7 @@ async fn closed_idle_connection_is_replaced() {
 
 #[tokio::test]
 async fn concurrent_responses_do_not_mix() {
-    let server = Server::start(whole_response()).await;
+    let server = HttpPeer::with_actions(whole_response());
     let client = client(&server.base_url());
     let responses = futures_util::future::join_all((0..50).map(|_| call(&client))).await;
     for response in responses {

@@ -2,9 +2,9 @@
 
 use agent::outside::{ModelEvent, StopReason};
 use agent::{ToolCall, Usage};
+use testkit::{HttpPeer, PeerAction};
 
 use crate::harness::{CHUNKED, CHUNKED_END, CollectedResponse, call, chunk, client, head};
-use crate::server::{Action, Server};
 
 const RECORDED: &[u8] = include_bytes!("recorded.txt");
 
@@ -49,14 +49,13 @@ fn check_cut(got: &CollectedResponse, is_whole: bool, cut: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn truncated_body_is_done_only_after_its_finish_reason() {
-    let server = Server::start_with(|cut| {
+    let server = HttpPeer::by_number(|cut| {
         vec![
-            Action::Write(head("connection: close\r\n")),
-            Action::Write(RECORDED.get(..cut).unwrap_or(RECORDED).to_vec()),
-            Action::Close,
+            PeerAction::Write(head("connection: close\r\n")),
+            PeerAction::Write(RECORDED.get(..cut).unwrap_or(RECORDED).to_vec()),
+            PeerAction::Close,
         ]
-    })
-    .await;
+    });
     let client = client(&server.base_url());
     let finished = end_offset("finish_reason\":\"tool_calls");
     for cut in 0..=RECORDED.len() {
@@ -74,10 +73,9 @@ async fn cut_connection_gives_a_complete_response_or_a_fault() {
     let done = response.windows(done.len()).position(|piece| piece == done).expect("it contains [DONE]")
         + done.len();
     let bytes = response.clone();
-    let server = Server::start_with(move |cut| {
-        vec![Action::Write(bytes.get(..cut).unwrap_or(&bytes).to_vec()), Action::Close]
-    })
-    .await;
+    let server = HttpPeer::by_number(move |cut| {
+        vec![PeerAction::Write(bytes.get(..cut).unwrap_or(&bytes).to_vec()), PeerAction::Close]
+    });
     let client = client(&server.base_url());
     for cut in 0..=response.len() {
         let got = call(&client).await;
@@ -87,15 +85,14 @@ async fn cut_connection_gives_a_complete_response_or_a_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn response_does_not_depend_on_chunk_boundaries() {
-    let server = Server::start_with(|cut| {
+    let server = HttpPeer::by_number(|cut| {
         let (first, second) = RECORDED.split_at(cut.min(RECORDED.len()));
         let parts = [first, second].into_iter().filter(|piece| !piece.is_empty());
-        let mut actions = vec![Action::Write(head(CHUNKED))];
-        actions.extend(parts.flat_map(|piece| [Action::Write(chunk(piece)), Action::Pause]));
-        actions.push(Action::Write(CHUNKED_END.to_vec()));
+        let mut actions = vec![PeerAction::Write(head(CHUNKED))];
+        actions.extend(parts.flat_map(|piece| [PeerAction::Write(chunk(piece)), PeerAction::Pause]));
+        actions.push(PeerAction::Write(CHUNKED_END.to_vec()));
         actions
-    })
-    .await;
+    });
     let client = client(&server.base_url());
     for cut in 0..=RECORDED.len() {
         assert_eq!(call(&client).await, expected_response(), "split at {cut}");
@@ -107,9 +104,9 @@ async fn response_does_not_depend_on_chunk_boundaries() {
 async fn response_sent_byte_by_byte_is_the_same() {
     for ending in ["\n", "\r\n", "\r"] {
         let text = String::from_utf8_lossy(RECORDED).replace('\n', ending);
-        let mut actions = vec![Action::Write(head(CHUNKED))];
-        actions.extend(text.as_bytes().chunks(1).map(|byte| Action::Write(chunk(byte))));
-        actions.push(Action::Write(CHUNKED_END.to_vec()));
+        let mut actions = vec![PeerAction::Write(head(CHUNKED))];
+        actions.extend(text.as_bytes().chunks(1).map(|byte| PeerAction::Write(chunk(byte))));
+        actions.push(PeerAction::Write(CHUNKED_END.to_vec()));
         assert_eq!(crate::harness::call_with(actions).await, expected_response(), "{ending:?}");
     }
 }

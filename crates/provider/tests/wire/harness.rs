@@ -6,8 +6,7 @@ use agent::outside::{ModelEvent, ModelRequest, ModelStream, Models, Provider};
 use agent::{Fault, Message, MessageSource};
 use futures_util::StreamExt;
 use provider::{ModelRegistry, ProviderSettings, RegistryOptions, Secret};
-
-use crate::server::{Action, Server};
+use testkit::{HttpPeer, PeerAction, http_response};
 
 pub(crate) const KEY: &str = "sk-very-secret-0123456789";
 
@@ -60,15 +59,19 @@ pub(crate) async fn collect(stream: ModelStream) -> CollectedResponse {
 }
 
 /// Sends a request to a server with these actions.
-pub(crate) async fn call_with(actions: Vec<Action>) -> CollectedResponse {
-    let server = Server::start(actions).await;
+pub(crate) async fn call_with(actions: Vec<PeerAction>) -> CollectedResponse {
+    let server = HttpPeer::with_actions(actions);
     call(&client(&server.base_url())).await
 }
 
 /// Sends a request to a server that responds with these events.
 pub(crate) async fn call_events(events: &str) -> CollectedResponse {
-    call_with(vec![Action::Write(head("connection: close\r\n")), Action::Write(events.into()), Action::Close])
-        .await
+    call_with(vec![
+        PeerAction::Write(head("connection: close\r\n")),
+        PeerAction::Write(events.into()),
+        PeerAction::Close,
+    ])
+    .await
 }
 
 /// All events of one response.
@@ -121,9 +124,8 @@ pub(crate) fn head(more: &str) -> Vec<u8> {
 }
 
 /// Returns the actions of a complete response with this status.
-pub(crate) fn response_with_status(status: &str, body: &[u8]) -> Vec<Action> {
-    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
-    vec![Action::Write([head.as_bytes(), body].concat())]
+pub(crate) fn response_with_status(status: &str, body: &[u8]) -> Vec<PeerAction> {
+    vec![PeerAction::Write(http_response(status, "", body))]
 }
 
 /// Encodes bytes as one chunk of a chunked body.
@@ -133,3 +135,17 @@ pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
 
 pub(crate) const CHUNKED: &str = "transfer-encoding: chunked\r\n";
 pub(crate) const CHUNKED_END: &[u8] = b"0\r\n\r\n";
+
+/// The events of a short response.
+pub(crate) const RESPONSE: &[u8] =
+    b"data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+/// Returns the actions of a complete chunked response.
+pub(crate) fn whole_response() -> Vec<PeerAction> {
+    vec![
+        PeerAction::Write(head(CHUNKED)),
+        PeerAction::Write(chunk(RESPONSE)),
+        PeerAction::Pause,
+        PeerAction::Write(CHUNKED_END.to_vec()),
+    ]
+}

@@ -11,4 +11,3 @@ mod refusals;
 mod responses;
 mod retry;
 mod secrets;
-mod server;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use agent::outside::ModelRequest;
 use agent::{FaultKind, Message, MessageSource};
+use testkit::{HttpPeer, PeerAction};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::harness::{call, call_with, chunk, client, client_with, collect, request, response_with_status};
-use crate::server::{Action, Server};
 
 #[tokio::test]
 async fn each_error_status_has_its_message() {
@@ -30,11 +30,11 @@ async fn each_error_status_has_its_message() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let redirect_target = Server::start(response_with_status("200 OK", b"")).await;
+    let redirect_target = HttpPeer::with_actions(response_with_status("200 OK", b""));
     let target = format!("{}/chat/completions", redirect_target.base_url());
     for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let head = format!("HTTP/1.1 {status}\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
-        let response = call_with(vec![Action::Write(head.into_bytes())]).await;
+        let response = call_with(vec![PeerAction::Write(head.into_bytes())]).await;
         let code = &status[..3];
         assert_eq!(response.fault().public, format!("API request failed ({code}): "));
     }
@@ -57,17 +57,19 @@ async fn error_body_is_truncated_to_ten_kilobytes() {
 #[tokio::test]
 async fn endless_error_body_is_reported() {
     let head = b"HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
-    let mut actions = vec![Action::Write(head)];
-    actions.extend((0..30).map(|_| Action::Write(chunk(&[b'x'; 1000]))));
-    actions.push(Action::Hold);
+    let mut actions = vec![PeerAction::Write(head)];
+    actions.extend((0..30).map(|_| PeerAction::Write(chunk(&[b'x'; 1000]))));
+    actions.push(PeerAction::Hold);
     let response = call_with(actions).await;
     assert!(response.fault().public.starts_with("API request failed (500): xxx"));
 }
 
 #[tokio::test]
 async fn truncated_error_body_is_reported() {
-    let actions =
-        vec![Action::Write(b"HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nsorry".to_vec()), Action::Close];
+    let actions = vec![
+        PeerAction::Write(b"HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nsorry".to_vec()),
+        PeerAction::Close,
+    ];
     assert_eq!(call_with(actions).await.fault().public, "API request failed (500): sorry");
 }
 
@@ -76,7 +78,7 @@ async fn malformed_http_is_a_fault() {
     for malformed in
         ["SSH-2.0-OpenSSH_9.9\r\n", "\0\0\0\0", "HTTP/1.1 999999 x\r\n\r\n", "HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
     {
-        let response = call_with(vec![Action::Write(malformed.into()), Action::Close]).await;
+        let response = call_with(vec![PeerAction::Write(malformed.into()), PeerAction::Close]).await;
         assert_eq!(response.fault().kind, FaultKind::Model, "{malformed:?}");
         assert_eq!(response.items.len(), 1);
     }
@@ -128,7 +130,7 @@ async fn rejected_request_with_images_says_how_to_remove_them() {
     for (status, images, has_advice) in
         [("400 No", vec![image.clone()], true), ("400 No", Vec::new(), false), ("401 No", vec![image], false)]
     {
-        let server = Server::start(response_with_status(status, b"invalid")).await;
+        let server = HttpPeer::with_actions(response_with_status(status, b"invalid"));
         let message = Message { images, ..Message::user("look", MessageSource::default()) };
         let model_request = ModelRequest { messages: Arc::new(vec![Arc::new(message)]), ..request() };
         let response = collect(client(&server.base_url()).call(model_request)).await;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use agent::outside::{ModelEvent, StopReason};
 use futures_util::StreamExt;
+use testkit::{HttpPeer, PeerAction};
 
 use crate::harness::{CHUNKED, call_events, call_with, chunk, client, head, request};
-use crate::server::{Action, Server};
 
 const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
@@ -97,9 +97,9 @@ async fn nothing_follows_a_fault() {
 #[tokio::test]
 async fn oversized_event_is_a_fault() {
     let megabyte = vec![b'x'; 1 << 20];
-    let mut actions = vec![Action::Write(head(CHUNKED)), Action::Write(chunk(b"data: "))];
-    actions.extend((0..9).map(|_| Action::Write(chunk(&megabyte))));
-    actions.push(Action::Hold);
+    let mut actions = vec![PeerAction::Write(head(CHUNKED)), PeerAction::Write(chunk(b"data: "))];
+    actions.extend((0..9).map(|_| PeerAction::Write(chunk(&megabyte))));
+    actions.push(PeerAction::Hold);
     let response = call_with(actions).await;
     assert_eq!(response.fault().public, "The model sent an event that is too long.");
     assert_eq!(response.items.len(), 1);
@@ -108,9 +108,9 @@ async fn oversized_event_is_a_fault() {
 #[tokio::test]
 async fn oversized_response_is_a_fault() {
     let comment = [b": ".as_slice(), &vec![b'x'; 4 << 20], b"\n"].concat();
-    let mut actions = vec![Action::Write(head(CHUNKED))];
-    actions.extend((0..17).map(|_| Action::Write(chunk(&comment))));
-    actions.push(Action::Hold);
+    let mut actions = vec![PeerAction::Write(head(CHUNKED))];
+    actions.extend((0..17).map(|_| PeerAction::Write(chunk(&comment))));
+    actions.push(PeerAction::Hold);
     let response = call_with(actions).await;
     assert_eq!(response.fault().public, "The model's response is too long.");
 }
@@ -118,8 +118,9 @@ async fn oversized_response_is_a_fault() {
 #[tokio::test]
 async fn response_is_done_even_if_the_body_never_ends() {
     let events = [delta_event(r#"{"content":"Hello"}"#), FINISH.to_owned()].concat();
-    let actions = vec![Action::Write(head(CHUNKED)), Action::Write(chunk(events.as_bytes())), Action::Hold];
-    let mut server = Server::start(actions).await;
+    let actions =
+        vec![PeerAction::Write(head(CHUNKED)), PeerAction::Write(chunk(events.as_bytes())), PeerAction::Hold];
+    let server = HttpPeer::with_actions(actions);
     let mut stream = client(&server.base_url()).call(request());
     assert_eq!(stream.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
     // From here on only timers make progress, in virtual time.
@@ -129,7 +130,7 @@ async fn response_is_done_even_if_the_body_never_ends() {
     let done = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
     assert_eq!(done, Ok(Some(Ok(ModelEvent::Done))), "the response is complete");
     drop(stream);
-    server.wait_closed(1).await;
+    server.wait(|log| log.closed == 1).await;
 }
 
 #[tokio::test]

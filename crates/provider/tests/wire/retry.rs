@@ -6,45 +6,40 @@ use agent::FaultKind;
 use agent::outside::{ModelEvent, Models};
 use futures_util::StreamExt;
 use provider::{ModelRegistry, ModelSettings, ProviderSettings, RegistryOptions, Secret};
+use testkit::{HttpPeer, PeerAction};
 use tokio::time::Instant;
 
 use crate::harness::{
-    CHUNKED, CHUNKED_END, CollectedResponse, KEY, call, chunk, client_with, collect, head, request,
-    response_with_status,
+    CHUNKED, CHUNKED_END, CollectedResponse, KEY, RESPONSE, call, chunk, client_with, collect, head, request,
+    response_with_status, whole_response,
 };
-use crate::server::{Action, Server};
 
-const RESPONSE: &[u8] =
-    b"data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-
-fn whole_response() -> Vec<Action> {
-    vec![Action::Write(head(CHUNKED)), Action::Write(chunk(RESPONSE)), Action::Write(CHUNKED_END.to_vec())]
-}
-
-fn with_header(status: &str, header: &str) -> Vec<Action> {
+fn with_header(status: &str, header: &str) -> Vec<PeerAction> {
     let head = format!("HTTP/1.1 {status}\r\n{header}\r\ncontent-length: 0\r\n\r\n");
-    vec![Action::Write(head.into_bytes())]
+    vec![PeerAction::Write(head.into_bytes())]
 }
 
 /// Returns a response that contains only an error event.
-fn error_event(error: &str) -> Vec<Action> {
+fn error_event(error: &str) -> Vec<PeerAction> {
     let event = format!("data: {{\"error\":{error}}}\n\n");
     vec![
-        Action::Write(head(CHUNKED)),
-        Action::Write(chunk(event.as_bytes())),
-        Action::Write(CHUNKED_END.to_vec()),
+        PeerAction::Write(head(CHUNKED)),
+        PeerAction::Write(chunk(event.as_bytes())),
+        PeerAction::Write(CHUNKED_END.to_vec()),
     ]
 }
 
-fn retrying_client(server: &Server) -> std::sync::Arc<dyn agent::outside::Provider> {
+fn retrying_client(server: &HttpPeer) -> std::sync::Arc<dyn agent::outside::Provider> {
     client_with(&server.base_url(), ProviderSettings::default())
 }
 
 /// Calls a server that fails so often with these actions, then responds.
-async fn call_after_failures(failures: usize, actions: Vec<Action>) -> (CollectedResponse, usize, Duration) {
+async fn call_after_failures(
+    failures: usize,
+    actions: Vec<PeerAction>,
+) -> (CollectedResponse, usize, Duration) {
     let server =
-        Server::start_with(move |number| if number < failures { actions.clone() } else { whole_response() })
-            .await;
+        HttpPeer::by_number(move |number| if number < failures { actions.clone() } else { whole_response() });
     let started_at = Instant::now();
     let response = call(&retrying_client(&server)).await;
     let requests = server.log().requests.len();
@@ -58,13 +53,13 @@ async fn transient_errors_are_retried() {
         assert_eq!((response.text().as_str(), requests), ("Hello", 4), "{status}: {response:?}");
     }
     let endings = [
-        vec![Action::Close],
-        vec![Action::Write(b"HTTP/1.1 200 OK\r\ncontent-le".to_vec()), Action::Close],
-        vec![Action::Write(head("connection: close\r\n")), Action::Close],
+        vec![PeerAction::Close],
+        vec![PeerAction::Write(b"HTTP/1.1 200 OK\r\ncontent-le".to_vec()), PeerAction::Close],
+        vec![PeerAction::Write(head("connection: close\r\n")), PeerAction::Close],
         vec![
-            Action::Write(head("connection: close\r\n")),
-            Action::Write(b"<html>busy</html>".to_vec()),
-            Action::Close,
+            PeerAction::Write(head("connection: close\r\n")),
+            PeerAction::Write(b"<html>busy</html>".to_vec()),
+            PeerAction::Close,
         ],
     ];
     let events = [r#"{"message":"Sorry.","type":"server_error"}"#, r#"{"message":"Sorry.","code":502}"#]
@@ -138,7 +133,7 @@ async fn timed(mut stream: agent::outside::ModelStream) -> Vec<(u64, Result<Mode
 async fn start_and_end_of_a_retry_wait_are_reported() {
     let actions =
         |number| if number == 0 { with_header("429 a", "retry-after: 100") } else { whole_response() };
-    let server = Server::start_with(actions).await;
+    let server = HttpPeer::by_number(actions);
     let items = timed(retrying_client(&server).call(request())).await;
     assert_eq!(items[0], (0, Ok(ModelEvent::Waiting)));
     let (resumed_at, event) = &items[1];
@@ -150,7 +145,7 @@ async fn start_and_end_of_a_retry_wait_are_reported() {
 #[tokio::test(start_paused = true)]
 async fn wait_for_an_open_circuit_is_reported() {
     let server =
-        Server::start_with(|number| if number < 5 { vec![Action::Close] } else { whole_response() }).await;
+        HttpPeer::by_number(|number| if number < 5 { vec![PeerAction::Close] } else { whole_response() });
     let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
     let client = client_with(&server.base_url(), settings);
     for _ in 0..5 {
@@ -164,12 +159,15 @@ async fn wait_for_an_open_circuit_is_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn keep_alive_comments_reset_the_idle_timeout() {
-    let mut actions = vec![Action::Write(head(CHUNKED))];
+    let mut actions = vec![PeerAction::Write(head(CHUNKED))];
     for _ in 0..4 {
-        actions.extend([Action::Wait(Duration::from_secs(50)), Action::Write(chunk(b": still queued\n\n"))]);
+        actions.extend([
+            PeerAction::Wait(Duration::from_secs(50)),
+            PeerAction::Write(chunk(b": still queued\n\n")),
+        ]);
     }
-    actions.extend([Action::Write(chunk(RESPONSE)), Action::Write(CHUNKED_END.to_vec())]);
-    let server = Server::start(actions).await;
+    actions.extend([PeerAction::Write(chunk(RESPONSE)), PeerAction::Write(CHUNKED_END.to_vec())]);
+    let server = HttpPeer::with_actions(actions);
     let items = timed(retrying_client(&server).call(request())).await;
     let alive = items.iter().filter(|(_, item)| *item == Ok(ModelEvent::Heartbeat)).count();
     assert!((3..=4).contains(&alive), "{items:?}");
@@ -178,10 +176,11 @@ async fn keep_alive_comments_reset_the_idle_timeout() {
 }
 
 /// Returns a response that sends one byte every ten seconds.
-fn dripping(prefix: &[u8]) -> Vec<Action> {
-    let mut actions = vec![Action::Write(head(CHUNKED)), Action::Write(chunk(prefix))];
-    actions
-        .extend((0..1_000).flat_map(|_| [Action::Wait(Duration::from_secs(10)), Action::Write(chunk(b"x"))]));
+fn dripping(prefix: &[u8]) -> Vec<PeerAction> {
+    let mut actions = vec![PeerAction::Write(head(CHUNKED)), PeerAction::Write(chunk(prefix))];
+    actions.extend(
+        (0..1_000).flat_map(|_| [PeerAction::Wait(Duration::from_secs(10)), PeerAction::Write(chunk(b"x"))]),
+    );
     actions
 }
 
@@ -194,7 +193,7 @@ async fn dripping_response_without_complete_events_times_out() {
         "Streaming response was interrupted before completion: the model sent no complete event for 300 s. Partial output may have been displayed; retry the request.",
     ];
     for (prefix, text) in [&b"data: "[..], partial].into_iter().zip(texts) {
-        let server = Server::start(dripping(prefix)).await;
+        let server = HttpPeer::with_actions(dripping(prefix));
         let started_at = Instant::now();
         let response = call(&client_with(&server.base_url(), settings.clone())).await;
         assert_eq!(response.fault().public, text);
@@ -206,15 +205,15 @@ async fn dripping_response_without_complete_events_times_out() {
 #[tokio::test(start_paused = true)]
 async fn response_head_has_its_own_timeout() {
     let late = |seconds| {
-        let mut actions = vec![Action::Wait(Duration::from_secs(seconds))];
+        let mut actions = vec![PeerAction::Wait(Duration::from_secs(seconds))];
         actions.extend(whole_response());
         actions
     };
     let settings =
         ProviderSettings { first_byte_ms: Some(5_000), tries_max: Some(2), ..ProviderSettings::default() };
-    let server = Server::start(late(4)).await;
+    let server = HttpPeer::with_actions(late(4));
     assert_eq!(call(&client_with(&server.base_url(), settings.clone())).await.text(), "Hello");
-    let server = Server::start(late(6)).await;
+    let server = HttpPeer::with_actions(late(6));
     let started_at = Instant::now();
     let response = call(&client_with(&server.base_url(), settings)).await;
     assert_eq!(response.fault().public, "API request timed out after 2 attempts: no response in 5 s");
@@ -224,7 +223,7 @@ async fn response_head_has_its_own_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn too_long_retry_after_fails_all_requests_at_once() {
-    let server = Server::start(with_header("429 a", "retry-after: 86400")).await;
+    let server = HttpPeer::with_actions(with_header("429 a", "retry-after: 86400"));
     let client = retrying_client(&server);
     let started_at = Instant::now();
     assert_eq!(call(&client).await.fault().public, "API request failed (429): ");
@@ -239,12 +238,12 @@ async fn too_long_retry_after_fails_all_requests_at_once() {
 #[tokio::test(start_paused = true)]
 async fn silent_server_times_out() {
     let settings = ProviderSettings { tries_max: Some(2), ..ProviderSettings::default() };
-    let server = Server::start(vec![Action::Hold]).await;
+    let server = HttpPeer::with_actions(vec![PeerAction::Hold]);
     let started_at = Instant::now();
     let response = call(&client_with(&server.base_url(), settings.clone())).await;
     assert_eq!(response.fault().public, "API request timed out after 2 attempts: no response in 60 s");
     assert!(started_at.elapsed() >= Duration::from_secs(119), "{:?}", started_at.elapsed());
-    let head_only = Server::start(vec![Action::Write(head(CHUNKED)), Action::Hold]).await;
+    let head_only = HttpPeer::with_actions(vec![PeerAction::Write(head(CHUNKED)), PeerAction::Hold]);
     let response = call(&client_with(&head_only.base_url(), settings)).await;
     let text = "Streaming response failed before any data was received: the model was silent for 60 s.";
     assert_eq!(response.fault().public, text);
@@ -253,9 +252,12 @@ async fn silent_server_times_out() {
 #[tokio::test(start_paused = true)]
 async fn started_response_is_never_retried() {
     let partial = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
-    for end in [Action::Close, Action::Hold] {
-        let server =
-            Server::start(vec![Action::Write(head(CHUNKED)), Action::Write(chunk(partial)), end]).await;
+    for end in [PeerAction::Close, PeerAction::Hold] {
+        let server = HttpPeer::with_actions(vec![
+            PeerAction::Write(head(CHUNKED)),
+            PeerAction::Write(chunk(partial)),
+            end,
+        ]);
         let response = call(&retrying_client(&server)).await;
         assert_eq!(response.text(), "Hel");
         assert!(response.fault().public.starts_with("Streaming response was interrupted"), "{response:?}");
@@ -275,7 +277,7 @@ async fn unreachable_server_is_reported_with_the_attempts() {
 }
 
 /// Returns a registry with the first server as OpenAI, and the second as Anthropic and fallback.
-fn registry_with_fallback(first: &Server, second: &Server) -> ModelRegistry {
+fn registry_with_fallback(first: &HttpPeer, second: &HttpPeer) -> ModelRegistry {
     let variables = [
         ("OPENAI_BASE_URL", first.base_url()),
         ("OPENAI_API_KEY", KEY.to_owned()),
@@ -308,21 +310,21 @@ data: {\"type\":\"message_stop\"}\n\n";
 async fn fallback_gets_the_request_in_its_own_dialect() {
     let claude = || {
         vec![
-            Action::Write(head(CHUNKED)),
-            Action::Write(chunk(ANTHROPIC_RESPONSE)),
-            Action::Write(CHUNKED_END.to_vec()),
+            PeerAction::Write(head(CHUNKED)),
+            PeerAction::Write(chunk(ANTHROPIC_RESPONSE)),
+            PeerAction::Write(CHUNKED_END.to_vec()),
         ]
     };
     for (status, tries) in [("500 a", 1..=4), ("401 a", 1..=1), ("404 a", 1..=1)] {
         let (first, second) =
-            (Server::start(response_with_status(status, b"")).await, Server::start(claude()).await);
+            (HttpPeer::with_actions(response_with_status(status, b"")), HttpPeer::with_actions(claude()));
         let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
         assert_eq!(response.text(), "Bonjour", "{status}: {response:?}");
         let is_fallback_usage =
             |item: &Result<ModelEvent, _>| matches!(item, Ok(ModelEvent::FallbackUsage(..)));
         assert_eq!(response.items.iter().filter(|item| is_fallback_usage(item)).count(), 1, "{response:?}");
         assert!(tries.contains(&first.log().requests.len()), "{status}");
-        let request = second.log().requests[0].clone();
+        let request = second.log().requests[0].text();
         assert!(request.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{request}");
         assert!(
             request.contains(&format!("x-api-key: {KEY}\r\n")) && !request.contains("Bearer"),
@@ -331,7 +333,7 @@ async fn fallback_gets_the_request_in_its_own_dialect() {
         assert!(request.contains("anthropic-version: 2023-06-01\r\n"), "{request}");
     }
     let (first, second) =
-        (Server::start(response_with_status("400 a", b"wrong")).await, Server::start(claude()).await);
+        (HttpPeer::with_actions(response_with_status("400 a", b"wrong")), HttpPeer::with_actions(claude()));
     let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
     assert_eq!(
         response.fault().public,
@@ -345,14 +347,14 @@ async fn fallback_gets_the_request_in_its_own_dialect() {
 async fn with_a_fallback_an_unavailable_model_is_not_awaited() {
     let claude = || {
         vec![
-            Action::Write(head(CHUNKED)),
-            Action::Write(chunk(ANTHROPIC_RESPONSE)),
-            Action::Write(CHUNKED_END.to_vec()),
+            PeerAction::Write(head(CHUNKED)),
+            PeerAction::Write(chunk(ANTHROPIC_RESPONSE)),
+            PeerAction::Write(CHUNKED_END.to_vec()),
         ]
     };
     for status in ["503 a", "429 a\r\nRetry-After: 30", "503 a\r\nRetry-After: 100"] {
         let (first, second) =
-            (Server::start(response_with_status(status, b"")).await, Server::start(claude()).await);
+            (HttpPeer::with_actions(response_with_status(status, b"")), HttpPeer::with_actions(claude()));
         let registry = registry_with_fallback(&first, &second);
         for turn in 0..8 {
             let started_at = Instant::now();
@@ -371,31 +373,30 @@ async fn with_a_fallback_an_unavailable_model_is_not_awaited() {
 async fn full_window_of_a_fallback_is_not_reported() {
     let full = || response_with_status("400 a", b"prompt is too long");
     let (first, second) =
-        (Server::start(response_with_status("401 a", b"")).await, Server::start(full()).await);
+        (HttpPeer::with_actions(response_with_status("401 a", b"")), HttpPeer::with_actions(full()));
     let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
     assert_eq!(second.log().requests.len(), 1);
     assert_eq!(response.fault().public, "Authentication failed. Check your API key.");
     assert_eq!(response.fault().kind, FaultKind::Model);
     // The full window of the first model is reported.
-    let (first, second) = (Server::start(full()).await, Server::start(full()).await);
+    let (first, second) = (HttpPeer::with_actions(full()), HttpPeer::with_actions(full()));
     let response = collect(registry_with_fallback(&first, &second).default_model().call(request())).await;
     assert_eq!((response.fault().kind, second.log().requests.len()), (FaultKind::ContextFull, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_stream_releases_its_permit() {
-    let server = Server::start_with(|number| {
+    let server = HttpPeer::by_number(|number| {
         if number == 0 {
             vec![
-                Action::Write(head(CHUNKED)),
-                Action::Write(chunk(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")),
-                Action::Hold,
+                PeerAction::Write(head(CHUNKED)),
+                PeerAction::Write(chunk(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")),
+                PeerAction::Hold,
             ]
         } else {
             whole_response()
         }
-    })
-    .await;
+    });
     let settings = ProviderSettings { concurrency: Some(1), ..ProviderSettings::default() };
     let client = client_with(&server.base_url(), settings);
     let mut first = client.call(request());
@@ -405,7 +406,7 @@ async fn dropped_stream_releases_its_permit() {
     tokio::select! {
         biased;
         item = second.next() => panic!("the only permit is taken: {item:?}"),
-        () = crate::server::yield_many() => {}
+        () = testkit::yield_many() => {}
     }
     drop(first);
     assert_eq!(second.next().await, Some(Ok(ModelEvent::Heartbeat)), "now the request is sent");

@@ -1,29 +1,29 @@
 //! Tests of key secrecy: the key is sent as a bearer token and appears nowhere else.
 
 use provider::ProviderSettings;
+use testkit::{HttpPeer, PeerAction};
 
 use crate::harness::{
     KEY, call, call_events, call_with, client, default_model, options, response_with_status,
 };
-use crate::server::{Action, Server};
 
 #[tokio::test]
 async fn key_is_sent_as_a_bearer_token() {
-    let server = Server::start(response_with_status("500 No", b"")).await;
+    let server = HttpPeer::with_actions(response_with_status("500 No", b""));
     call(&client(&server.base_url())).await;
-    let request = server.log().requests[0].clone();
+    let request = server.log().requests[0].text();
     assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
     assert_eq!(request.matches(KEY).count(), 1);
 }
 
 #[tokio::test]
 async fn without_a_key_no_authorization_is_sent() {
-    let server = Server::start(response_with_status("500 No", b"")).await;
+    let server = HttpPeer::with_actions(response_with_status("500 No", b""));
     let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
     let mut options = options(&server.base_url(), settings);
     options.variables.remove("OPENAI_API_KEY");
     call(&default_model(options).expect("a valid base URL")).await;
-    assert!(!server.log().requests[0].contains("authorization"));
+    assert!(!server.log().requests[0].text().contains("authorization"));
 }
 
 #[tokio::test]
@@ -36,7 +36,8 @@ async fn echoed_key_is_redacted_from_faults() {
         call_with(response_with_status("400 No", padded.as_bytes())).await,
         call_with(response_with_status("401 No", echo.as_bytes())).await,
         call_events(&chunk).await,
-        call_with(vec![Action::Write(format!("HTTP/1.1 {KEY}\r\n\r\n").into_bytes()), Action::Close]).await,
+        call_with(vec![PeerAction::Write(format!("HTTP/1.1 {KEY}\r\n\r\n").into_bytes()), PeerAction::Close])
+            .await,
     ];
     for response in responses {
         let shown = format!("{:?} {}", response.fault(), response.fault());

@@ -19,18 +19,17 @@ mod trees;
 mod turns;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
+use agent::outside::Timestamp;
 use agent::permission::FilePath;
 use futures_util::FutureExt;
 use runtime::{AgentSpec, Initiator, Limits, NameSpec, PermissionSpec, PoolOptions};
 use serde_json::Value;
 use store::MemoryStore;
+use testkit::{CountingEntropy, TestClock};
 use tokio::sync::Semaphore;
 
-use self::doubles::{
-    CWD, CountingEntropy, EchoModel, FixedClock, SingleModel, TestWorkspace, capability_token, test_toolbox,
-};
+use self::doubles::{CWD, EchoModel, SingleModel, TestWorkspace, capability_token, test_toolbox};
 use super::*;
 
 /// A dispatcher with its pool and test doubles.
@@ -58,7 +57,8 @@ impl Fixture {
             models: Arc::new(SingleModel(Arc::new(EchoModel { released: Arc::clone(&released) }))),
             tools: Arc::new(test_toolbox()),
             workspace: Arc::new(TestWorkspace),
-            clock: Arc::new(FixedClock),
+            // 2024-01-15T10:30:00Z
+            clock: Arc::new(TestClock::at(Timestamp(1_705_314_600_000_000))),
             entropy: Arc::<CountingEntropy>::clone(&entropy),
             store: Arc::<MemoryStore>::clone(&store),
         };

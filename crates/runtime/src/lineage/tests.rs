@@ -8,6 +8,7 @@ use std::sync::Arc;
 use agent::AgentId;
 use agent::journal::{StoredGrantRequest, StoredPermissions};
 use agent::permission::{Budget, FilePath, Grant, NameSet, Presets, Reasons, Relation, Resource};
+use testkit::TestRng;
 
 use super::*;
 
@@ -306,19 +307,15 @@ struct TreeNode {
     is_destroyed: bool,
 }
 
-/// SplitMix64.
-fn random_below(state: &mut u64, bound: u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) % bound
+fn root_with_20_turns() -> TreeNode {
+    TreeNode { node: node(1, None, turns(20)), used: 0, limit_max: Some(20), is_destroyed: false }
 }
 
-fn random_step(state: &mut u64, members: &mut Vec<TreeNode>) {
-    let index = usize::try_from(random_below(state, members.len() as u64)).expect("fits usize");
-    let limit = Some(random_below(state, 12)).filter(|_| random_below(state, 3) > 0);
+fn random_step(rng: &mut TestRng, members: &mut Vec<TreeNode>) {
+    let index = rng.below(members.len());
+    let limit = Some(rng.below(12) as u64).filter(|_| rng.below(3) > 0);
     let (node, is_destroyed) = (Arc::clone(&members[index].node), members[index].is_destroyed);
-    match random_below(state, 10) {
+    match rng.below(10) {
         0..2 if !is_destroyed && node.depth < 5 => {
             if let Ok(node) = try_node(members.len() as u64 + 2, Some(&node), turns(limit)) {
                 members.push(TreeNode { node, used: 0, limit_max: limit, is_destroyed: false });
@@ -337,7 +334,7 @@ fn random_step(state: &mut u64, members: &mut Vec<TreeNode>) {
             }
         }
         _ if !is_destroyed => {
-            let amount = random_below(state, 3);
+            let amount = rng.below(3) as u64;
             if node.try_consume(TURNS, amount) {
                 members[index].used += amount;
             }
@@ -370,15 +367,10 @@ fn check_tree(members: &[TreeNode], seed: u64) {
 #[test]
 fn no_subtree_uses_more_than_its_root_limit() {
     for seed in 0..500 {
-        let mut state = seed;
-        let mut members = vec![TreeNode {
-            node: node(1, None, turns(20)),
-            used: 0,
-            limit_max: Some(20),
-            is_destroyed: false,
-        }];
+        let mut rng = TestRng::new(seed);
+        let mut members = vec![root_with_20_turns()];
         for _ in 0..80 {
-            random_step(&mut state, &mut members);
+            random_step(&mut rng, &mut members);
             check_tree(&members, seed);
         }
         for member in members.iter_mut().skip(1).filter(|member| !member.is_destroyed) {

@@ -2,9 +2,9 @@
 
 use agent::{RequestId, Role, TurnOutcome};
 use runtime::{AgentHandle, Limits};
+use testkit::TestRng;
 
 use crate::history::{idle_history_violation, messages};
-use crate::rng::TestRng;
 use crate::world::{
     POOL_TASKS, World, alive_task_count, expect_end, numeric_request_id, run_until_idle, spec_named,
     start_send, with_preset,

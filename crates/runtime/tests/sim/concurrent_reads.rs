@@ -3,15 +3,15 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use agent::outside::{Clock, Timestamp};
 use agent::{Halt, Role, Usage, UsageTotals};
 use futures_util::FutureExt;
 use runtime::{AgentSpec, Limits, PoolHandle};
+use testkit::{TestClock, WINDOW_TOKENS};
 
 use crate::history::{roles, texts};
-use crate::model::WINDOW_TOKENS;
 use crate::world::{
-    NOW, World, expect_end, expect_fault, numeric_request_id, run_until_idle, spec_named, start_send,
+    World, block_on_paused, expect_end, expect_fault, numeric_request_id, run_until_idle, spec_named,
+    start_send,
 };
 
 #[tokio::test(start_paused = true)]
@@ -25,8 +25,11 @@ async fn running_turn_is_readable_up_to_its_last_commit() {
     assert_eq!(roles(&agent), [Role::User, Role::Assistant, Role::Tool]);
     assert_eq!(agent.messages(0, 10).messages[1].tool_calls[0].name, "note");
     let status = world.status(&agent);
-    assert_eq!((status.id.as_str(), status.message_count, status.created_at), ("a", 3, NOW));
-    assert_eq!((status.model.as_deref(), status.last_action_at), (Some("scripted/one"), Some(NOW)));
+    assert_eq!((status.id.as_str(), status.message_count, status.created_at), ("a", 3, TestClock::NOW));
+    assert_eq!(
+        (status.model.as_deref(), status.last_action_at),
+        (Some("scripted/one"), Some(TestClock::NOW))
+    );
     assert_eq!((agent.context().message_count, agent.context().has_system_prompt), (3, true));
     let size = agent.tokens().size;
     assert_eq!((size.budget, size.total), (WINDOW_TOKENS, size.system + size.messages + size.tools));
@@ -110,28 +113,19 @@ async fn request_has_the_system_prompt_and_the_history() {
     assert_eq!(shown, ["say a; done", "a", "fail", "[failed]", "say c; done"]);
 }
 
-/// A clock that reads the pool before it returns, as a logging one would.
-#[derive(Default)]
-struct ReentrantClock {
-    pool: OnceLock<PoolHandle>,
-}
-
-impl Clock for ReentrantClock {
-    fn now(&self) -> Timestamp {
-        let agents = self.pool.get().map(|pool| (pool.agent_count(), pool.list().now_or_never()));
-        Timestamp(agents.map_or(0, |(count, _)| i64::try_from(count).unwrap_or(i64::MAX)))
-    }
-}
-
 #[test]
 fn no_outside_call_runs_under_a_lock() {
     let (done, finished) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        runtime.expect("a runtime can be created").block_on(async {
-            let clock = Arc::new(ReentrantClock::default());
-            let world = World::with_clock(Arc::<ReentrantClock>::clone(&clock), Limits::default()).await;
-            let _ = clock.pool.set(world.pool.clone());
+        block_on_paused(async {
+            // The clock reads the pool before it returns, as a logging one would.
+            let pool = Arc::new(OnceLock::<PoolHandle>::new());
+            let read = Arc::clone(&pool);
+            let clock = TestClock::calling(move || {
+                let _ = read.get().map(|pool| (pool.agent_count(), pool.list().now_or_never()));
+            });
+            let world = World::with_clock(Arc::new(clock), Limits::default()).await;
+            let _ = pool.set(world.pool.clone());
             let end = expect_end(start_send(&world.agent("a").await, 1, "say a; done")).await;
             done.send(end.content).expect("the test waits");
         });

@@ -7,8 +7,8 @@ use agent::permission::Resource;
 use agent::{AgentId, Fault, FaultKind, Halt, RequestId, TurnEnd, TurnOutcome};
 use futures_util::FutureExt;
 use runtime::{AgentHandle, Capability, Limits, NewMessage};
+use testkit::TestRng;
 
-use crate::rng::TestRng;
 use crate::scenarios::{Scenario, ScenarioWriter};
 use crate::world::{World, is_busy};
 

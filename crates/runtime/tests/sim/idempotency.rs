@@ -7,11 +7,12 @@ use agent::journal::RestartPolicy;
 use agent::permission::{Budget, Resource};
 use agent::{Fault, FaultKind, TurnOutcome};
 use runtime::{AgentHandle, AgentSpec, Limits, PermissionSpec};
+use testkit::TestClock;
 
 use crate::history::{idle_history_violation, messages, texts, user_texts};
 use crate::world::{
-    ManualClock, World, WorldOptions, expect_end, expect_fault, numeric_request_id, run_until_idle,
-    spec_named, start_send, without_waiting,
+    World, WorldOptions, expect_end, expect_fault, numeric_request_id, run_until_idle, spec_named,
+    start_send, without_waiting,
 };
 
 const OTHER_SCRIPT: &str = "#1 say something else; done";
@@ -322,11 +323,10 @@ async fn cancelled_queued_duplicate_gets_the_stored_response() {
 
 #[tokio::test(start_paused = true)]
 async fn request_id_expires_after_its_retention_time() {
-    let (clock, limits) = (ManualClock::new(), Limits::default());
+    let (clock, limits) = (Arc::new(TestClock::default()), Limits::default());
     let retention = limits.request_retention;
     let world =
-        World::open(WorldOptions { clock: Arc::<ManualClock>::clone(&clock), ..WorldOptions::default() })
-            .await;
+        World::open(WorldOptions { clock: Arc::<TestClock>::clone(&clock), ..WorldOptions::default() }).await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say so; done")).await;
     clock.advance(retention - Duration::from_secs(1));
@@ -349,9 +349,9 @@ async fn request_id_expires_after_its_retention_time() {
 
 #[tokio::test(start_paused = true)]
 async fn request_id_of_an_open_turn_never_expires() {
-    let clock = ManualClock::new();
+    let clock = Arc::new(TestClock::default());
     let limits = Limits { model_idle_timeout: Duration::from_secs(1_000_000), ..Limits::default() };
-    let options = WorldOptions { clock: Arc::<ManualClock>::clone(&clock), ..WorldOptions::default() }
+    let options = WorldOptions { clock: Arc::<TestClock>::clone(&clock), ..WorldOptions::default() }
         .with_limits(limits);
     let world = World::open(options).await;
     let agent = world.agent("a").await;

@@ -2,77 +2,54 @@
 //! [`restart_operations`](crate::restart_operations) has the operations and
 //! [`restart_invariants`](crate::restart_invariants) the checks. `SIM_SEED=n` repeats a run, `SIM_SEEDS=n` runs more.
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use agent::journal::Serial;
 use agent::outside::Store;
 use agent::{Fault, RequestId, TurnEnd};
 use runtime::{AgentHandle, AgentRef, Capability, Limits};
+use testkit::{SeededSimulation, TestRng};
 use tokio::task::JoinHandle;
 
 use crate::driver::Log;
-use crate::rng::TestRng;
-use crate::simulation::env_number;
-use crate::world::{World, WorldOptions};
+use crate::world::{World, WorldOptions, block_on_paused};
 
-const SEED_COUNT: u64 = 150;
+const SIMULATION: SeededSimulation = SeededSimulation {
+    seeds: 150,
+    run: run_seed,
+    required_phrases: &[
+        "Outcome unknown",
+        "interrupted: the daemon stopped",
+        "storage full",
+        "other content",
+        "duplicate send",
+        "killed in the middle",
+        "stopped and started",
+        "asleep: [",
+        "renamed",
+        "instruction accepted",
+        "cancelled: true",
+        "rolled back",
+    ],
+};
 
 #[test]
 fn every_seed_retains_acknowledged_data() {
-    let seeds = match (env_number("SIM_SEED"), env_number("SIM_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(SEED_COUNT),
-    };
-    for seed in seeds {
-        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run_seed(seed)));
-        assert!(result.is_ok(), "seed {seed} lost or duplicated data; repeat with SIM_SEED={seed}");
-    }
+    SIMULATION.check_every_seed();
 }
 
 #[test]
 fn same_seed_repeats_the_restarts() {
-    for seed in [1, 2, 3] {
-        assert_eq!(run_seed(seed), run_seed(seed), "seed {seed}");
-    }
+    SIMULATION.check_repeatable();
 }
-
-/// Phrases that must occur in the log of some seed.
-const REQUIRED_LOG_PHRASES: &[&str] = &[
-    "Outcome unknown",
-    "interrupted: the daemon stopped",
-    "storage full",
-    "other content",
-    "duplicate send",
-    "killed in the middle",
-    "stopped and started",
-    "asleep: [",
-    "renamed",
-    "instruction accepted",
-    "cancelled: true",
-    "rolled back",
-];
 
 #[test]
 fn restart_seeds_cover_required_behaviour() {
-    let mut missing = REQUIRED_LOG_PHRASES.to_vec();
-    for seed in 0..SEED_COUNT {
-        let lines = run_seed(seed);
-        missing.retain(|phrase| !lines.iter().any(|line| line.contains(phrase)));
-        if missing.is_empty() {
-            return;
-        }
-    }
-    assert_eq!(missing, Vec::<&str>::new(), "phrases that no seed logs");
+    SIMULATION.check_coverage();
 }
 
 fn run_seed(seed: u64) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime can be created");
-    runtime.block_on(async {
+    block_on_paused(async {
         let mut simulation = RestartSimulation::new(seed).await;
         for _ in 0..simulation.rng.between(2, 5) {
             for _ in 0..simulation.rng.between(5, 40) {

@@ -2,8 +2,7 @@
 //! the script of a message to it.
 
 use agent::FaultKind;
-
-use crate::rng::TestRng;
+use testkit::TestRng;
 
 /// Agent names. The fewer a run uses, the more its agents interact.
 const NAMES: &[&str] = &["a", "b", "c", ".t", "e"];

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use agent::outside::{Clock, Timestamp};
 use agent::{FaultKind, TurnOutcome};
 use futures_util::FutureExt;
 use runtime::{AgentSpec, ChildPolicy, Initiator, Limits, PoolHandle};
+use testkit::TestClock;
 use tokio::time::Instant;
 
 use crate::world::{
-    NOW, World, alive_task_count, expect_end, expect_fault, is_busy, run_until_idle, spec_named, start_send,
+    World, alive_task_count, expect_end, expect_fault, is_busy, run_until_idle, spec_named, start_send,
     without_waiting,
 };
 
@@ -180,29 +180,21 @@ async fn dropped_stop_can_be_repeated() {
     assert_eq!(alive_task_count(), 0);
 }
 
-/// A clock that can be blocked: it signals the call, then waits for permission to return.
-#[derive(Default)]
-struct BlockingClock {
-    hold: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
-}
-
-impl Clock for BlockingClock {
-    fn now(&self) -> Timestamp {
-        if let Some((called, resume)) = self.hold.lock().ok().and_then(|mut hold| hold.take()) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn create_does_not_complete_after_a_stop() {
+    // The clock of the create signals the call, then waits for permission to return.
+    let hold = Arc::new(Mutex::new(None::<(mpsc::Sender<()>, mpsc::Receiver<()>)>));
+    let held = Arc::clone(&hold);
+    let clock = TestClock::calling(move || {
+        if let Some((called, resume)) = held.lock().ok().and_then(|mut hold| hold.take()) {
             let _ = called.send(());
             let _ = resume.recv();
         }
-        NOW
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn create_does_not_complete_after_a_stop() {
-    let clock = Arc::new(BlockingClock::default());
-    let world = World::with_clock(Arc::<BlockingClock>::clone(&clock), Limits::default()).await;
+    });
+    let world = World::with_clock(Arc::new(clock), Limits::default()).await;
     let (called, was_called) = mpsc::channel();
     let (resume, resumed) = mpsc::channel();
-    *clock.hold.lock().expect("no panic") = Some((called, resumed));
+    *hold.lock().expect("no panic") = Some((called, resumed));
     let pool = world.pool.clone();
     let creating = tokio::spawn(async move {
         let created = pool.create(spec_named("late"), Initiator::Admin).await;

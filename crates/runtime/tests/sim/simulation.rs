@@ -1,97 +1,71 @@
 //! Seeded runs: random operations on a pool whose model fails in every way, then a check of every guarantee.
-//! A failed run prints its seed: `SIM_SEED=n` repeats it, `SIM_SEEDS=n` runs more seeds.
+//! `SIM_SEED=n` repeats a run, `SIM_SEEDS=n` runs more.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use testkit::SeededSimulation;
 
 use crate::driver::{Driver, SendOutcome};
 use crate::history::texts;
 use crate::scenarios::{ExpectedEnd, Scenario};
-use crate::world::{alive_task_count, run_until_idle};
+use crate::world::{alive_task_count, block_on_paused, run_until_idle};
 
-const SEED_COUNT: u64 = 200;
+const SIMULATION: SeededSimulation = SeededSimulation {
+    seeds: 200,
+    run: run_seed,
+    required_phrases: &[
+        "deadlock",
+        "Permission denied: Tool",
+        "Permission denied: cannot write",
+        "Permission denied: cannot target",
+        "exceeds parent ceiling",
+        "max nesting depth",
+        "what the parent has left",
+        "the budget of children",
+        "the budget of turns",
+        "the budget of tool_calls",
+        "the budget of tokens",
+        "the budget of wall_ms",
+        "Stopped: the budget of wall_ms",
+        "[Max tool iterations reached]",
+        "no usable tool call three times",
+        "Timeout after 60 seconds",
+        "the tool panicked",
+        "halted due to error in previous tool",
+        "tool execution was interrupted",
+        "truncated",
+        "steered",
+        "queued",
+        "replied '",
+        "was cancelled after",
+        "created by an agent",
+        "destroyed by an agent",
+        "destroyed: true",
+        ", which replied",
+        "beneath /work",
+    ],
+};
 
 #[test]
 fn every_seed_satisfies_all_invariants() {
-    let seeds = match (env_number("SIM_SEED"), env_number("SIM_SEEDS")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, count) => 0..count.unwrap_or(SEED_COUNT),
-    };
-    for seed in seeds {
-        let result = std::panic::catch_unwind(AssertUnwindSafe(|| run_seed(seed)));
-        assert!(result.is_ok(), "seed {seed} violated an invariant; repeat with SIM_SEED={seed}");
-    }
+    SIMULATION.check_every_seed();
 }
 
 #[test]
 fn same_seed_repeats_the_run() {
-    for seed in [1, 2, 3] {
-        assert_eq!(run_seed(seed), run_seed(seed), "seed {seed}");
-    }
+    SIMULATION.check_repeatable();
 }
-
-/// Phrases that must occur in the log of some seed: otherwise the simulation does not cover that behaviour.
-const REQUIRED_LOG_PHRASES: &[&str] = &[
-    "deadlock",
-    "Permission denied: Tool",
-    "Permission denied: cannot write",
-    "Permission denied: cannot target",
-    "exceeds parent ceiling",
-    "max nesting depth",
-    "what the parent has left",
-    "the budget of children",
-    "the budget of turns",
-    "the budget of tool_calls",
-    "the budget of tokens",
-    "the budget of wall_ms",
-    "Stopped: the budget of wall_ms",
-    "[Max tool iterations reached]",
-    "no usable tool call three times",
-    "Timeout after 60 seconds",
-    "the tool panicked",
-    "halted due to error in previous tool",
-    "tool execution was interrupted",
-    "truncated",
-    "steered",
-    "queued",
-    "replied '",
-    "was cancelled after",
-    "created by an agent",
-    "destroyed by an agent",
-    "destroyed: true",
-    ", which replied",
-    "beneath /work",
-];
 
 #[test]
 fn seeds_cover_all_required_behaviour() {
-    let mut missing = REQUIRED_LOG_PHRASES.to_vec();
-    for seed in 0..SEED_COUNT {
-        let lines = run_seed(seed);
-        missing.retain(|phrase| !lines.iter().any(|line| line.contains(phrase)));
-        if missing.is_empty() {
-            return;
-        }
-    }
-    assert_eq!(missing, Vec::<&str>::new(), "phrases that no seed logs");
-}
-
-#[expect(clippy::disallowed_methods, reason = "the environment selects the seeds")]
-pub(crate) fn env_number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().expect("seeds are numbers"))
+    SIMULATION.check_coverage();
 }
 
 /// Runs one seed and returns its log.
 fn run_seed(seed: u64) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime can be created");
-    runtime.block_on(async {
+    block_on_paused(async {
         let mut driver = Driver::new(seed).await;
         for _ in 0..driver.rng.between(0, 8) {
             driver.create_random_agent().await;

@@ -11,9 +11,9 @@ use agent::{AgentId, Fault, FaultKind};
 use runtime::{
     AgentHandle, AgentSpec, ChildPolicy, Initiator, Limits, PermissionChange, PermissionSpec, PoolHandle,
 };
+use testkit::TestRng;
 
 use crate::history::{idle_history_violation, messages};
-use crate::rng::TestRng;
 use crate::world::{SendTask, World, agent_id, spec_named, start_send, with_parent, with_preset};
 
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);

@@ -11,10 +11,9 @@ use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolS
 use agent::permission::{Effect, FilePath, FilePermit, Verdict, judge};
 use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
+use testkit::panic_quietly;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-
-use crate::model::panic_quietly;
 
 /// Timeout of the tools.
 pub(crate) const TOOL_TIMEOUT: Duration = Duration::from_secs(60);

@@ -91,7 +91,7 @@ impl Driver {
             _ if self.rng.percent(self.profile.deep_percent / 2) => NameSpec::NextTemporary,
             _ => NameSpec::Given(agent_id(self.rng.pick::<&str>(self.scenario_writer.names))),
         };
-        let random_item = |rng: &mut crate::rng::TestRng, probability, items: &[&str]| {
+        let random_item = |rng: &mut testkit::TestRng, probability, items: &[&str]| {
             rng.percent(probability).then(|| (*rng.pick::<&str>(items)).to_owned())
         };
         let text = self.rng.percent(30).then(|| self.scenario_writer.message(&mut self.rng, 1));
@@ -293,14 +293,14 @@ impl Driver {
     }
 }
 
-fn random_budget(rng: &mut crate::rng::TestRng, probability: usize) -> Budget {
+fn random_budget(rng: &mut testkit::TestRng, probability: usize) -> Budget {
     Resource::ALL.into_iter().fold(Budget::unlimited(), |budget, resource| {
         let limit = rng.percent(probability).then(|| random_limit(rng, resource));
         budget.with_limit(resource, limit)
     })
 }
 
-fn random_limit(rng: &mut crate::rng::TestRng, resource: Resource) -> u64 {
+fn random_limit(rng: &mut testkit::TestRng, resource: Resource) -> u64 {
     let limit = match resource {
         Resource::Turns => rng.below(7),
         Resource::ToolCalls => rng.below(9),

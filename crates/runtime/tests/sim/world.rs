@@ -3,9 +3,8 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use agent::outside::{Clock, Entropy, ModelSpec, Models, Provider, Timestamp, Workspace};
+use agent::outside::{Clock, Entropy, ModelSpec, Workspace};
 use agent::permission::FilePath;
 use agent::{AgentId, Fault, FaultKind, MessageSource, RequestId, TurnEnd};
 use runtime::{
@@ -13,81 +12,10 @@ use runtime::{
     Initiator, Limits, NameSpec, NewMessage, Outside, PermissionChange, PermissionSpec, PoolHandle,
     PoolOptions,
 };
+use testkit::{CountingEntropy, ScriptedProvider, SingleModel, TestClock, WINDOW_TOKENS};
 
-use crate::model::{ScriptedModel, WINDOW_TOKENS};
 use crate::test_store::TestStore;
 use crate::tools::TestTools;
-
-pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
-
-/// A clock that always returns `NOW`.
-pub(crate) struct FixedClock;
-
-impl Clock for FixedClock {
-    fn now(&self) -> Timestamp {
-        NOW
-    }
-}
-
-/// A clock that a test advances.
-pub(crate) struct ManualClock {
-    now: AtomicI64,
-}
-
-impl ManualClock {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { now: AtomicI64::new(NOW.0) })
-    }
-
-    pub(crate) fn advance(&self, duration: std::time::Duration) {
-        let micros = i64::try_from(duration.as_micros()).expect("a short duration");
-        self.now.fetch_add(micros, Ordering::Relaxed);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.now.load(Ordering::Relaxed))
-    }
-}
-
-/// Predictable bytes: 1, 2, 3, …
-#[derive(Default)]
-pub(crate) struct CountingEntropy {
-    filled: AtomicU64,
-}
-
-impl Entropy for CountingEntropy {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
-        let count = self.filled.fetch_add(1, Ordering::Relaxed) + 1;
-        let digits = count.to_be_bytes();
-        bytes.fill(0);
-        let (digits_start, bytes_start) =
-            (digits.len().saturating_sub(bytes.len()), bytes.len().saturating_sub(digits.len()));
-        bytes[bytes_start..].copy_from_slice(&digits[digits_start..]);
-        Ok(())
-    }
-}
-
-/// A registry with one model under several names.
-struct SingleModel {
-    model: Arc<ScriptedModel>,
-    names: Vec<&'static str>,
-}
-
-impl Models for SingleModel {
-    fn default_model(&self) -> Arc<dyn Provider> {
-        Arc::<ScriptedModel>::clone(&self.model)
-    }
-
-    fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
-        if self.names.contains(&name) {
-            Ok(self.default_model())
-        } else {
-            Err(Fault::new(FaultKind::Invalid, format!("no such model: {name}")))
-        }
-    }
-}
 
 /// The directories of the workspace.
 pub(crate) const DIRECTORIES: &[&str] = &["/", "/work", "/work/a", "/work/a/deep", "/work/b", "/elsewhere"];
@@ -113,7 +41,7 @@ impl Workspace for TestWorkspace {
 /// A pool with its model, tools and store.
 pub(crate) struct World {
     pub(crate) pool: PoolHandle,
-    pub(crate) model: Arc<ScriptedModel>,
+    pub(crate) model: Arc<ScriptedProvider>,
     pub(crate) tools: Arc<TestTools>,
     pub(crate) store: Arc<TestStore>,
     world_options: WorldOptions,
@@ -135,7 +63,7 @@ pub(crate) struct WorldOptions {
 impl Default for WorldOptions {
     fn default() -> Self {
         Self {
-            clock: Arc::new(FixedClock),
+            clock: Arc::new(TestClock::default()),
             entropy: Arc::new(CountingEntropy::default()),
             store: TestStore::new(),
             tools: Arc::new(TestTools::new()),
@@ -204,7 +132,7 @@ impl World {
     pub(crate) async fn open(world_options: WorldOptions) -> Self {
         let WorldOptions { clock, entropy, store, tools, pool_options, models, model_spec } =
             world_options.clone();
-        let model = Arc::new(ScriptedModel::new(model_spec));
+        let model = Arc::new(ScriptedProvider::new(model_spec));
         let outside = Outside {
             models: Arc::new(SingleModel { model: Arc::clone(&model), names: models }),
             tools: Arc::<TestTools>::clone(&tools),
@@ -386,6 +314,12 @@ pub(crate) async fn without_waiting<T>(call: impl Future<Output = T>) -> T {
     let result = call.await;
     assert_eq!(tokio::time::Instant::now(), before, "the call waited");
     result
+}
+
+/// Runs a future on this thread, with a paused clock.
+pub(crate) fn block_on_paused<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime can be created").block_on(future)
 }
 
 /// Runs all tasks until every one of them waits.

@@ -6,11 +6,11 @@ use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::AtomicU64;
 
 use tempfile::TempDir;
 
 use super::TestDaemon;
+use crate::client::DaemonClient;
 use crate::command::clean_command;
 use crate::model::ScriptedModel;
 use crate::process::captured_output::OutputWait;
@@ -70,9 +70,8 @@ impl StartingDaemon {
         let Self { process, home, builder, directory } = self;
         match process.stdout.wait(PROCESS_TIMEOUT, parse_port) {
             OutputWait::Found(port) => {
-                let token = read_token(&home, port);
-                let last_id = AtomicU64::new(0);
-                Ok(TestDaemon { process, port, home, token, last_id, builder, directory })
+                let client = DaemonClient::new(port, read_token(&home, port));
+                Ok(TestDaemon { process, client, home, builder, directory })
             }
             OutputWait::Closed => {
                 let status = process.wait_exit();

@@ -41,8 +41,8 @@ impl TestDaemon {
 
     /// Waits for its exit, by an injected fault or any other cause; panics after 60 s.
     pub fn wait_stopped(self) -> StoppedDaemon {
-        let Self { process, port, home, builder, directory, .. } = self;
-        wait_process_stopped(&process, port, home, builder, directory)
+        let Self { process, client, home, builder, directory } = self;
+        wait_process_stopped(&process, client.port(), home, builder, directory)
     }
 }
 

@@ -1,17 +1,16 @@
 //! JSON-RPC calls to a daemon that may be killed at any time, with a lost reply as a regular outcome.
 
 use std::io;
+use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::client::{DaemonClient, rpc_request};
 use crate::raw::RawConnection;
 
-/// A daemon's port and bearer token.
+/// A daemon that may be gone.
 #[derive(Debug, Clone)]
-pub(super) struct DaemonAddress {
-    pub(super) port: u16,
-    pub(super) token: String,
-}
+pub(super) struct DaemonAddress(pub(super) Arc<DaemonClient>);
 
 /// Outcome of a call.
 #[derive(Debug)]
@@ -34,6 +33,10 @@ pub(super) struct RpcError {
 pub(super) struct PendingCall(Option<RawConnection>);
 
 impl DaemonAddress {
+    pub(super) fn new(port: u16, token: Option<&str>) -> Self {
+        Self(Arc::new(DaemonClient::new(port, token.map(str::to_owned))))
+    }
+
     pub(super) fn call(&self, path: &str, method: &str, params: &Value) -> Reply {
         self.start_call(path, method, params).wait_reply()
     }
@@ -43,15 +46,9 @@ impl DaemonAddress {
     }
 
     fn try_start_call(&self, path: &str, method: &str, params: &Value) -> io::Result<RawConnection> {
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let Self { port, token } = self;
-        let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let mut connection = RawConnection::try_open(*port)?;
-        connection.try_send(request.as_bytes())?;
+        let body = rpc_request(1, method, params.clone());
+        let mut connection = RawConnection::try_open(self.0.port())?;
+        connection.try_send(&self.0.post_bytes(path, &[], body.as_bytes()))?;
         Ok(connection)
     }
 }

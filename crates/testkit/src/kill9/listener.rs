@@ -81,7 +81,7 @@ impl Shared {
             generation = next;
             let after = self.lock().journal.last_sequence;
             // The daemon may have been killed already; then the next generation follows.
-            let opened = TestEventStream::open(address.port, "/events", Some(&address.token), Some(after));
+            let opened = TestEventStream::open(address.0.port(), "/events", address.0.token(), Some(after));
             if let Ok(stream) = opened {
                 self.follow(stream);
             }

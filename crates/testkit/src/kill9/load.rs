@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::call::{DaemonAddress, PendingCall, Reply};
 use super::expectations::{AgentState, Expectations, ModelAction, SendState, Steer, marks_interrupted};
-use super::rng::TestRng;
+use crate::rng::TestRng;
 
 /// A client during one run of the daemon.
 pub(super) struct Client<'a> {
@@ -21,7 +21,7 @@ pub(super) struct Client<'a> {
 }
 
 /// Number of files that tool calls append to.
-pub(super) const FILE_COUNT: u64 = 4;
+pub(super) const FILE_COUNT: usize = 4;
 
 /// Maximum number of agents that a client owns.
 const OWNED_AGENTS_MAX: usize = 3;

@@ -1,7 +1,7 @@
 //! Script commands over Anthropic's Messages and OpenAI's Responses, and structured output in all three APIs.
 
 use serde_json::{Value, json};
-use testkit::{RawConnection, RawResponse, ScriptedModel};
+use testkit::{RawConnection, RawResponse, ScriptedModel, StreamEvent};
 
 use crate::support::{chat_request, send_chat, streamed_text as chat_text};
 
@@ -48,14 +48,12 @@ fn responses_request(input: Value) -> Value {
 fn events(response: &RawResponse) -> Vec<Value> {
     assert_eq!(response.status, 200, "{}", response.text());
     assert_eq!(response.header("content-type"), Some("text/event-stream; charset=utf-8"));
-    let text = response.text();
-    let event = |event: &str| {
-        let (name, data) = event.split_once('\n').expect("an event has a name and data");
-        let data: Value = serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON");
-        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+    let event = |event: &StreamEvent| {
+        let data = event.json();
+        assert_eq!(Some(event.kind.as_str()), data["type"].as_str());
         data
     };
-    text.split_terminator("\n\n").map(event).collect()
+    StreamEvent::parse_all(&response.body).iter().map(event).collect()
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {

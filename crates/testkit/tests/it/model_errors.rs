@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use serde_json::{Value, json};
-use testkit::{RawConnection, RawResponse, ScriptedModel};
+use testkit::{RawConnection, RawResponse, ScriptedModel, StreamEvent};
 
 use crate::support::{chat_request, post_with, send_chat, start_chat, streamed_text, without_stream};
 
@@ -64,10 +64,10 @@ fn garbage_command_streams_events_that_are_not_json() {
     let model = ScriptedModel::start();
     let response = send_chat(&model, &chat_request("!garbage"));
     assert_eq!((response.status, response.header("transfer-encoding")), (200, Some("chunked")));
-    let text = response.text();
-    let events = text.strip_suffix("data: [DONE]\n\n").expect("the stream ends well");
-    let events: Vec<_> = events.split_terminator("\n\n").map(|event| &event["data: ".len()..]).collect();
-    assert!(!events.is_empty() && events.iter().all(|data| serde_json::from_str::<Value>(data).is_err()));
+    let mut events = StreamEvent::parse_all(&response.body);
+    assert_eq!(events.pop().expect("the stream has events").data, "[DONE]");
+    let is_json = |event: &StreamEvent| serde_json::from_str::<Value>(&event.data).is_ok();
+    assert!(!events.is_empty() && !events.iter().any(is_json));
     let response = send_chat(&model, &without_stream(chat_request("!garbage")));
     assert!(serde_json::from_slice::<Value>(&response.body).is_err());
 }

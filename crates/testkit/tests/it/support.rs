@@ -1,7 +1,7 @@
 //! Shared helpers: requests as bytes, and parsed streams.
 
 use serde_json::{Value, json};
-use testkit::{RawConnection, RawResponse, ScriptedModel};
+use testkit::{RawConnection, RawResponse, ScriptedModel, StreamEvent};
 
 /// A streamed request with one user message.
 pub(crate) fn chat_request(content: &str) -> Value {
@@ -55,9 +55,9 @@ pub(crate) fn stream_events(response: &RawResponse) -> Vec<Value> {
     assert_eq!(response.status, 200, "{}", response.text());
     assert_eq!(response.header("content-type"), Some("text/event-stream; charset=utf-8"));
     assert_eq!(response.header("transfer-encoding"), Some("chunked"));
-    let text = response.text();
-    let events = text.strip_suffix("data: [DONE]\n\n").expect("a stream ends with [DONE]");
-    events.split_terminator("\n\n").map(parse_event).collect()
+    let mut events = StreamEvent::parse_all(&response.body);
+    assert_eq!(events.pop().expect("a stream has events").data, "[DONE]");
+    events.iter().map(StreamEvent::json).collect()
 }
 
 /// The contents of all deltas with content.
@@ -69,9 +69,4 @@ pub(crate) fn deltas(events: &[Value]) -> Vec<&str> {
 /// The joined text of a streamed response.
 pub(crate) fn streamed_text(model: &ScriptedModel, request: &Value) -> String {
     deltas(&stream_events(&send_chat(model, request))).concat()
-}
-
-fn parse_event(text: &str) -> Value {
-    let data = text.strip_prefix("data: ").expect("an event is data");
-    serde_json::from_str(data).expect("an event's data is JSON")
 }

@@ -2,29 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use agent::outside::{CallSite, Clock, Entropy, PreparedCall, Timestamp};
-use agent::{Fault, ToolSpec};
+use agent::ToolSpec;
+use agent::outside::{CallSite, PreparedCall};
 use serde_json::Value;
+use testkit::{CountingEntropy, TestClock};
 
 use super::*;
 use crate::builtin_specs;
 
-struct StubOutside;
-
-impl Clock for StubOutside {
-    fn now(&self) -> Timestamp {
-        Timestamp(0)
-    }
-}
-
-impl Entropy for StubOutside {
-    fn fill(&self, _bytes: &mut [u8]) -> Result<(), Fault> {
-        Ok(())
-    }
-}
-
 fn registry() -> ToolRegistry {
-    ToolRegistry::new(ToolDependencies { clock: Arc::new(StubOutside), entropy: Arc::new(StubOutside) })
+    let (clock, entropy) = (Arc::new(TestClock::default()), Arc::new(CountingEntropy::default()));
+    ToolRegistry::new(ToolDependencies { clock, entropy })
 }
 
 fn schemas() -> Vec<(String, Value)> {

@@ -1,15 +1,15 @@
-//! Doubles of the outside: a fixed clock, deterministic random bytes, peers that record their calls.
+//! An agent that calls tools, and peers that record their calls.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, Clock, CreatedPeer, Entropy, NewPeer, PeerResponse, PeerStatus,
-    Peers, ResultChunk, Timestamp, ToolContext, Toolbox,
+    BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, ResultChunk,
+    Timestamp, ToolContext, Toolbox,
 };
 use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 use serde_json::Value;
+use testkit::{CountingEntropy, TestClock};
 use tools::{ToolDependencies, ToolRegistry};
 
 /// The agent `me` with a grant.
@@ -41,8 +41,8 @@ impl Fixture {
 
     pub(crate) fn with_grant(cwd: &str, grant: Grant) -> Self {
         let dependencies = ToolDependencies {
-            clock: Arc::new(FixedClock),
-            entropy: Arc::new(CountingEntropy(AtomicU64::new(1))),
+            clock: Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456))),
+            entropy: Arc::new(CountingEntropy::default()),
         };
         Self { registry: ToolRegistry::new(dependencies), peers: Arc::default(), cwd: path(cwd), grant }
     }
@@ -105,27 +105,6 @@ fn preset_inheritance(name: Option<&str>) -> Vec<Arc<str>> {
         None | Some("sandboxed") => vec!["sandboxed".into()],
         Some("reader") => vec!["reader".into(), "sandboxed".into()],
         Some(_) => Vec::new(),
-    }
-}
-
-struct FixedClock;
-
-impl Clock for FixedClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(1_700_000_000_123_456)
-    }
-}
-
-/// Deterministic and without repetition: names must be unique here, not secret.
-struct CountingEntropy(AtomicU64);
-
-impl Entropy for CountingEntropy {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
-        for chunk in bytes.chunks_mut(8) {
-            let number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-            chunk.copy_from_slice(&number.to_be_bytes()[..chunk.len()]);
-        }
-        Ok(())
     }
 }
 

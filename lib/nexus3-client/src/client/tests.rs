@@ -3,9 +3,7 @@
 use nexus3_protocol::methods::{CancelParams, ListAgentsParams, NoParams, RequestIdParam, SendParams};
 
 use super::*;
-use crate::scripted_server::{
-    ScriptedServer, ServerEvent, Step, error_response, http_response, result_response,
-};
+use crate::scripted_server::{ScriptedServer, Step, error_response, http_response, result_response};
 
 const NO_AGENTS: &str = r#"{"agents":[]}"#;
 
@@ -30,13 +28,13 @@ fn message(content: &str) -> SendParams {
 }
 
 async fn list_fault(response: Vec<u8>) -> ClientFault {
-    let server = ScriptedServer::respond_once(response).await;
+    let server = ScriptedServer::respond_once(response);
     client(&server).list_agents(&ALL_AGENTS).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn call_is_a_post_with_host_token_and_json_rpc_body() {
-    let mut server = ScriptedServer::respond_once(result_response(1, NO_AGENTS)).await;
+    let mut server = ScriptedServer::respond_once(result_response(1, NO_AGENTS));
     let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
     assert!(client.list_agents(&ALL_AGENTS).await.unwrap().agents.is_empty());
     let request = server.next_request().await;
@@ -53,8 +51,7 @@ async fn agent_methods_are_called_at_the_agent_path() {
     let mut server = ScriptedServer::respond_once(result_response(
         1,
         r#"{"content":"hi","request_id":"r","halted_at_iteration_limit":false}"#,
-    ))
-    .await;
+    ));
     let client = client(&server);
     let output = client.agent(".a-1_b").send(&message("hello")).await.unwrap();
     assert_eq!(output.content, "hi");
@@ -74,23 +71,23 @@ async fn agent_id_that_could_change_the_path_is_never_sent() {
 
 #[tokio::test]
 async fn sequential_calls_share_a_connection() {
-    let mut server =
-        ScriptedServer::start(vec![vec![empty_list_step(1), empty_list_step(2), empty_list_step(3)]]).await;
+    let server =
+        ScriptedServer::start(vec![vec![empty_list_step(1), empty_list_step(2), empty_list_step(3)]]);
     let client = client(&server);
     for _ in 0..3 {
         client.list_agents(&ALL_AGENTS).await.unwrap();
     }
-    assert_eq!(server.drain_opened_count(), 1);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[tokio::test]
 async fn call_reconnects_after_the_peer_closed() {
-    let mut server = ScriptedServer::start(vec![vec![empty_list_step(1)], vec![empty_list_step(2)]]).await;
+    let server = ScriptedServer::start(vec![vec![empty_list_step(1)], vec![empty_list_step(2)]]);
     let client = client(&server);
     client.list_agents(&ALL_AGENTS).await.unwrap();
     server.wait_closed().await;
     client.list_agents(&ALL_AGENTS).await.unwrap();
-    assert_eq!(server.drain_opened_count(), 1);
+    assert_eq!(server.connection_count(), 2);
 }
 
 /// The runtime has not polled the socket since the last call, as in a program that blocked meanwhile.
@@ -130,34 +127,33 @@ async fn connection_close_header_prevents_reuse() {
     );
     // The first connection would accept a second request: the client must not use it.
     let first = vec![Step::Respond(closing.into_bytes()), Step::Hang];
-    let mut server = ScriptedServer::start(vec![first, vec![empty_list_step(2)]]).await;
+    let server = ScriptedServer::start(vec![first, vec![empty_list_step(2)]]);
     let client = client(&server);
     client.list_agents(&ALL_AGENTS).await.unwrap();
     assert!(client.take_idle().is_none());
     client.list_agents(&ALL_AGENTS).await.unwrap();
-    assert_eq!(server.drain_opened_count(), 2);
+    assert_eq!(server.connection_count(), 2);
 }
 
 #[tokio::test]
 async fn written_request_is_never_sent_twice() {
-    let mut server = ScriptedServer::start(vec![
+    let server = ScriptedServer::start(vec![
         vec![empty_list_step(1), Step::Respond(Vec::new())],
         vec![empty_list_step(2)],
-    ])
-    .await;
+    ]);
     let client = client(&server);
     client.list_agents(&ALL_AGENTS).await.unwrap();
     let fault = client.list_agents(&ALL_AGENTS).await.unwrap_err();
     assert!(matches!(fault, ClientFault::Transport { method: "list_agents", .. }), "{fault}");
     assert!(fault.to_string().contains("the request may have been executed"), "{fault}");
     server.wait_closed().await;
-    assert_eq!(server.drain_opened_count(), 0);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[tokio::test]
 async fn concurrent_call_has_its_own_connection() {
     let cancelled = result_response(2, r#"{"cancelled":true,"request_id":"r"}"#);
-    let mut server = ScriptedServer::start(vec![vec![Step::Hang], vec![Step::Respond(cancelled)]]).await;
+    let mut server = ScriptedServer::start(vec![vec![Step::Hang], vec![Step::Respond(cancelled)]]);
     let client = client(&server);
     let agent = client.agent("a");
     let message = message("hello");
@@ -172,13 +168,13 @@ async fn concurrent_call_has_its_own_connection() {
 
 #[tokio::test]
 async fn dropped_call_closes_its_connection() {
-    let mut server = ScriptedServer::start(vec![vec![Step::Hang]]).await;
+    let mut server = ScriptedServer::start(vec![vec![Step::Hang]]);
     let client = client(&server);
     tokio::select! {
         _ = client.list_agents(&ALL_AGENTS) => panic!("the peer is silent"),
         _ = server.next_request() => {}
     }
-    assert_eq!(server.next_event().await, ServerEvent::Closed);
+    server.wait_closed().await;
     assert!(client.take_idle().is_none());
 }
 
@@ -241,7 +237,7 @@ async fn invalid_http_or_early_close_is_a_transport_fault() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_peer_is_a_timeout_with_method_and_duration() {
-    let server = ScriptedServer::start(vec![vec![Step::Hang]]).await;
+    let server = ScriptedServer::start(vec![vec![Step::Hang]]);
     let client = client(&server).with_timeout(Duration::from_secs(5));
     let fault = client.list_agents(&ALL_AGENTS).await.unwrap_err();
     assert!(matches!(fault, ClientFault::Timeout { .. }), "{fault:?}");

@@ -16,7 +16,7 @@ fn closed_port() -> (TcpSocket, Endpoint) {
 }
 
 async fn detect_response(response: Vec<u8>) -> Detection {
-    let server = ScriptedServer::respond_once(response).await;
+    let server = ScriptedServer::respond_once(response);
     detect_server(&server.endpoint, DETECT_TIMEOUT).await
 }
 
@@ -37,7 +37,7 @@ fn detections_have_their_machine_readable_names() {
 
 #[tokio::test]
 async fn probe_is_list_agents_without_a_token() {
-    let mut server = ScriptedServer::respond_once(error_response(401, "Authorization header required")).await;
+    let mut server = ScriptedServer::respond_once(error_response(401, "Authorization header required"));
     detect_server(&server.endpoint, DETECT_TIMEOUT).await;
     let request = server.next_request().await.to_ascii_lowercase();
     assert!(request.starts_with("post / http/1.1\r\n"), "{request}");
@@ -102,7 +102,7 @@ async fn any_other_response_is_another_service() {
 
 #[tokio::test]
 async fn immediate_close_is_another_service() {
-    let server = ScriptedServer::start(vec![Vec::new()]).await;
+    let server = ScriptedServer::start(vec![Vec::new()]);
     assert_eq!(detect_server(&server.endpoint, DETECT_TIMEOUT).await, Detection::OtherService);
 }
 
@@ -134,9 +134,9 @@ async fn unreachable_or_invalid_host_is_an_error() {
 async fn wait_continues_until_a_daemon_answers() {
     let other = vec![Step::Respond(http_response(200, "not yet"))];
     let daemon = vec![Step::Respond(error_response(401, "Authorization header required"))];
-    let mut server = ScriptedServer::start(vec![Vec::new(), other, daemon]).await;
+    let server = ScriptedServer::start(vec![Vec::new(), other, daemon]);
     assert!(wait_for_server(&server.endpoint, WAIT_TIMEOUT, Duration::from_millis(1)).await);
-    assert_eq!(server.drain_opened_count(), 3);
+    assert_eq!(server.connection_count(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,8 +27,7 @@ fn query(after: Option<u64>, kinds: &[EventKind]) -> EventQuery {
 async fn subscription_is_a_get_with_token_and_filter() {
     let mut server = ScriptedServer::respond_once(event_stream_response(
         "id: 4\n\n: hi\n\nid: 5\nevent: message\ndata: {}\n\n",
-    ))
-    .await;
+    ));
     let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
     let query = query(Some(4), &[EventKind::MessageEvent, EventKind::TurnEnded]);
     let mut stream =
@@ -64,7 +63,7 @@ async fn invalid_utf8_in_an_event_is_a_protocol_fault() {
     let mut bytes = event_stream_response("data: xx\n\n");
     let index = bytes.windows(2).position(|pair| pair == b"xx").unwrap();
     bytes[index] = 0xff;
-    let server = ScriptedServer::respond_once(bytes).await;
+    let server = ScriptedServer::respond_once(bytes);
     let mut stream =
         Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.unwrap();
     assert!(matches!(stream.next().await, Err(ClientFault::Protocol { method: "events", .. })));
@@ -72,7 +71,7 @@ async fn invalid_utf8_in_an_event_is_a_protocol_fault() {
 
 #[tokio::test]
 async fn response_other_than_a_stream_is_an_error() {
-    let server = ScriptedServer::respond_once(error_response(403, "Invalid API key")).await;
+    let server = ScriptedServer::respond_once(error_response(403, "Invalid API key"));
     let fault = Client::new(server.endpoint.clone(), None)
         .subscribe(&EventSubscription::default())
         .await
@@ -80,7 +79,7 @@ async fn response_other_than_a_stream_is_an_error() {
         .unwrap();
     assert!(matches!(&fault, ClientFault::Rpc { status: 403, error } if error.message == "Invalid API key"));
     for body in ["<html>", r#"{"jsonrpc":"2.0","id":0,"result":{}}"#] {
-        let server = ScriptedServer::respond_once(http_response(200, body)).await;
+        let server = ScriptedServer::respond_once(http_response(200, body));
         let fault = Client::new(server.endpoint.clone(), None)
             .subscribe(&EventSubscription::default())
             .await
@@ -94,7 +93,7 @@ async fn response_other_than_a_stream_is_an_error() {
 async fn streamed_send_yields_events_then_the_response() {
     let body = "event: text_delta\ndata: {\"text\":\"hi\"}\n\nevent: response\n\
                 data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":\"hi\",\"request_id\":\"r\"}}\n\n";
-    let mut server = ScriptedServer::respond_once(event_stream_response(body)).await;
+    let mut server = ScriptedServer::respond_once(event_stream_response(body));
     let client = Client::new(server.endpoint.clone(), None);
     let mut stream = client.agent("a").send_streamed(&message()).await.unwrap();
     assert!(matches!(stream.next().await.unwrap(), SendStep::Event(event) if event.event == "text_delta"));
@@ -116,7 +115,7 @@ data: {"jsonrpc":"2.0","id":2,"result":{"content":"","request_id":"r"}}
 "#;
     for (body, text) in [(refused, "no (-32602)"), (other, "instead of 1"), ("", "ended before the response")]
     {
-        let server = ScriptedServer::respond_once(event_stream_response(body)).await;
+        let server = ScriptedServer::respond_once(event_stream_response(body));
         let client = Client::new(server.endpoint.clone(), None);
         let mut stream = client.agent("a").send_streamed(&message()).await.unwrap();
         let fault = stream.next().await.unwrap_err().to_string();

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::simulation::{STEER_PREFIX, TestRng, TurnSimulation};
+use testkit::TestRng;
+
+use super::simulation::{STEER_PREFIX, TurnSimulation};
 use super::*;
 use crate::TurnOutcome;
 
@@ -111,7 +113,7 @@ fn check_results(records: &[Record], simulation: &TurnSimulation, what: &str) {
 fn uninterrupted_turn_replays_to_its_context() {
     for seed in 0..SEEDS {
         let mut simulation = TurnSimulation::begin();
-        simulation.run(&mut TestRng(seed), usize::MAX);
+        simulation.run(&mut TestRng::new(seed), usize::MAX);
         check(&simulation.records(), &simulation, &format!("seed {seed}"));
     }
 }
@@ -120,10 +122,10 @@ fn uninterrupted_turn_replays_to_its_context() {
 fn turn_cut_off_at_any_commit_reaches_its_end() {
     for seed in 0..SEEDS {
         let mut uncut = TurnSimulation::begin();
-        uncut.run(&mut TestRng(seed), usize::MAX);
+        uncut.run(&mut TestRng::new(seed), usize::MAX);
         for cut in 1..uncut.commits.len() {
             let mut records = uncut.commits[..cut].concat();
-            let mut rng = TestRng(seed << 16 | cut as u64);
+            let mut rng = TestRng::new(seed << 16 | cut as u64);
             let mut simulation = TurnSimulation::resume(&records, &mut rng);
             simulation.run(&mut rng, usize::MAX);
             records.extend(simulation.records());
@@ -135,11 +137,11 @@ fn turn_cut_off_at_any_commit_reaches_its_end() {
 #[test]
 fn turn_cut_off_repeatedly_reaches_its_end() {
     for seed in 0..SEEDS * 4 {
-        let mut rng = TestRng(seed);
+        let mut rng = TestRng::new(seed);
         let mut simulation = TurnSimulation::begin();
         let mut records = Vec::new();
         for restarts in 0.. {
-            let commits = simulation.commits.len() + usize::try_from(rng.below(4)).expect("small");
+            let commits = simulation.commits.len() + rng.below(4);
             simulation.run(&mut rng, if restarts < 6 { commits } else { usize::MAX });
             records.extend(simulation.records());
             if simulation.end.is_some() {
@@ -155,11 +157,11 @@ fn turn_cut_off_repeatedly_reaches_its_end() {
 fn turn_marked_at_any_commit_is_valid_and_reopenable() {
     for seed in 0..SEEDS {
         let mut uncut = TurnSimulation::begin();
-        uncut.run(&mut TestRng(seed), usize::MAX);
+        uncut.run(&mut TestRng::new(seed), usize::MAX);
         for cut in 1..uncut.commits.len() {
             let what = format!("seed {seed} cut {cut}");
             let mut records = uncut.commits[..cut].concat();
-            let mut rng = TestRng(seed << 16 | cut as u64);
+            let mut rng = TestRng::new(seed << 16 | cut as u64);
             let mut simulation = TurnSimulation::resume(&records, &mut rng);
             if simulation.end.is_none() {
                 // The interruption precedes the first actions: none of their calls starts.
@@ -185,9 +187,9 @@ fn turn_marked_at_any_commit_is_valid_and_reopenable() {
 fn turn_content_spans_all_restarts() {
     for seed in 0..SEEDS {
         let mut uncut = TurnSimulation::begin();
-        uncut.run(&mut TestRng(seed), usize::MAX);
+        uncut.run(&mut TestRng::new(seed), usize::MAX);
         for cut in 1..uncut.commits.len() {
-            let mut rng = TestRng(seed << 16 | cut as u64);
+            let mut rng = TestRng::new(seed << 16 | cut as u64);
             let mut simulation = TurnSimulation::resume(&uncut.commits[..cut].concat(), &mut rng);
             simulation.run(&mut rng, usize::MAX);
             let responses = simulation.context.iter().filter(|message| message.role == Role::Assistant);

@@ -1,6 +1,8 @@
 //! A turn as the runtime drives it, with random model responses and tool results. The records of one event are one
 //! commit, and they are committed before calls or model requests start.
 
+use testkit::TestRng;
+
 use super::*;
 use crate::permission::Resource;
 use crate::{Fault, FaultKind, Schedule, Turn, TurnAction, TurnEvent, TurnLimits, TurnOutcome};
@@ -9,18 +11,6 @@ pub(super) const LIMITS: TurnLimits = TurnLimits { rounds_max: 4, calls_running_
 
 /// The prefix of added instructions.
 pub(super) const STEER_PREFIX: &str = "word";
-
-/// SplitMix64.
-pub(super) struct TestRng(pub(super) u64);
-
-impl TestRng {
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
 
 /// A turn, its context and its committed records.
 pub(super) struct TurnSimulation {
@@ -131,7 +121,7 @@ impl TurnSimulation {
     }
 
     fn random_result(&mut self, rng: &mut TestRng) -> TurnEvent {
-        let index = self.running[usize::try_from(rng.below(self.running.len() as u64)).expect("small")];
+        let index = *rng.pick(&self.running);
         self.running.retain(|other| *other != index);
         let text = format!("result {}", rng.below(1 << 40));
         let outcome = match rng.below(4) {

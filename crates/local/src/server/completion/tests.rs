@@ -1,6 +1,7 @@
 //! Tests: the exact JSON of completions and chunks.
 
 use serde_json::{Value, json};
+use testkit::StreamEvent;
 
 use super::*;
 
@@ -30,13 +31,8 @@ fn choice(delta: &Value, finish_reason: &Value) -> Value {
 
 /// Parses the data of each event; `[DONE]` becomes a string.
 fn events(bytes: &[u8]) -> Vec<Value> {
-    let text = std::str::from_utf8(bytes).unwrap();
-    let body = text.strip_suffix("\n\n").expect("an event ends with an empty line");
-    let data = |event: &str| match event.strip_prefix("data: ").expect("an event is one line of data") {
-        "[DONE]" => json!("[DONE]"),
-        data => serde_json::from_str(data).unwrap(),
-    };
-    body.split("\n\n").map(data).collect()
+    let data = |event: &StreamEvent| if event.data == "[DONE]" { json!("[DONE]") } else { event.json() };
+    StreamEvent::parse_all(bytes).iter().map(data).collect()
 }
 
 #[test]

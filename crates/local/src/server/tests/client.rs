@@ -9,6 +9,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use testkit::StreamEvent;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
@@ -117,8 +118,8 @@ impl TestResponse {
 
     /// Parses the chunks of a stream, which must end with `[DONE]`.
     pub(super) fn chunks(&self) -> Vec<Value> {
-        let body = self.text.strip_suffix("data: [DONE]\n\n").expect("the stream ends with [DONE]");
-        let data = body.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
-        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+        let mut events = StreamEvent::parse_all(&self.text);
+        assert_eq!(events.pop().expect("the stream has events").data, "[DONE]");
+        events.iter().map(StreamEvent::json).collect()
     }
 }

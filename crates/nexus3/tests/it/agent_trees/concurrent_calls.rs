@@ -4,8 +4,8 @@
 use std::thread;
 
 use serde_json::{Value, json};
+use testkit::{TestRng, rpc_request};
 
-use crate::support::rng::TestRng;
 use crate::support::{Fixture, agent_ids, agent_path};
 
 const CALLERS: u64 = 6;
@@ -15,32 +15,30 @@ const NAMES: [&str; 5] = ["root", "a", "b", "c", "d"];
 /// Returns a random call. Request ids advance with the number of the call, so that they occur while their turn is open,
 /// after it has ended, and for the first time.
 fn random_call(rng: &mut TestRng, call: u64) -> (String, &'static str, Value) {
-    let (agent, other) = (rng.choose(&NAMES), rng.choose(&NAMES));
-    match rng.next_below(12) {
+    let (agent, other) = (*rng.pick(&NAMES), *rng.pick(&NAMES));
+    match rng.below(12) {
         0..=2 => {
-            let preset = rng.choose(&["trusted", "sandboxed"]);
-            let budget = json!({ "children": 3, "tool_calls": rng.next_below(20) });
+            let preset = *rng.pick(&["trusted", "sandboxed"]);
+            let budget = json!({ "children": 3, "tool_calls": rng.below(20) });
             let params =
                 json!({ "agent_id": agent, "parent_agent_id": other, "preset": preset, "budget": budget });
             ("/".to_owned(), "create_agent", params)
         }
         3 => {
-            let orphan = rng.next_below(2) == 0;
+            let orphan = rng.below(2) == 0;
             ("/".to_owned(), "destroy_agent", json!({ "agent_id": agent, "orphan": orphan }))
         }
-        4 => {
-            (agent_path(agent), "set_permissions", json!({ "budget": { "tool_calls": rng.next_below(30) } }))
-        }
+        4 => (agent_path(agent), "set_permissions", json!({ "budget": { "tool_calls": rng.below(30) } })),
         5 => (agent_path(agent), "set_permissions", json!({ "unlimited": ["tool_calls"] })),
         6 => (agent_path(agent), "steer", json!({ "content": "an instruction" })),
-        7 => (agent_path(agent), "cancel", json!({ "request_id": call / 4 + rng.next_below(5) })),
+        7 => (agent_path(agent), "cancel", json!({ "request_id": call / 4 + rng.below(5) as u64 })),
         8 => (agent_path(agent), "get_permissions", json!({})),
         _ => {
             let sending =
                 format!("!tool agent_send {}", json!({ "agent_id": other, "content": "!slow 1 a b" }));
             let creating =
                 format!("!tool agent_create {}", json!({ "agent_id": other, "initial_message": "hi" }));
-            let script = match rng.next_below(3) {
+            let script = match rng.below(3) {
                 0 => sending,
                 1 => creating,
                 _ => format!("{sending}\n{creating}"),
@@ -48,19 +46,17 @@ fn random_call(rng: &mut TestRng, call: u64) -> (String, &'static str, Value) {
             (
                 agent_path(agent),
                 "send",
-                json!({ "content": script, "request_id": call / 4 + rng.next_below(5) }),
+                json!({ "content": script, "request_id": call / 4 + rng.below(5) as u64 }),
             )
         }
     }
 }
 
 fn run_caller(fixture: &Fixture, caller: u64) {
-    let mut rng = TestRng(caller);
+    let mut rng = TestRng::new(caller);
     for call in 0..CALLS {
         let (path, method, params) = random_call(&mut rng, call);
-        let mut request = json!({ "jsonrpc": "2.0", "id": caller, "method": method });
-        request["params"] = params;
-        let http = fixture.daemon.post(&path, &[], request.to_string().as_bytes());
+        let http = fixture.daemon.post(&path, &[], rpc_request(caller, method, params).as_bytes());
         let response = http.json();
         assert!([200, 404].contains(&http.status), "{method} on {path}: {response}");
         let code = response["error"]["code"].as_i64();

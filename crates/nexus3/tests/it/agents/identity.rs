@@ -1,6 +1,7 @@
 //! `X-Nexus-Agent`: next to the admin token, this header restricts the caller to that agent's permissions.
 
 use serde_json::{Value, json};
+use testkit::rpc_request;
 
 use crate::support::{Fixture, agent_ids, agent_path};
 
@@ -12,9 +13,8 @@ fn start_with_two_agents() -> Fixture {
 }
 
 fn call_as(fixture: &Fixture, caller: &str, path: &str, method: &str, params: Value) -> Value {
-    let mut request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
-    request["params"] = params;
-    let response = fixture.daemon.post(path, &[("X-Nexus-Agent", caller)], request.to_string().as_bytes());
+    let body = rpc_request(1, method, params);
+    let response = fixture.daemon.post(path, &[("X-Nexus-Agent", caller)], body.as_bytes());
     assert_eq!(response.status, 200, "{}", response.text());
     response.json()
 }

@@ -7,10 +7,9 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::{CommandOutput, TestDaemon, run};
+use testkit::{CommandOutput, TestDaemon, TestRng, run};
 
 use crate::support::folder::TestDirectory;
-use crate::support::rng::TestRng;
 use crate::support::{BIN, Fixture, daemon_builder};
 
 /// The home of a daemon that has exited.
@@ -258,12 +257,12 @@ fn a_changed_journal_entry_is_rejected() {
 #[test]
 fn a_flipped_bit_is_detected_or_has_no_effect() {
     let home = StoppedHome::after(ExitMode::Graceful);
-    let (whole, mut rng) = (home.read(""), TestRng(7));
+    let (whole, mut rng) = (home.read(""), TestRng::new(7));
     let exported = home.exported();
     let used: Vec<usize> = (0..whole.len()).filter(|offset| whole[*offset] != 0).collect();
     let mut detected = 0;
     for _ in 0..FLIPS {
-        let (offset, bit) = (rng.choose(&used), 1 << rng.next_below(8));
+        let (offset, bit) = (*rng.pick(&used), 1 << rng.below(8));
         home.write("", offset, &[whole[offset] ^ bit]);
         if home.check().code == 1 {
             detected += 1;

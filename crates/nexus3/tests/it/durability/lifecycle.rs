@@ -144,10 +144,12 @@ fn a_rollback_removes_the_newest_messages_for_good() {
     fixture.send("talker", call);
     let split = fixture.daemon.error("/", "rollback_agent", json!({ "agent_id": "talker", "messages": 6 }));
     assert_eq!(split["message"], "messages 6 would cut a tool call from its result");
-    let _pending = fixture.start_send("talker", "!stall", "r");
+    let pending = fixture.start_send("talker", "!stall", "r");
     fixture.model.wait_stalled(1);
     let busy = fixture.daemon.error("/", "rollback_agent", json!({ "agent_id": "talker", "messages": 0 }));
     assert_eq!(busy["code"], -32001, "{busy}");
+    fixture.cancel("talker", "r");
+    assert_eq!(pending.next_result()["cancelled"], true);
 }
 
 #[test]

@@ -3,10 +3,9 @@
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use testkit::TestDaemon;
+use testkit::http::{RequestBuilder, WellBehavedClient, assert_result, held_connections};
 
-use crate::http::kernel_sockets::held_connections;
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{WellBehavedClient, assert_result, daemon};
+use crate::http::daemon;
 
 fn limit_descriptors(daemon: &TestDaemon) {
     let pid = i32::try_from(daemon.pid()).ok().and_then(Pid::from_raw);

@@ -3,11 +3,11 @@
 
 use std::net::TcpStream;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use testkit::http::{
+    RequestBuilder, WellBehavedClient, assert_result, held_connections, raise_descriptor_limit,
+};
 
-use crate::http::kernel_sockets::held_connections;
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{WellBehavedClient, assert_result, daemon};
+use crate::http::daemon;
 
 const CONNECTIONS: usize = 10_000;
 
@@ -18,7 +18,7 @@ const LONG_TIMEOUTS_CONFIG: &str = "[limits]\nfirst_byte_ms = 600000\nkeep_alive
 
 #[test]
 fn ten_thousand_idle_connections_are_cheap_and_released() {
-    raise_descriptor_limit();
+    raise_descriptor_limit(CONNECTIONS);
     let daemon = daemon().config(LONG_TIMEOUTS_CONFIG).start();
     let mut client = WellBehavedClient::new(&daemon);
     client.call();
@@ -59,35 +59,4 @@ fn a_thousand_idle_connections_after_a_call_are_cheap() {
     assert!(growth_kb <= CONNECTION_KB_MAX * 1000, "{growth_kb} KB for 1000 connections");
     drop(connections);
     client.call_until("all connections are released", || held_connections(daemon.port()) == 1);
-}
-
-#[test]
-fn connection_beyond_the_limit_waits_and_is_served() {
-    let daemon = daemon().config("[limits]\nconnections_max = 4\nfirst_byte_ms = 600000\n").start();
-    let mut clients: Vec<_> = (0..4).map(|_| WellBehavedClient::new(&daemon)).collect();
-    for client in &mut clients {
-        client.call();
-    }
-    let mut waiting = daemon.connection();
-    waiting.send(&RequestBuilder::valid(&daemon).bytes());
-    // The other clients are still served. A call on each gives the server time to accept one connection too many.
-    for client in &mut clients {
-        client.call();
-    }
-    assert_eq!(held_connections(daemon.port()), 4);
-    clients.pop();
-    assert_result("after a connection was released", &waiting.read_response());
-}
-
-/// Raises the descriptor limit: this process needs one descriptor for its end of each connection.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    setrlimit(Resource::Nofile, raised).expect("the soft limit can be raised to the hard one");
-    let is_enough = limit.maximum.is_none_or(|hard_limit| hard_limit > CONNECTIONS as u64 + 500);
-    assert!(
-        is_enough,
-        "this test opens {CONNECTIONS} connections, but only {:?} files may be open",
-        limit.maximum
-    );
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
+use testkit::http::RequestBuilder;
 use testkit::{ScriptedModel, TestDaemon};
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::daemon;
+use crate::http::daemon;
 
 #[test]
 fn token_is_in_no_log_wherever_a_client_puts_it() {

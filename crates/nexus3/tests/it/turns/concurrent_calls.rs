@@ -4,9 +4,9 @@
 use std::thread;
 
 use serde_json::{Value, json};
+use testkit::{TestRng, rpc_request};
 
 use crate::support::model_requests::assert_all_valid;
-use crate::support::rng::TestRng;
 use crate::support::{Fixture, agent_path};
 
 const CALLERS: u64 = 6;
@@ -15,9 +15,9 @@ const CALLS: u64 = 120;
 /// Picks a random call. Request ids advance with the calls: concurrent sends share one, later sends repeat it, and then
 /// a new one follows.
 fn random_call(rng: &mut TestRng, call: u64) -> (String, &'static str, Value) {
-    let agent = format!("agent-{}", rng.next_below(4));
-    let request_id = call / 4 + rng.next_below(5);
-    match rng.next_below(10) {
+    let agent = format!("agent-{}", rng.below(4));
+    let request_id = call / 4 + rng.below(5) as u64;
+    match rng.below(10) {
         0 | 1 => ("/".to_owned(), "create_agent", json!({ "agent_id": agent })),
         2 => ("/".to_owned(), "destroy_agent", json!({ "agent_id": agent })),
         3 | 4 => (agent_path(&agent), "cancel", json!({ "request_id": request_id })),
@@ -25,19 +25,17 @@ fn random_call(rng: &mut TestRng, call: u64) -> (String, &'static str, Value) {
         6 => ("/".to_owned(), "list_agents", json!({})),
         _ => {
             let script =
-                rng.choose(&["hi", "!tool x {}", "!status 500", "!cut half", "!empty", "!slow 2 a b c"]);
+                *rng.pick(&["hi", "!tool x {}", "!status 500", "!cut half", "!empty", "!slow 2 a b c"]);
             (agent_path(&agent), "send", json!({ "content": script, "request_id": request_id }))
         }
     }
 }
 
 fn run_caller(fixture: &Fixture, caller: u64) {
-    let mut rng = TestRng(caller);
+    let mut rng = TestRng::new(caller);
     for call in 0..CALLS {
         let (path, method, params) = random_call(&mut rng, call);
-        let mut request = json!({ "jsonrpc": "2.0", "id": caller, "method": method });
-        request["params"] = params;
-        let http_response = fixture.daemon.post(&path, &[], request.to_string().as_bytes());
+        let http_response = fixture.daemon.post(&path, &[], rpc_request(caller, method, params).as_bytes());
         let response = http_response.json();
         match http_response.status {
             200 => assert_eq!(response["id"], caller, "{response}"),

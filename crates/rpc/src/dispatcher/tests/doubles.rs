@@ -1,13 +1,10 @@
-//! Test doubles: an echoing model, tools without effects, a workspace with fixed paths, a fixed clock, and entropy that
-//! counts.
+//! Test doubles: an echoing model, tools without effects, a workspace with fixed paths.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use agent::outside::{
-    BoxFuture, CallSite, Clock, Entropy, ModelEvent, ModelRequest, ModelSpec, ModelStream, Models,
-    PreparedCall, Provider, Timestamp, Tool, ToolContext, ToolSet, Workspace,
+    BoxFuture, CallSite, ModelEvent, ModelRequest, ModelSpec, ModelStream, Models, PreparedCall, Provider,
+    Tool, ToolContext, ToolSet, Workspace,
 };
 use agent::permission::{Effect, FilePath};
 use agent::{Concurrency, Fault, FaultKind, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
@@ -169,39 +166,6 @@ impl Workspace for TestWorkspace {
 
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         FilePath::resolve(path, base).map_err(|fault| fault.to_string())
-    }
-}
-
-/// A clock that always shows 2024-01-15T10:30:00Z.
-pub(super) struct FixedClock;
-
-impl Clock for FixedClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(1_705_314_600_000_000)
-    }
-}
-
-/// Entropy that counts 1, 2, 3, ... separately for each length, so that generated agent ids do not depend on the number
-/// of tokens. It can be set to panic, to test the isolation of handlers.
-#[derive(Default)]
-pub(super) struct CountingEntropy {
-    filled: Mutex<BTreeMap<usize, u64>>,
-    pub(super) panics: AtomicBool,
-}
-
-impl Entropy for CountingEntropy {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
-        if self.panics.load(Ordering::Relaxed) {
-            std::panic::resume_unwind(Box::new("no more bytes"));
-        }
-        let mut filled = self.filled.lock().unwrap();
-        let count = filled.entry(bytes.len()).or_default();
-        *count += 1;
-        let digits = count.to_be_bytes();
-        let (zeros, end) = bytes.split_at_mut(bytes.len().saturating_sub(digits.len()));
-        zeros.fill(0);
-        end.copy_from_slice(&digits[digits.len() - end.len()..]);
-        Ok(())
     }
 }
 

@@ -80,7 +80,7 @@ async fn refused_create_changes_nothing() {
 async fn panicking_handler_fails_only_its_own_call() {
     let fixture = Fixture::new().await;
     fixture.create_agents(&["a"]).await;
-    fixture.entropy.panics.store(true, Ordering::Relaxed);
+    fixture.entropy.set_panics(true);
     let panicked = error(-32603, "Internal error: the call panicked");
     assert_eq!(fixture.request_create("{}").await, panicked);
     assert_eq!(fixture.request_create(r#"{"agent_id":"b"}"#).await, panicked);
@@ -92,7 +92,7 @@ async fn panicking_handler_fails_only_its_own_call() {
         with_request_id.contains(r#""content":"you said hi""#),
         "other calls still work: {with_request_id}"
     );
-    fixture.entropy.panics.store(false, Ordering::Relaxed);
+    fixture.entropy.set_panics(false);
     let after = fixture.request_create("{}").await;
     let (agent, token) = ("00000001", capability_token(2));
     assert_eq!(

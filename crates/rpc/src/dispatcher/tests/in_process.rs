@@ -96,7 +96,7 @@ async fn in_process_call_to_missing_agent_creates_nothing() {
 #[tokio::test(start_paused = true)]
 async fn in_process_call_is_behind_the_panic_barrier() {
     let fixture = Fixture::new().await;
-    fixture.entropy.panics.store(true, Ordering::Relaxed);
+    fixture.entropy.set_panics(true);
     let api = InProcessApi::new(fixture.dispatcher.clone());
     let fault = api.create_agent(&CreateAgentParams::default()).await.unwrap_err();
     assert_eq!(fault, RpcError::new(ErrorCode::Internal, "Internal error: the call panicked"));

@@ -55,7 +55,7 @@ async fn failed_notification_has_no_response() {
         assert_eq!(fixture.call_as(&denied, "/", &body).await, NO_RESPONSE);
     }
     assert!(fixture.pool.stop_requested().now_or_never().is_none(), "a denied call has no effect");
-    fixture.entropy.panics.store(true, Ordering::Relaxed);
+    fixture.entropy.set_panics(true);
     for body in both_forms("create_agent", "{}") {
         assert_eq!(fixture.call_daemon(&body).await, NO_RESPONSE);
     }

@@ -120,7 +120,7 @@ async fn failure_is_the_last_event_of_a_streamed_send() {
     let CallReply::Stream(stream) = reply else { panic!("no stream") };
     let events = collect_events(&mut EventReader::new(stream)).await;
     assert_eq!(final_response(&events), denied("Agent 'b' is not authorized to call send on 'a'"));
-    fixture.entropy.panics.store(true, Ordering::Relaxed);
+    fixture.entropy.set_panics(true);
     let events = collect_events(&mut fixture.stream_send("a", r#"{"content":"hi"}"#).await).await;
     assert_eq!(final_response(&events), error(-32603, "Internal error: the call panicked"));
 }

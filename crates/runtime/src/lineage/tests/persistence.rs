@@ -139,18 +139,13 @@ fn restored_orphan_refunds_its_destroyed_parents_share() {
 #[test]
 fn tree_restored_at_any_time_behaves_unchanged() {
     for seed in 0..300 {
-        let mut state = seed;
+        let mut rng = TestRng::new(seed);
         let mut store = LedgerStore::default();
-        let mut members = vec![TreeNode {
-            node: node(1, None, turns(20)),
-            used: 0,
-            limit_max: Some(20),
-            is_destroyed: false,
-        }];
+        let mut members = vec![root_with_20_turns()];
         for _ in 0..80 {
-            random_step(&mut state, &mut members);
+            random_step(&mut rng, &mut members);
             members.iter().for_each(|member| store.persist(&member.node));
-            if random_below(&mut state, 8) == 0 {
+            if rng.below(8) == 0 {
                 restore_all(&store, &mut members, seed);
             }
             check_tree(&members, seed);

@@ -1,5 +1,7 @@
 //! Tests of the head parser: every refusal, every limit from both sides, all splits of the input, and random bytes.
 
+use testkit::TestRng;
+
 use super::*;
 
 fn parse(bytes: impl AsRef<[u8]>) -> HeadVerdict {
@@ -337,18 +339,6 @@ fn a_parser_can_be_reused_for_the_next_head() {
     }
 }
 
-/// Pseudo-random numbers with a fixed seed.
-struct TestRng(u64);
-
-impl TestRng {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % bound
-    }
-}
-
 /// Valid and invalid fragments of heads.
 const PIECES: [&[u8]; 30] = [
     b"POST / HTTP/1.1\r\n",
@@ -385,14 +375,14 @@ const PIECES: [&[u8]; 30] = [
 
 #[test]
 fn random_bytes_never_panic_or_change_with_splitting() {
-    let mut rng = TestRng(0x5eed_1234_5678_9abc);
+    let mut rng = TestRng::new(0x5eed_1234_5678_9abc);
     let mut counts = [0; 3];
     for round in 0..20_000 {
         let mut bytes = if round % 2 == 0 { b"POST / HTTP/1.1\r\nHost: a\r\n".to_vec() } else { Vec::new() };
         for _ in 0..rng.below(24) {
             match rng.below(8) {
                 0 => bytes.push(rng.below(256).try_into().unwrap()),
-                _ => bytes.extend_from_slice(PIECES[rng.below(PIECES.len())]),
+                _ => bytes.extend_from_slice(rng.pick::<&[u8]>(&PIECES)),
             }
         }
         let unsplit = parse(&bytes);

@@ -47,14 +47,12 @@ async fn full_disk_recovers_without_a_restart() {
         committed += results.iter().filter(|result| result.is_ok()).count() as u64;
         results.into_iter().find_map(Result::err)
     };
-    let mut fault = None;
-    for _ in 0..1000 {
-        fault = fill(3000).await;
-        if fault.is_some() {
-            break;
+    let fault = loop {
+        if let Some(fault) = fill(3000).await {
+            break fault;
         }
-    }
-    assert!(matches!(fault, Some(StoreFault::Full(_))), "{fault:?}");
+    };
+    assert!(matches!(fault, StoreFault::Full(_)), "{fault:?}");
     // Small batches may still fit into the last page; fill that too.
     while fill(10).await.is_none() {}
     let read = store.read(entry_range(None, 0)).await.unwrap();

@@ -7,7 +7,7 @@ use crate::model_directory::PullSpec;
 use crate::options::PullOptions;
 use crate::progress::PullStep;
 use crate::source::{DownloadSource, HubFile};
-use crate::test_support::{FileServer, Reply, TestDirectory, checksum_of, header, pull_spec, weights};
+use crate::test_support::{FileServer, Reply, TestDirectory, checksum_of, pull_spec, weights};
 
 fn source() -> DownloadSource {
     DownloadSource::Hub(HubFile::new("owner/repo", "main", "dir/test.gguf").unwrap())
@@ -30,7 +30,7 @@ async fn file_is_downloaded_with_monotonic_progress() {
     let pulled = pulled.unwrap();
     assert_eq!(std::fs::read(&pulled.path).unwrap(), content);
     assert_eq!(pulled.source, "hub:owner/repo@main:dir/test.gguf");
-    assert!(server.requests()[0].starts_with("GET /owner/repo/resolve/main/dir/test.gguf HTTP/1.1"));
+    assert!(server.requests()[0].head.starts_with("GET /owner/repo/resolve/main/dir/test.gguf HTTP/1.1"));
     assert!(events.is_sorted_by_key(|progress| progress.done_bytes));
     let last = events.last().unwrap();
     assert_eq!((last.done_bytes, last.total_bytes), (300_000, Some(300_000)));
@@ -46,7 +46,7 @@ async fn interrupted_download_resumes_with_a_range_request() {
     let pulled = directory.pull(&pull_spec(&content, vec![source()]), &server.options()).await.unwrap();
     assert_eq!(pulled.checksum, checksum_of(&content));
     assert_eq!(server.ranges(), ["", "bytes=1-", "bytes=70001-", "bytes=70001-", "bytes=120001-"]);
-    assert!(server.requests()[1..].iter().all(|request| header(request, "if-range").unwrap() == "\"one\""));
+    assert!(server.requests()[1..].iter().all(|request| request.header("if-range") == Some("\"one\"")));
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn redirects_are_followed_up_to_a_limit() {
     let server = FileServer::start(&content, std::slice::from_ref(&redirect));
     let directory = TestDirectory::new();
     directory.pull(&pull_spec(&content, vec![source()]), &server.options()).await.unwrap();
-    assert!(server.requests()[1].starts_with("GET /elsewhere?signature=secret "));
+    assert!(server.requests()[1].head.starts_with("GET /elsewhere?signature=secret "));
     let server = FileServer::start(&content, &vec![redirect; 20]);
     let fault = failure_text(
         TestDirectory::new().pull(&pull_spec(&content, vec![source()]), &server.options()).await.unwrap_err(),

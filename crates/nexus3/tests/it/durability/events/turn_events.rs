@@ -144,7 +144,7 @@ fn streams_end_at_shutdown_and_resume_without_a_gap() {
     let fixture = Fixture::with_config("stop_grace_ms = 0\n");
     fixture.create("worker");
     let mut all = fixture.daemon.events("/events?deltas=false", Some(0));
-    let _pending = fixture.start_send("worker", "!stall so far", "r");
+    let pending = fixture.start_send("worker", "!stall so far", "r");
     fixture.model.wait_stalled(1);
     fixture.daemon.signal("SIGTERM");
     let mut seen = Vec::new();
@@ -153,6 +153,7 @@ fn streams_end_at_shutdown_and_resume_without_a_gap() {
     }
     assert_eq!(all.wait_event(WAIT_MAX).expect("the stream is readable"), NextEvent::Ended);
     assert_eq!(fixture.daemon.wait_exit().code(), Some(0), "{}", fixture.daemon.stderr());
+    assert_eq!(pending.next_result()["cancelled"], true, "the grace period is over");
     let last = seen.last().and_then(StreamEvent::sequence);
     assert!(String::from_utf8_lossy(all.body()).contains(": daemon shutting down\n"));
     let Fixture { daemon, model } = fixture;

@@ -1,8 +1,8 @@
 //! Cases: malformed request heads, and heads on both sides of the size limits.
 
+use testkit::http::{NO_ROUTE, RequestBuilder};
+
 use super::Case;
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::NO_ROUTE;
 
 pub(super) const CASES: &[Case] = &[
     // Timeouts and incomplete heads.

@@ -1,25 +1,32 @@
-//! Shared by the HTTP tests: starting a daemon, a well-behaved client, and assertions on responses.
+//! For tests of HTTP: a request builder, a well-behaved client, and assertions on responses.
+
+mod kernel_sockets;
+mod request_builder;
+mod slow_peer;
 
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
-use testkit::{RawConnection, RawResponse, TestDaemon, TestDaemonBuilder};
 
-use crate::http::request_builder::RequestBuilder;
+use crate::client::DaemonClient;
+use crate::raw::{RawConnection, RawResponse};
+
+pub use kernel_sockets::held_connections;
+pub use request_builder::{LIST_AGENTS, RequestBuilder};
+pub use slow_peer::SlowPeer;
 
 /// Limit on every wait, generous enough for a loaded machine.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
+pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
-pub(crate) const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
-
-pub(crate) fn daemon() -> TestDaemonBuilder {
-    TestDaemon::builder(env!("CARGO_BIN_EXE_nexus3"))
-}
+/// The refusal of an unknown path.
+pub const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
 /// Expected error message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum ExpectedMessage {
+pub enum ExpectedMessage {
+    /// The complete message.
     Exactly(&'static str),
     /// For messages whose rest varies or is checked by another test.
     StartsWith(&'static str),
@@ -39,7 +46,7 @@ const HEADERS_ALLOWED: [&str; 6] =
     ["content-type", "x-content-type-options", "content-length", "connection", "www-authenticate", "allow"];
 
 /// Asserts the headers that all responses share.
-pub(crate) fn assert_well_formed(name: &str, response: &RawResponse) {
+pub fn assert_well_formed(name: &str, response: &RawResponse) {
     for (header, _) in &response.headers {
         assert!(HEADERS_ALLOWED.contains(&header.to_lowercase().as_str()), "{name}: header {header}");
     }
@@ -60,7 +67,7 @@ fn head_bytes(response: &RawResponse) -> usize {
 }
 
 /// Asserts that a response is this error: status, code, message and id, byte for byte.
-pub(crate) fn assert_error(
+pub fn assert_error(
     name: &str,
     response: &RawResponse,
     status: u16,
@@ -83,24 +90,23 @@ pub(crate) fn assert_error(
 }
 
 /// Asserts that a response is an HTTP refusal.
-pub(crate) fn assert_refused(name: &str, response: &RawResponse, status: u16, message: &'static str) {
+pub fn assert_refused(name: &str, response: &RawResponse, status: u16, message: &'static str) {
     let code = if status == 404 { -32602 } else { -32600 };
     assert_error(name, response, status, code, ExpectedMessage::Exactly(message), "null");
 }
 
 /// Asserts that a response is the result of the request with the id 1.
-pub(crate) fn assert_result(name: &str, response: &RawResponse) {
+pub fn assert_result(name: &str, response: &RawResponse) {
     assert_eq!(response.status, 200, "{name}: {}", response.text());
     assert_well_formed(name, response);
     let body = response.json();
-    let keys: Vec<&str> = body.as_object().map(|body| body.keys().map(String::as_str).collect()).unwrap();
-    assert_eq!(keys.len(), 3, "{name}: {body}");
+    assert_eq!(body.as_object().map(serde_json::Map::len), Some(3), "{name}: {body}");
     assert_eq!((&body["jsonrpc"], &body["id"]), (&json!("2.0"), &json!(1)), "{name}: {body}");
     assert!(body["result"].is_object(), "{name}: {body}");
 }
 
 /// Reads the last response of a connection and asserts that the connection closes.
-pub(crate) fn read_last(name: &str, connection: &mut RawConnection) -> RawResponse {
+pub fn read_last(name: &str, connection: &mut RawConnection) -> RawResponse {
     let response =
         connection.try_read_response().unwrap_or_else(|cause| panic!("{name}: no response: {cause}"));
     let rest = connection.read_to_end();
@@ -109,7 +115,7 @@ pub(crate) fn read_last(name: &str, connection: &mut RawConnection) -> RawRespon
 }
 
 /// Sends bytes, closes the write side, and reads the only response.
-pub(crate) fn request_once(name: &str, daemon: &TestDaemon, bytes: &[u8]) -> RawResponse {
+pub fn request_once(name: &str, daemon: &DaemonClient, bytes: &[u8]) -> RawResponse {
     let mut connection = daemon.connection();
     // The server may refuse and close before it has read everything.
     let _ = connection.try_send(bytes);
@@ -118,32 +124,35 @@ pub(crate) fn request_once(name: &str, daemon: &TestDaemon, bytes: &[u8]) -> Raw
 }
 
 /// A client with a connection of its own that sends only valid requests.
-pub(crate) struct WellBehavedClient<'a> {
-    daemon: &'a TestDaemon,
+#[derive(Debug)]
+pub struct WellBehavedClient<'a> {
+    daemon: &'a DaemonClient,
     connection: RawConnection,
 }
 
 impl<'a> WellBehavedClient<'a> {
-    pub(crate) fn new(daemon: &'a TestDaemon) -> Self {
+    /// Opens the connection.
+    pub fn new(daemon: &'a DaemonClient) -> Self {
         Self { daemon, connection: daemon.connection() }
     }
 
     /// Makes a call and asserts that it gets a result.
-    pub(crate) fn call(&mut self) -> Value {
+    pub fn call(&mut self) -> Value {
         self.connection.send(&RequestBuilder::valid(self.daemon).bytes());
         let response = self.connection.read_response();
         assert_result("call of the well-behaved client", &response);
         response.json()
     }
 
-    pub(crate) fn agents(&mut self) -> Vec<String> {
+    /// The ids of all agents.
+    pub fn agents(&mut self) -> Vec<String> {
         let agents = self.call()["result"]["agents"].take();
         let agents = agents.as_array().cloned().unwrap_or_default();
         agents.iter().filter_map(|agent| Some(agent["agent_id"].as_str()?.to_owned())).collect()
     }
 
     /// Calls until the condition holds, and asserts that each call gets a result.
-    pub(crate) fn call_until(&mut self, condition: &str, mut holds: impl FnMut() -> bool) {
+    pub fn call_until(&mut self, condition: &str, mut holds: impl FnMut() -> bool) {
         let start = Instant::now();
         loop {
             self.call();
@@ -156,6 +165,15 @@ impl<'a> WellBehavedClient<'a> {
 }
 
 /// The ids of all agents.
-pub(crate) fn agents(daemon: &TestDaemon) -> Vec<String> {
+pub fn agents(daemon: &DaemonClient) -> Vec<String> {
     WellBehavedClient::new(daemon).agents()
+}
+
+/// Raises the limit on open files of the test process for this many connections; panics if the hard limit is too low.
+pub fn raise_descriptor_limit(connections: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).expect("the soft limit can be raised to the hard one");
+    let is_enough = limit.maximum.is_none_or(|hard_limit| hard_limit > connections as u64 + 500);
+    assert!(is_enough, "{connections} connections need more than {:?} open files", limit.maximum);
 }

@@ -1,9 +1,8 @@
 //! Host and Origin checks: requests that a web page can send, and hosts that resemble the daemon's.
 
-use testkit::TestDaemon;
+use testkit::http::{RequestBuilder, agents, assert_refused, assert_result};
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{agents, assert_refused, assert_result, daemon};
+use crate::fixture::{TestDoor, door};
 
 /// Hosts to refuse; P stands for the daemon's port.
 const HOSTS: [&str; 32] = [
@@ -65,30 +64,29 @@ const ORIGINS: [&str; 20] = [
     "https://page.example https://page.example",
 ];
 
-const LISTED: &str = r#"allowed_origins = ["https://page.example"]"#;
+const LISTED: &str = "https://page.example";
 
 #[test]
 fn host_must_be_a_loopback_name_with_the_daemons_port() {
-    let daemon = daemon().start();
+    let door = door().open();
     for name in ["127.0.0.1", "localhost", "LocalHost", "[::1]"] {
-        let request =
-            RequestBuilder::valid(&daemon).replace_header(format!("Host: {name}:{}", daemon.port()));
-        assert_result(name, &daemon.send_raw(&request.bytes()));
+        let request = RequestBuilder::valid(&door).replace_header(format!("Host: {name}:{}", door.port()));
+        assert_result(name, &door.send_raw(&request.bytes()));
     }
-    check_hosts(&daemon);
+    check_hosts(&door);
 }
 
 #[test]
 fn origin_is_refused_unless_it_is_listed_exactly() {
-    let daemon = daemon().config(LISTED).start();
-    let listed = RequestBuilder::valid(&daemon).header("Origin: https://page.example");
-    let response = daemon.send_raw(&listed.bytes());
+    let door = door().allowed_origin(LISTED).open();
+    let listed = RequestBuilder::valid(&door).header("Origin: https://page.example");
+    let response = door.send_raw(&listed.bytes());
     assert_result("listed origin", &response);
-    check_origins(&daemon);
+    check_origins(&door);
     let two_origins = listed.header("Origin: https://evil.example");
     assert_refused(
         "a listed origin and another",
-        &daemon.send_raw(&two_origins.bytes()),
+        &door.send_raw(&two_origins.bytes()),
         403,
         "Origin not allowed",
     );
@@ -96,58 +94,58 @@ fn origin_is_refused_unless_it_is_listed_exactly() {
 
 #[test]
 fn hosts_and_origins_are_checked_without_auth_too() {
-    let daemon = daemon().arg("--no-auth").config(LISTED).start();
-    assert_eq!(daemon.token(), None);
-    assert_result("no token needed", &daemon.send_raw(&RequestBuilder::valid(&daemon).bytes()));
-    let wrong = RequestBuilder::valid(&daemon).header("Authorization: Bearer nxk_wrong");
-    assert_result("token not checked", &daemon.send_raw(&wrong.bytes()));
-    check_hosts(&daemon);
-    check_origins(&daemon);
+    let door = door().without_token().allowed_origin(LISTED).open();
+    assert_eq!(door.token(), None);
+    assert_result("no token needed", &door.send_raw(&RequestBuilder::valid(&door).bytes()));
+    let wrong = RequestBuilder::valid(&door).header("Authorization: Bearer nxk_wrong");
+    assert_result("token not checked", &door.send_raw(&wrong.bytes()));
+    check_hosts(&door);
+    check_origins(&door);
 }
 
 #[test]
 fn web_page_request_without_preflight_has_no_effect() {
-    let daemon = daemon().arg("--no-auth").start();
+    let door = door().without_token().open();
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"] {
-        let request = RequestBuilder::create_agent(&daemon, "page").header(format!("Content-Type: {kind}"));
+        let request = RequestBuilder::create_agent(&door, "page").header(format!("Content-Type: {kind}"));
         let with_origin = request.clone().header("Origin: http://rebound.example");
-        assert_refused(kind, &daemon.send_raw(&with_origin.bytes()), 403, "Origin not allowed");
-        let with_host = request.replace_header(format!("Host: rebound.example:{}", daemon.port()));
-        assert_refused(kind, &daemon.send_raw(&with_host.bytes()), 403, "Host not allowed");
+        assert_refused(kind, &door.send_raw(&with_origin.bytes()), 403, "Origin not allowed");
+        let with_host = request.replace_header(format!("Host: rebound.example:{}", door.port()));
+        assert_refused(kind, &door.send_raw(&with_host.bytes()), 403, "Host not allowed");
     }
-    assert!(agents(&daemon).is_empty());
+    assert!(agents(&door).is_empty());
 }
 
 #[test]
 fn preflight_is_refused() {
-    let daemon = daemon().config(LISTED).start();
+    let door = door().allowed_origin(LISTED).open();
     for origin in ["https://page.example", "https://evil.example"] {
-        let request = RequestBuilder::valid(&daemon)
+        let request = RequestBuilder::valid(&door)
             .method("OPTIONS")
             .header(format!("Origin: {origin}"))
             .header("Access-Control-Request-Method: POST")
             .header("Access-Control-Request-Headers: authorization")
             .header("Access-Control-Request-Private-Network: true");
-        let response = daemon.send_raw(&request.bytes());
+        let response = door.send_raw(&request.bytes());
         assert!([403, 405].contains(&response.status), "{origin}: {}", response.status);
-        crate::http::support::assert_well_formed(origin, &response);
+        testkit::http::assert_well_formed(origin, &response);
     }
 }
 
-fn check_hosts(daemon: &TestDaemon) {
-    let port = daemon.port().to_string();
+fn check_hosts(door: &TestDoor) {
+    let port = door.port().to_string();
     for host in HOSTS {
         let host = host.replace('P', &port);
-        let request = RequestBuilder::valid(daemon).replace_header(format!("Host: {host}"));
-        assert_refused(&host, &daemon.send_raw(&request.bytes()), 403, "Host not allowed");
+        let request = RequestBuilder::valid(door).replace_header(format!("Host: {host}"));
+        assert_refused(&host, &door.send_raw(&request.bytes()), 403, "Host not allowed");
     }
 }
 
-fn check_origins(daemon: &TestDaemon) {
-    let port = daemon.port().to_string();
+fn check_origins(door: &TestDoor) {
+    let port = door.port().to_string();
     for origin in ORIGINS {
         let origin = origin.replace('P', &port);
-        let request = RequestBuilder::valid(daemon).header(format!("Origin: {origin}"));
-        assert_refused(&origin, &daemon.send_raw(&request.bytes()), 403, "Origin not allowed");
+        let request = RequestBuilder::valid(door).header(format!("Origin: {origin}"));
+        assert_refused(&origin, &door.send_raw(&request.bytes()), 403, "Origin not allowed");
     }
 }

@@ -1,7 +1,8 @@
 //! Cases: Content-Length and bodies, on both sides of the limit.
 
+use testkit::http::{LIST_AGENTS, RequestBuilder};
+
 use super::{Case, Expected, ExpectedMessage};
-use crate::http::request_builder::{LIST_AGENTS, RequestBuilder};
 
 const PARSE: i64 = -32700;
 

@@ -1,7 +1,8 @@
 //! Cases: bodies that are no JSON-RPC request, which ids are echoed, notifications, and errors of the dispatcher.
 
+use testkit::http::RequestBuilder;
+
 use super::{Case, Expected, ExpectedMessage};
-use crate::http::request_builder::RequestBuilder;
 
 const PARSE: i64 = -32700;
 const INVALID: i64 = -32600;

@@ -2,48 +2,48 @@
 
 use std::net::Shutdown;
 
-use testkit::{RawConnection, TestDaemon};
+use testkit::RawConnection;
+use testkit::http::{RequestBuilder, WellBehavedClient, agents, assert_well_formed};
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{WellBehavedClient, agents, assert_well_formed, daemon};
+use crate::fixture::{TestDoor, door};
 
 /// Bytes with a meaning in a request head, and some that are never valid there.
 const BYTES: [u8; 20] = *b"\0\t\n\r ,:;/?*\"(-+09Aa\xff";
 
 #[test]
 fn every_one_byte_mutation_gets_a_well_formed_response() {
-    let daemon = daemon().start();
-    let valid = RequestBuilder::valid(&daemon).bytes();
+    let door = door().open();
+    let valid = RequestBuilder::valid(&door).bytes();
     for at in 0..valid.len() {
         for byte in BYTES {
-            check(&daemon, &[&valid[..at], &[byte], &valid[at + 1..]].concat());
-            check(&daemon, &[&valid[..at], &[byte], &valid[at..]].concat());
+            check(&door, &[&valid[..at], &[byte], &valid[at + 1..]].concat());
+            check(&door, &[&valid[..at], &[byte], &valid[at..]].concat());
         }
-        check(&daemon, &[&valid[..at], &valid[at + 1..]].concat());
-        check(&daemon, &[&valid[..at], &valid[at..=at], &valid[at..]].concat());
+        check(&door, &[&valid[..at], &valid[at + 1..]].concat());
+        check(&door, &[&valid[..at], &valid[at..=at], &valid[at..]].concat());
     }
-    WellBehavedClient::new(&daemon).call();
+    WellBehavedClient::new(&door).call();
 }
 
 #[test]
 fn request_after_a_malformed_head_never_runs() {
-    let daemon = daemon().start();
-    let first = RequestBuilder::valid(&daemon).bytes();
+    let door = door().open();
+    let first = RequestBuilder::valid(&door).bytes();
     // The second request could run only if the server read the first with its declared length.
-    let second = RequestBuilder::create_agent(&daemon, "second").bytes();
-    let head = RequestBuilder::valid(&daemon).head().len();
+    let second = RequestBuilder::create_agent(&door, "second").bytes();
+    let head = RequestBuilder::valid(&door).head().len();
     for at in 0..head {
         let malformed = [&first[..at], b"\0", &first[at + 1..], &second].concat();
-        let responses = check(&daemon, &malformed);
+        let responses = check(&door, &malformed);
         assert_eq!(responses, 1, "at {at}");
     }
-    assert!(agents(&daemon).is_empty());
+    assert!(agents(&door).is_empty());
 }
 
 /// Asserts that every response is well formed and that the connection closes; returns the number of responses.
-fn check(daemon: &TestDaemon, bytes: &[u8]) -> usize {
+fn check(door: &TestDoor, bytes: &[u8]) -> usize {
     let name = bytes.escape_ascii().to_string();
-    let mut connection = daemon.connection();
+    let mut connection = door.connection();
     let _ = connection.try_send(bytes);
     let _ = connection.stream().shutdown(Shutdown::Write);
     let mut responses = 0;

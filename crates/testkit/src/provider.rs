@@ -1,85 +1,104 @@
-//! A model that plays scripts and records its calls: which agents, in which order, how many at once.
+//! A model in the test process: it plays scripts of steps and records its calls: which agents, in which order, how many
+//! at once. `steps` parses the scripts.
+
+mod steps;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::outside::{ModelEvent, ModelRequest, ModelSpec, ModelStream, Provider, StopReason};
+use agent::outside::{ModelEvent, ModelRequest, ModelSpec, ModelStream, Models, Provider, StopReason};
 use agent::{Fault, FaultKind, Role, TokenCount, ToolCall, Usage, UsageTotals};
 use tokio::sync::{Notify, watch};
 
-use crate::script::{Step, round_steps};
+use steps::{Step, round_steps};
 
 /// Larger than any history of these tests; tests of a full window set their own.
-pub(crate) const WINDOW_TOKENS: TokenCount = 1_000_000_000;
+pub const WINDOW_TOKENS: TokenCount = 1_000_000_000;
 
 /// Start of the prompt for a summary.
 const SUMMARY_PROMPT_START: &str = "Below is the older part of a conversation";
 
-/// The scripted model and its observations.
-pub(crate) struct ScriptedModel {
+/// A model that plays the script in the last user message.
+#[derive(Debug)]
+pub struct ScriptedProvider {
     state: Arc<ModelState>,
     model_spec: ModelSpec,
 }
 
+#[derive(Debug)]
 struct ModelState {
     observations: Mutex<ModelObservations>,
     /// Number of calls.
     call_count: watch::Sender<usize>,
+    /// Number of `wait` steps that were reached.
+    wait_count: watch::Sender<usize>,
 }
 
 /// Observations of the model. An agent is identified by its first message.
-#[derive(Default)]
-pub(crate) struct ModelObservations {
+#[derive(Debug, Default)]
+pub struct ModelObservations {
     /// Agent and script of each call, in order.
-    pub(crate) prompts: Vec<(String, String)>,
+    pub prompts: Vec<(String, String)>,
     /// The requests received.
-    pub(crate) requests: Vec<ModelRequest>,
+    pub requests: Vec<ModelRequest>,
     /// Live streams by agent.
     live_by_agent: HashMap<String, usize>,
     /// Live streams.
-    pub(crate) live_total: usize,
+    pub live_total: usize,
     /// Maximum number of live streams.
-    pub(crate) live_max: usize,
+    pub live_max: usize,
     /// Agents that had two live streams at once.
-    pub(crate) overlapping_agents: Vec<String>,
+    pub overlapping_agents: Vec<String>,
     /// Reported usage by agent.
-    pub(crate) reported_usage: HashMap<String, UsageTotals>,
+    pub reported_usage: HashMap<String, UsageTotals>,
     /// Number of empty responses by agent, script and message count.
     empty_responses: HashMap<(String, String, usize), usize>,
     paused: VecDeque<Arc<Notify>>,
     tool_call_count: usize,
     /// The script for summaries.
-    pub(crate) summary_script: String,
+    pub summary_script: String,
     /// The prompts for summaries.
-    pub(crate) summary_requests: Vec<String>,
+    pub summary_requests: Vec<String>,
     /// Requests with more characters than this are rejected as too long.
-    pub(crate) characters_max: Option<usize>,
+    pub characters_max: Option<usize>,
     /// Number of requests rejected as too long.
-    pub(crate) rejected_count: usize,
+    pub rejected_count: usize,
 }
 
-impl ScriptedModel {
-    pub(crate) fn new(model_spec: ModelSpec) -> Self {
+impl ScriptedProvider {
+    /// A model with this specification.
+    pub fn new(model_spec: ModelSpec) -> Self {
         let observations = ModelObservations {
             summary_script: "say in short; done".to_owned(),
             ..ModelObservations::default()
         };
-        let state = ModelState { observations: Mutex::new(observations), call_count: watch::Sender::new(0) };
+        let state = ModelState {
+            observations: Mutex::new(observations),
+            call_count: watch::Sender::new(0),
+            wait_count: watch::Sender::new(0),
+        };
         Self { state: Arc::new(state), model_spec }
     }
 
-    pub(crate) fn observations(&self) -> MutexGuard<'_, ModelObservations> {
+    /// The observations so far.
+    pub fn observations(&self) -> MutexGuard<'_, ModelObservations> {
         self.state.observations()
     }
 
     /// Returns after this number of calls.
-    pub(crate) async fn wait_called(&self, times: usize) {
+    pub async fn wait_called(&self, times: usize) {
         let mut calls = self.state.call_count.subscribe();
         calls.wait_for(|count| *count >= times).await.expect("the model exists");
     }
 
+    /// Returns after this number of `wait` steps were reached.
+    pub async fn wait_paused(&self, times: usize) {
+        let mut waits = self.state.wait_count.subscribe();
+        waits.wait_for(|count| *count >= times).await.expect("the model exists");
+    }
+
     /// Releases the stream that has waited longest; false if none waits.
-    pub(crate) fn release_one(&self) -> bool {
+    pub fn release_one(&self) -> bool {
         let mut observations = self.observations();
         while let Some(waiter) = observations.paused.pop_front() {
             // A waiter without another owner was dropped while it waited.
@@ -91,7 +110,8 @@ impl ScriptedModel {
         false
     }
 
-    pub(crate) fn release_all(&self) {
+    /// Releases all streams that wait.
+    pub fn release_all(&self) {
         while self.release_one() {}
     }
 }
@@ -102,7 +122,7 @@ impl ModelState {
     }
 }
 
-impl Provider for ScriptedModel {
+impl Provider for ScriptedProvider {
     fn call(&self, request: ModelRequest) -> ModelStream {
         let agent = request.messages.first().expect("a request has messages").text.clone();
         let user_message = request.messages.iter().rev().find(|message| message.role == Role::User);
@@ -212,6 +232,7 @@ impl ScriptedStream {
             Step::Wait => {
                 let waiter = Arc::new(Notify::new());
                 self.state.observations().paused.push_back(Arc::clone(&waiter));
+                self.state.wait_count.send_modify(|count| *count += 1);
                 waiter.notified().await;
             }
             _ => tokio::task::yield_now().await,
@@ -247,7 +268,30 @@ impl Drop for ScriptedStream {
     }
 }
 
+/// A registry with one model under several names.
+#[derive(Debug)]
+pub struct SingleModel {
+    /// The model.
+    pub model: Arc<ScriptedProvider>,
+    /// Its names.
+    pub names: Vec<&'static str>,
+}
+
+impl Models for SingleModel {
+    fn default_model(&self) -> Arc<dyn Provider> {
+        Arc::<ScriptedProvider>::clone(&self.model)
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
+        if self.names.contains(&name) {
+            Ok(self.default_model())
+        } else {
+            Err(Fault::new(FaultKind::Invalid, format!("no such model: {name}")))
+        }
+    }
+}
+
 /// Panics without printing, for panics that a script requests.
-pub(crate) fn panic_quietly(message: &'static str) -> ! {
+pub fn panic_quietly(message: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(message))
 }

@@ -1,9 +1,8 @@
 //! Tokens: every path refuses every wrong token with the same response, whatever other headers the request has.
 
-use testkit::TestDaemon;
+use testkit::http::{RequestBuilder, agents, assert_refused, assert_result};
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{agents, assert_refused, assert_result, daemon};
+use crate::fixture::{TestDoor, door};
 
 const PATHS: [&str; 5] = ["/", "/rpc", "/agent/main", "/agent/nope", "/nope"];
 
@@ -38,27 +37,22 @@ const WRONG: [&str; 9] = [
     "TOKEN,",
 ];
 
-fn start() -> (TestDaemon, String) {
-    let daemon = daemon().start();
-    daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
-    let token = daemon.token().expect("a daemon has a token").to_owned();
-    (daemon, token)
+fn start() -> (TestDoor, String) {
+    let door = door().open();
+    door.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    let token = door.token().expect("a daemon has a token").to_owned();
+    (door, token)
 }
 
 #[test]
 fn every_path_refuses_every_wrong_token_the_same_way() {
-    let (daemon, token) = start();
+    let (door, token) = start();
     let uppercase = token.to_uppercase();
     let (without_last_byte, without_first_byte) = (&token[..token.len() - 1], &token[1..]);
     for path in PATHS {
-        let valid = RequestBuilder::create_agent(&daemon, "stranger").target(path);
+        let valid = RequestBuilder::create_agent(&door, "stranger").target(path);
         let check = |name: &str, request: RequestBuilder, (status, message): (u16, &'static str)| {
-            assert_refused(
-                &format!("{name:?} at {path}"),
-                &daemon.send_raw(&request.bytes()),
-                status,
-                message,
-            );
+            assert_refused(&format!("{name:?} at {path}"), &door.send_raw(&request.bytes()), status, message);
         };
         check("no header", valid.clone().without_header("Authorization"), REQUIRED);
         check("two headers", valid.clone().header(format!("Authorization: Bearer {token}")), REQUIRED);
@@ -73,12 +67,12 @@ fn every_path_refuses_every_wrong_token_the_same_way() {
             check(shape, valid.clone().replace_header(format!("Authorization: Bearer {shape}")), INVALID);
         }
     }
-    assert_eq!(agents(&daemon), ["main"]);
+    assert_eq!(agents(&door), ["main"]);
 }
 
 #[test]
 fn scheme_and_header_name_are_case_insensitive() {
-    let (daemon, token) = start();
+    let (door, token) = start();
     let lines = [
         "Authorization: bearer TOKEN",
         "authorization:BEARER TOKEN",
@@ -86,16 +80,16 @@ fn scheme_and_header_name_are_case_insensitive() {
         "Authorization: Bearer\tTOKEN",
     ];
     for line in lines {
-        let request = RequestBuilder::valid(&daemon)
+        let request = RequestBuilder::valid(&door)
             .without_header("Authorization")
             .header(line.replace("TOKEN", &token));
-        assert_result(line, &daemon.send_raw(&request.bytes()));
+        assert_result(line, &door.send_raw(&request.bytes()));
     }
 }
 
 #[test]
 fn token_outside_the_authorization_header_is_ignored() {
-    let (daemon, token) = start();
+    let (door, token) = start();
     let headers = [
         "Proxy-Authorization: Bearer",
         "X-Authorization: Bearer",
@@ -104,22 +98,21 @@ fn token_outside_the_authorization_header_is_ignored() {
         "Referer: http://a/?t=",
     ];
     for header in headers {
-        let request = RequestBuilder::valid(&daemon)
-            .without_header("Authorization")
-            .header(format!("{header} {token}"));
-        assert_refused(header, &daemon.send_raw(&request.bytes()), REQUIRED.0, REQUIRED.1);
+        let request =
+            RequestBuilder::valid(&door).without_header("Authorization").header(format!("{header} {token}"));
+        assert_refused(header, &door.send_raw(&request.bytes()), REQUIRED.0, REQUIRED.1);
     }
     for target in ["/?token=TOKEN", "/rpc?api_key=TOKEN", "/?Authorization=Bearer%20TOKEN"] {
-        let request = RequestBuilder::valid(&daemon)
+        let request = RequestBuilder::valid(&door)
             .without_header("Authorization")
             .target(target.replace("TOKEN", &token));
-        assert_refused(target, &daemon.send_raw(&request.bytes()), REQUIRED.0, REQUIRED.1);
+        assert_refused(target, &door.send_raw(&request.bytes()), REQUIRED.0, REQUIRED.1);
     }
-    let url = format!("http://{token}@127.0.0.1:{}/", daemon.port());
-    let request = RequestBuilder::valid(&daemon).without_header("Authorization").target(url);
+    let url = format!("http://{token}@127.0.0.1:{}/", door.port());
+    let request = RequestBuilder::valid(&door).without_header("Authorization").target(url);
     assert_refused(
         "token in the URL",
-        &daemon.send_raw(&request.bytes()),
+        &door.send_raw(&request.bytes()),
         400,
         "Request target and Host header disagree",
     );
@@ -127,7 +120,7 @@ fn token_outside_the_authorization_header_is_ignored() {
 
 #[test]
 fn forwarding_headers_change_nothing() {
-    let (daemon, _) = start();
+    let (door, _) = start();
     let claims = [
         "X-Forwarded-For: 127.0.0.1",
         "X-Forwarded-Host: 127.0.0.1",
@@ -138,7 +131,7 @@ fn forwarding_headers_change_nothing() {
         "X-HTTP-Method-Override: GET",
         "X-Original-URL: /rpc",
     ];
-    let valid = RequestBuilder::valid(&daemon);
+    let valid = RequestBuilder::valid(&door);
     let requests = [
         valid.clone(),
         valid.clone().without_header("Authorization"),
@@ -148,9 +141,9 @@ fn forwarding_headers_change_nothing() {
         valid.method("GET"),
     ];
     for request in requests {
-        let plain = daemon.send_raw(&request.bytes());
+        let plain = door.send_raw(&request.bytes());
         for claim in claims {
-            let with_claim = daemon.send_raw(&request.clone().header(claim).bytes());
+            let with_claim = door.send_raw(&request.clone().header(claim).bytes());
             assert_eq!(with_claim.raw, plain.raw, "{claim}");
         }
     }

@@ -1,11 +1,12 @@
 //! Malformed HTTP: the server responds 400 and closes the connection, and no request that follows runs.
 
-use testkit::TestDaemon;
+use std::time::Duration;
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{
-    ExpectedMessage, agents, assert_error, assert_refused, assert_result, daemon, request_once,
+use testkit::http::{
+    ExpectedMessage, RequestBuilder, agents, assert_error, assert_refused, assert_result, request_once,
 };
+
+use crate::fixture::{TestDoor, door};
 
 /// Malformed header lines.
 const HEADER_LINES: [&[u8]; 25] = [
@@ -72,40 +73,45 @@ const BINARY_OPENINGS: [&[u8]; 4] = [
     b"\x00\x00\x00\x2f",
 ];
 
-fn check(daemon: &TestDaemon, bytes: &[u8]) {
+fn check(door: &TestDoor, bytes: &[u8]) {
     let name = bytes.escape_ascii().to_string();
-    let hidden = RequestBuilder::create_agent(daemon, "hidden").bytes();
-    let response = request_once(&name, daemon, &[bytes, &hidden].concat());
+    let hidden = RequestBuilder::create_agent(door, "hidden").bytes();
+    let response = request_once(&name, door, &[bytes, &hidden].concat());
     assert_error(&name, &response, 400, -32600, ExpectedMessage::StartsWith("Invalid "), "null");
     assert_eq!(response.header("connection"), Some("close"), "{name}");
 }
 
 #[test]
 fn malformed_header_line_closes_the_connection() {
-    let daemon = daemon().start();
+    let door = door().open();
     for line in HEADER_LINES {
-        check(&daemon, &RequestBuilder::valid(&daemon).header(line).bytes());
-        let host = format!("Host: 127.0.0.1:{}\r\n\r\n", daemon.port());
-        check(&daemon, &[b"POST / HTTP/1.1\r\n", line, b"\r\n", host.as_bytes()].concat());
+        check(&door, &RequestBuilder::valid(&door).header(line).bytes());
+        let host = format!("Host: 127.0.0.1:{}\r\n\r\n", door.port());
+        check(&door, &[b"POST / HTTP/1.1\r\n", line, b"\r\n", host.as_bytes()].concat());
     }
-    assert!(agents(&daemon).is_empty());
+    assert!(agents(&door).is_empty());
 }
 
 #[test]
 fn malformed_request_line_closes_the_connection() {
-    let daemon = daemon().start();
+    let door = door().open();
     for opening in OPENINGS.iter().chain(&BINARY_OPENINGS) {
-        check(&daemon, opening);
+        check(&door, opening);
     }
-    assert!(agents(&daemon).is_empty());
+    assert!(agents(&door).is_empty());
 }
 
 #[test]
 fn binary_protocol_gets_400_before_it_sends_a_line() {
-    let daemon = daemon().config("[limits]\nhead_ms = 600000\nfirst_byte_ms = 600000\n").start();
+    let door = door()
+        .limits(|limits| {
+            limits.head_timeout = Duration::from_millis(600000);
+            limits.first_byte_timeout = Duration::from_millis(600000);
+        })
+        .open();
     for opening in BINARY_OPENINGS.iter().filter(|bytes| bytes[0] != b'\r') {
         let name = opening.escape_ascii().to_string();
-        let response = daemon.send_raw(opening);
+        let response = door.send_raw(opening);
         assert_error(&name, &response, 400, -32600, ExpectedMessage::StartsWith("Invalid request "), "null");
         assert!(response.closed, "{name}");
     }
@@ -113,34 +119,34 @@ fn binary_protocol_gets_400_before_it_sends_a_line() {
 
 #[test]
 fn line_ending_needs_both_cr_and_lf() {
-    let daemon = daemon().start();
-    let valid = RequestBuilder::valid(&daemon).bytes();
+    let door = door().open();
+    let valid = RequestBuilder::valid(&door).bytes();
     let ends: Vec<usize> = (0..valid.len()).filter(|at| valid[*at] == b'\r').collect();
     assert!(ends.len() > 3);
     for end in ends {
         let without_cr = [&valid[..end], &valid[end + 1..]].concat();
-        let response = request_once("no CR", &daemon, &without_cr);
+        let response = request_once("no CR", &door, &without_cr);
         assert_refused("no CR", &response, 400, "Invalid line ending: lines end with CR LF");
         let without_lf = [&valid[..=end], &valid[end + 2..]].concat();
-        let response = request_once("no LF", &daemon, &without_lf);
+        let response = request_once("no LF", &door, &without_lf);
         assert_eq!(response.status, 400, "no LF at {end}: {}", response.text());
     }
 }
 
 #[test]
 fn non_ascii_is_accepted_in_values_the_server_does_not_read() {
-    let daemon = daemon().start();
-    let request = RequestBuilder::valid(&daemon).header("User-Agent: caf\u{e9} \u{1f600}");
-    assert_result("UTF-8", &daemon.send_raw(&request.bytes()));
+    let door = door().open();
+    let request = RequestBuilder::valid(&door).header("User-Agent: caf\u{e9} \u{1f600}");
+    assert_result("UTF-8", &door.send_raw(&request.bytes()));
 }
 
 #[test]
 fn target_too_long_for_hyper_gets_a_well_formed_refusal() {
-    let daemon = daemon().config("[limits]\nrequest_line_bytes_max = 200000\n").start();
+    let door = door().limits(|limits| limits.request_line_bytes_max = 200000).open();
     for (bytes, status) in [(65_534, 404), (65_535, 400), (70_000, 400)] {
         let target = format!("/{}", "a".repeat(bytes - 1));
-        let response = daemon.send_raw(&RequestBuilder::valid(&daemon).target(target).bytes());
+        let response = door.send_raw(&RequestBuilder::valid(&door).target(target).bytes());
         assert_eq!(response.status, status, "{bytes}");
-        crate::http::support::assert_well_formed("long target", &response);
+        testkit::http::assert_well_formed("long target", &response);
     }
 }

@@ -1,13 +1,14 @@
 //! Keep-alive: which connections are reused and which are closed, for HTTP/1.1, HTTP/1.0 and the Connection header.
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{assert_result, daemon, read_last};
+use testkit::http::{RequestBuilder, assert_result, read_last};
+
+use crate::fixture::door;
 
 #[test]
 fn one_connection_serves_a_thousand_requests() {
-    let daemon = daemon().start();
-    let mut connection = daemon.connection();
-    let bytes = RequestBuilder::valid(&daemon).bytes();
+    let door = door().open();
+    let mut connection = door.connection();
+    let bytes = RequestBuilder::valid(&door).bytes();
     for _ in 0..1000 {
         connection.send(&bytes);
         let response = connection.read_response();
@@ -18,9 +19,9 @@ fn one_connection_serves_a_thousand_requests() {
 
 #[test]
 fn notifications_and_errors_leave_the_connection_open() {
-    let daemon = daemon().start();
-    let mut connection = daemon.connection();
-    let valid = RequestBuilder::valid(&daemon);
+    let door = door().open();
+    let mut connection = door.connection();
+    let valid = RequestBuilder::valid(&door);
     let requests = [
         (valid.clone().body(r#"{"jsonrpc":"2.0","method":"list_agents"}"#), 204),
         (valid.clone().body("not json"), 400),
@@ -41,12 +42,12 @@ fn notifications_and_errors_leave_the_connection_open() {
 
 #[test]
 fn connection_close_header_closes_after_the_response() {
-    let daemon = daemon().start();
+    let door = door().open();
     for header in
         ["Connection: close", "connection: Close", "Connection: keep-alive, close", "Connection: close, x"]
     {
-        let mut connection = daemon.connection();
-        connection.send(&RequestBuilder::valid(&daemon).header(header).bytes());
+        let mut connection = door.connection();
+        connection.send(&RequestBuilder::valid(&door).header(header).bytes());
         let response = read_last(header, &mut connection);
         assert_result(header, &response);
         assert_eq!(response.header("connection"), Some("close"), "{header}");
@@ -55,22 +56,22 @@ fn connection_close_header_closes_after_the_response() {
 
 #[test]
 fn http_1_0_closes_after_one_response_unless_keep_alive() {
-    let daemon = daemon().start();
-    let http_1_0 = RequestBuilder::valid(&daemon).version("HTTP/1.0");
-    let mut connection = daemon.connection();
+    let door = door().open();
+    let http_1_0 = RequestBuilder::valid(&door).version("HTTP/1.0");
+    let mut connection = door.connection();
     connection.send(&http_1_0.bytes());
     let response = read_last("HTTP/1.0", &mut connection);
     assert_result("HTTP/1.0", &response);
     assert!(response.raw.starts_with(b"HTTP/1.0 200 OK\r\n"));
 
     let keep_alive = http_1_0.header("Connection: keep-alive");
-    let mut connection = daemon.connection();
+    let mut connection = door.connection();
     for _ in 0..3 {
         connection.send(&keep_alive.bytes());
         let response = connection.read_response();
         assert_result("HTTP/1.0 with keep-alive", &response);
         assert_eq!(response.header("connection"), Some("keep-alive"));
     }
-    connection.send(&RequestBuilder::valid(&daemon).bytes());
+    connection.send(&RequestBuilder::valid(&door).bytes());
     assert_result("HTTP/1.1 on the same connection", &connection.read_response());
 }

@@ -1,9 +1,9 @@
 //! Cases: hosts, origins, methods, tokens, routes and agents. The `origins`, `tokens` and `route_matrix` tests cover all
 //! spellings.
 
+use testkit::http::{NO_ROUTE, RequestBuilder};
+
 use super::Case;
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::NO_ROUTE;
 
 pub(super) const CASES: &[Case] = &[
     Case::refused(

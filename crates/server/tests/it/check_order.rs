@@ -1,10 +1,12 @@
 //! Order of the checks: the refusal for a request with several faults, and that no refusal waits for the body.
 
-use testkit::TestDaemon;
+use std::time::Duration;
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{ExpectedMessage, agents};
-use crate::http::support::{NO_ROUTE, assert_error, assert_refused, assert_result, daemon, read_last};
+use testkit::http::{
+    ExpectedMessage, NO_ROUTE, RequestBuilder, agents, assert_error, assert_refused, assert_result, read_last,
+};
+
+use crate::fixture::{TestDoor, door};
 
 /// A fault that a request can combine with others.
 struct RequestFault {
@@ -77,10 +79,10 @@ const ALTERNATIVE_FAULTS: [(usize, RequestFault); 3] = [
 ];
 
 impl RequestFault {
-    fn check(&self, combined_with: &str, daemon: &TestDaemon, request: RequestBuilder) {
+    fn check(&self, combined_with: &str, door: &TestDoor, request: RequestBuilder) {
         let name = format!("{} combined with {combined_with}", self.name);
         // Only the head is sent: the server refuses all these requests without reading the body.
-        let mut connection = daemon.connection();
+        let mut connection = door.connection();
         connection.send(&(self.apply)(request).head());
         let response = read_last(&name, &mut connection);
         assert_error(
@@ -96,19 +98,19 @@ impl RequestFault {
 
 #[test]
 fn first_failed_check_decides_before_the_body_arrives() {
-    let daemon = daemon().config("[limits]\nbody_ms = 600000\n").start();
+    let door = door().limits(|limits| limits.body_timeout = Duration::from_millis(600000)).open();
     for (index, first) in FAULTS.iter().enumerate() {
-        first.check("nothing", &daemon, RequestBuilder::valid(&daemon));
+        first.check("nothing", &door, RequestBuilder::valid(&door));
         for second in &FAULTS[index + 1..] {
-            first.check(second.name, &daemon, (second.apply)(RequestBuilder::valid(&daemon)));
+            first.check(second.name, &door, (second.apply)(RequestBuilder::valid(&door)));
         }
     }
     for (index, first) in &ALTERNATIVE_FAULTS {
-        first.check("nothing", &daemon, RequestBuilder::valid(&daemon));
+        first.check("nothing", &door, RequestBuilder::valid(&door));
         for second in &FAULTS[index + 1..] {
             // Replacing the Host header would undo its absence.
             if second.name != "host" || first.name != "no host" {
-                first.check(second.name, &daemon, (second.apply)(RequestBuilder::valid(&daemon)));
+                first.check(second.name, &door, (second.apply)(RequestBuilder::valid(&door)));
             }
         }
     }
@@ -116,8 +118,8 @@ fn first_failed_check_decides_before_the_body_arrives() {
 
 #[test]
 fn event_stream_requests_pass_the_same_checks_as_calls() {
-    let daemon = daemon().config("[limits]\nbody_ms = 600000\n").start();
-    let stream_request = || RequestBuilder::valid(&daemon).method("GET").target("/events");
+    let door = door().limits(|limits| limits.body_timeout = Duration::from_millis(600000)).open();
+    let stream_request = || RequestBuilder::valid(&door).method("GET").target("/events");
     let all_faults: Vec<&RequestFault> =
         FAULTS.iter().chain(ALTERNATIVE_FAULTS.iter().map(|(_, fault)| fault)).collect();
     let faults_named = |names: &[&str]| -> Vec<&RequestFault> {
@@ -128,22 +130,22 @@ fn event_stream_requests_pass_the_same_checks_as_calls() {
     };
     let faults = faults_named(&["malformed", "body too large", "host", "origin", "token", "caller"]);
     for (index, first) in faults.iter().enumerate() {
-        first.check("nothing, event stream", &daemon, stream_request());
+        first.check("nothing, event stream", &door, stream_request());
         for second in &faults[index + 1..] {
-            first.check(second.name, &daemon, (second.apply)(stream_request()));
+            first.check(second.name, &door, (second.apply)(stream_request()));
         }
     }
     for first in faults_named(&["no host", "no token"]) {
-        first.check("nothing, event stream", &daemon, stream_request());
+        first.check("nothing, event stream", &door, stream_request());
     }
 }
 
 #[test]
 fn body_is_parsed_only_after_all_other_checks() {
-    let daemon = daemon().start();
+    let door = door().open();
     for fault in FAULTS.iter().filter(|fault| fault.status != 413) {
-        let request = (fault.apply)(RequestBuilder::valid(&daemon).body("not json"));
-        let response = daemon.send_raw(&request.bytes());
+        let request = (fault.apply)(RequestBuilder::valid(&door).body("not json"));
+        let response = door.send_raw(&request.bytes());
         assert_error(
             fault.name,
             &response,
@@ -153,49 +155,49 @@ fn body_is_parsed_only_after_all_other_checks() {
             "null",
         );
     }
-    let response = daemon.send_raw(&RequestBuilder::valid(&daemon).body("not json").bytes());
+    let response = door.send_raw(&RequestBuilder::valid(&door).body("not json").bytes());
     let expected_message = ExpectedMessage::StartsWith("Invalid JSON: ");
     assert_error("only the body is invalid", &response, 400, -32700, expected_message, "null");
 }
 
 #[test]
 fn refused_request_has_no_effect() {
-    let daemon = daemon().start();
+    let door = door().open();
     for fault in &FAULTS {
-        let request = (fault.apply)(RequestBuilder::create_agent(&daemon, "refused"));
-        let response = daemon.send_raw(&request.bytes());
+        let request = (fault.apply)(RequestBuilder::create_agent(&door, "refused"));
+        let response = door.send_raw(&request.bytes());
         assert_eq!(response.status, fault.status, "{}", fault.name);
     }
-    assert!(agents(&daemon).is_empty());
+    assert!(agents(&door).is_empty());
 }
 
 #[test]
 fn server_sends_100_continue_only_for_accepted_heads() {
-    let daemon = daemon().config("[limits]\nbody_ms = 600000\n").start();
-    let with_expect = RequestBuilder::valid(&daemon).header("Expect: 100-continue");
+    let door = door().limits(|limits| limits.body_timeout = Duration::from_millis(600000)).open();
+    let with_expect = RequestBuilder::valid(&door).header("Expect: 100-continue");
     for fault in &FAULTS {
-        fault.check("Expect: 100-continue", &daemon, with_expect.clone());
+        fault.check("Expect: 100-continue", &door, with_expect.clone());
     }
-    let mut connection = daemon.connection();
+    let mut connection = door.connection();
     connection.send(&with_expect.head());
     let interim = connection.read_response();
     assert_eq!(interim.raw, b"HTTP/1.1 100 Continue\r\n\r\n");
-    connection.send(crate::http::request_builder::LIST_AGENTS.as_bytes());
+    connection.send(testkit::http::LIST_AGENTS.as_bytes());
     assert_result("after 100 Continue", &connection.read_response());
-    connection.send(&RequestBuilder::valid(&daemon).bytes());
+    connection.send(&RequestBuilder::valid(&door).bytes());
     assert_result("next request on the connection", &connection.read_response());
 }
 
 #[test]
 fn expect_header_is_ignored_where_it_has_no_meaning() {
-    let daemon = daemon().start();
-    let without_body = RequestBuilder::valid(&daemon).body("").header("Expect: 100-continue");
+    let door = door().open();
+    let without_body = RequestBuilder::valid(&door).body("").header("Expect: 100-continue");
     let expected_message = ExpectedMessage::StartsWith("Invalid JSON: ");
-    assert_error("no body", &daemon.send_raw(&without_body.bytes()), 400, -32700, expected_message, "null");
-    let http_1_0 = RequestBuilder::valid(&daemon).version("HTTP/1.0").header("Expect: 100-continue");
-    assert_result("HTTP/1.0", &daemon.send_raw(&http_1_0.bytes()));
-    let body_without_waiting = RequestBuilder::valid(&daemon).header("Expect: 100-Continue").bytes();
-    let mut connection = daemon.connection();
+    assert_error("no body", &door.send_raw(&without_body.bytes()), 400, -32700, expected_message, "null");
+    let http_1_0 = RequestBuilder::valid(&door).version("HTTP/1.0").header("Expect: 100-continue");
+    assert_result("HTTP/1.0", &door.send_raw(&http_1_0.bytes()));
+    let body_without_waiting = RequestBuilder::valid(&door).header("Expect: 100-Continue").bytes();
+    let mut connection = door.connection();
     connection.send(&body_without_waiting);
     let first = connection.read_response();
     let last = if first.status == 100 { connection.read_response() } else { first };
@@ -204,9 +206,9 @@ fn expect_header_is_ignored_where_it_has_no_meaning() {
 
 #[test]
 fn refusal_closes_the_connection_if_the_body_is_missing() {
-    let daemon = daemon().start();
-    let refused = RequestBuilder::valid(&daemon).target("/agent/nope");
-    let mut connection = daemon.connection();
+    let door = door().open();
+    let refused = RequestBuilder::valid(&door).target("/agent/nope");
+    let mut connection = door.connection();
     for _ in 0..3 {
         connection.send(&refused.bytes());
         let response = connection.read_response();

@@ -5,12 +5,14 @@ mod body;
 mod envelope;
 mod head;
 
-use testkit::{RawConnection, TestDaemon};
+use std::time::Duration;
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{
-    ExpectedMessage, assert_error, assert_result, assert_well_formed, daemon, read_last,
+use testkit::RawConnection;
+use testkit::http::{
+    ExpectedMessage, RequestBuilder, assert_error, assert_result, assert_well_formed, read_last,
 };
+
+use crate::fixture::{TestDoor, door};
 
 /// A request and its expected response.
 struct Case {
@@ -121,28 +123,38 @@ impl Case {
 
 #[test]
 fn every_request_gets_its_documented_response() {
-    let long_timeouts = daemon().config("[limits]\nbody_ms = 600000\nhead_ms = 600000\n").start();
-    let short_timeouts =
-        daemon().config("[limits]\nfirst_byte_ms = 1000\nhead_ms = 200\nbody_ms = 200\n").start();
-    for daemon in [&long_timeouts, &short_timeouts] {
-        daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    let long_timeouts = door()
+        .limits(|limits| {
+            limits.body_timeout = Duration::from_millis(600000);
+            limits.head_timeout = Duration::from_millis(600000);
+        })
+        .open();
+    let short_timeouts = door()
+        .limits(|limits| {
+            limits.first_byte_timeout = Duration::from_millis(1000);
+            limits.head_timeout = Duration::from_millis(200);
+            limits.body_timeout = Duration::from_millis(200);
+        })
+        .open();
+    for door in [&long_timeouts, &short_timeouts] {
+        door.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     }
     let tables: [&[Case]; 4] = [head::CASES, access::CASES, body::CASES, envelope::CASES];
     for case in tables.into_iter().flatten() {
-        let daemon = match case.timeouts {
+        let door = match case.timeouts {
             Timeouts::Long => &long_timeouts,
             Timeouts::Short => &short_timeouts,
         };
-        case.check(daemon);
+        case.check(door);
     }
 }
 
 impl Case {
-    fn check(&self, daemon: &TestDaemon) {
+    fn check(&self, door: &TestDoor) {
         let name = self.name;
-        let mut connection = daemon.connection();
+        let mut connection = door.connection();
         // The server may respond and close before it has read everything.
-        let _ = connection.try_send(&(self.bytes)(RequestBuilder::valid(daemon)));
+        let _ = connection.try_send(&(self.bytes)(RequestBuilder::valid(door)));
         if self.write_side == WriteSide::HalfClosed {
             connection.shutdown_write();
         }
@@ -168,14 +180,14 @@ impl Case {
             "{name}"
         );
         if self.connection_after == ConnectionAfter::Open {
-            check_still_open(name, daemon, &mut connection);
+            check_still_open(name, door, &mut connection);
         }
     }
 }
 
 /// Asserts that an open connection serves another request.
-fn check_still_open(name: &str, daemon: &TestDaemon, connection: &mut RawConnection) {
-    connection.send(&RequestBuilder::valid(daemon).bytes());
+fn check_still_open(name: &str, door: &TestDoor, connection: &mut RawConnection) {
+    connection.send(&RequestBuilder::valid(door).bytes());
     let second = connection.try_read_response();
     let second = second.unwrap_or_else(|cause| panic!("{name}: no second response: {cause}"));
     assert_result(name, &second);

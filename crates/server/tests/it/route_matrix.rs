@@ -1,7 +1,8 @@
 //! Every method on every path against a fixed table: which routes exist, and that no other path responds.
 
-use crate::http::request_builder::RequestBuilder;
-use crate::http::support::{assert_well_formed, daemon};
+use testkit::http::{RequestBuilder, assert_well_formed};
+
+use crate::fixture::door;
 
 const METHODS: [&str; 12] = [
     "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PATCH", "CONNECT", "post", "Post", "PROPFIND",
@@ -39,13 +40,13 @@ const PATHS: [(&str, u16); 24] = [
 
 #[test]
 fn only_listed_paths_accept_post() {
-    let daemon = daemon().start();
-    daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    let door = door().open();
+    door.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     let (valid, without_token) =
-        (RequestBuilder::valid(&daemon), RequestBuilder::valid(&daemon).without_header("Authorization"));
+        (RequestBuilder::valid(&door), RequestBuilder::valid(&door).without_header("Authorization"));
     for (path, post_status) in PATHS {
         let status = |request: &RequestBuilder, method: &str| {
-            let response = daemon.send_raw(&request.clone().method(method).target(path).bytes());
+            let response = door.send_raw(&request.clone().method(method).target(path).bytes());
             if method != "HEAD" {
                 assert_well_formed(&format!("{method} {path}"), &response);
             }
@@ -78,15 +79,15 @@ const EVENT_PATHS: [(&str, u16); 12] = [
 
 #[test]
 fn only_listed_paths_serve_event_streams() {
-    let daemon = daemon().start();
-    daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    let door = door().open();
+    door.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     let (valid, without_token) = (
-        RequestBuilder::valid(&daemon).body(""),
-        RequestBuilder::valid(&daemon).without_header("Authorization").body(""),
+        RequestBuilder::valid(&door).body(""),
+        RequestBuilder::valid(&door).without_header("Authorization").body(""),
     );
     for (path, get_status) in EVENT_PATHS {
         let head = |request: &RequestBuilder, method: &str| {
-            let mut connection = daemon.connection();
+            let mut connection = door.connection();
             connection.send(&request.clone().method(method).target(path).bytes());
             connection.read_head_response().expect("a response head")
         };
@@ -109,13 +110,13 @@ fn only_listed_paths_serve_event_streams() {
 
 #[test]
 fn head_request_gets_a_refusal_without_body() {
-    let daemon = daemon().start();
-    let mut connection = daemon.connection();
-    connection.send(&RequestBuilder::valid(&daemon).method("HEAD").body("").bytes());
+    let door = door().open();
+    let mut connection = door.connection();
+    connection.send(&RequestBuilder::valid(&door).method("HEAD").body("").bytes());
     let response = connection.read_head_response().expect("a response head");
     assert_eq!((response.status, response.header("allow")), (405, Some("POST")));
-    connection.send(&RequestBuilder::valid(&daemon).bytes());
-    crate::http::support::assert_result(
+    connection.send(&RequestBuilder::valid(&door).bytes());
+    testkit::http::assert_result(
         "next response follows without a body in between",
         &connection.read_response(),
     );
@@ -123,20 +124,19 @@ fn head_request_gets_a_refusal_without_body() {
 
 #[test]
 fn connect_is_refused_and_upgrade_is_ignored() {
-    let daemon = daemon().start();
-    let tunnel = RequestBuilder::valid(&daemon).method("CONNECT").target("127.0.0.1:80").bytes();
-    assert_eq!(daemon.send_raw(&tunnel).status, 400);
+    let door = door().open();
+    let tunnel = RequestBuilder::valid(&door).method("CONNECT").target("127.0.0.1:80").bytes();
+    assert_eq!(door.send_raw(&tunnel).status, 400);
     for upgrade in ["websocket", "h2c", "TLS/1.0"] {
-        let request = RequestBuilder::valid(&daemon)
-            .header("Connection: Upgrade")
-            .header(format!("Upgrade: {upgrade}"));
+        let request =
+            RequestBuilder::valid(&door).header("Connection: Upgrade").header(format!("Upgrade: {upgrade}"));
         let websocket = request.clone().method("GET").header("Sec-WebSocket-Version: 13");
         let websocket = websocket.header("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==");
-        assert_eq!(daemon.send_raw(&websocket.bytes()).status, 405, "{upgrade}");
-        let mut connection = daemon.connection();
+        assert_eq!(door.send_raw(&websocket.bytes()).status, 405, "{upgrade}");
+        let mut connection = door.connection();
         for _ in 0..2 {
             connection.send(&request.bytes());
-            crate::http::support::assert_result(upgrade, &connection.read_response());
+            testkit::http::assert_result(upgrade, &connection.read_response());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The script language of the simulated model. Each user message is a script:
+//! The steps of the model in the test process. Each user message is a script:
 //! `#7 say hel; wait; say lo; done | say more`. `;` separates steps and `|` separates rounds (model calls of a turn);
 //! the last round repeats. The arguments of a call may stand in braces, and may contain a script for another agent.
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// One step of the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(super) enum Step {
     /// `say TEXT`: stream text.
     Say(String),
     /// `think TEXT`: stream reasoning.
@@ -42,7 +42,7 @@ pub(crate) enum Step {
 }
 
 /// The steps of one round of a script.
-pub(crate) fn round_steps(script: &str, number: usize) -> Vec<Step> {
+pub(super) fn round_steps(script: &str, number: usize) -> Vec<Step> {
     let body = match script.split_once(' ') {
         Some((label, body)) if label.starts_with('#') => body,
         _ => script,

@@ -14,7 +14,7 @@ const READINGS_MAX: usize = 20;
 /// kernel resumes by counting lines from the start. Sockets of any process on the machine that were opened or closed
 /// meanwhile then make it repeat or skip lines. So each connection counts once, and a count is valid only when two
 /// readings agree.
-pub(crate) fn held_connections(port: u16) -> usize {
+pub fn held_connections(port: u16) -> usize {
     let mut previous = held_by(port);
     for _ in 0..READINGS_MAX {
         let current = held_by(port);
