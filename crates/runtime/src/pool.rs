@@ -113,6 +113,8 @@ pub(crate) struct Pool {
     pub(crate) event_bus: Arc<EventBus>,
     stop_requested: CancellationToken,
     serials: AtomicU64,
+    /// Number of changes to granted permissions.
+    permission_changes: AtomicU64,
     /// Held while lineage nodes are restored from the store: one node must not be restored twice.
     restore_lock: tokio::sync::Mutex<()>,
     /// Time the pool was opened.
@@ -140,6 +142,7 @@ impl PoolHandle {
             event_bus,
             stop_requested: CancellationToken::new(),
             serials: AtomicU64::new(last_serial + 1),
+            permission_changes: AtomicU64::new(0),
             restore_lock: tokio::sync::Mutex::default(),
             opened_at: tokio::time::Instant::now(),
             outside,
@@ -215,6 +218,13 @@ impl PoolHandle {
     #[must_use]
     pub fn is_in_subtree(&self, agent: Serial, top: &AgentRef) -> bool {
         self.pool.directory.is_in_subtree(agent, top.serial)
+    }
+
+    /// Returns a number that every change of an agent's permissions increases. What was derived from permissions is
+    /// valid as long as it stays the same.
+    #[must_use]
+    pub fn permissions_version(&self) -> u64 {
+        self.pool.permission_changes.load(Ordering::Acquire)
     }
 
     /// Returns the descendants of an agent.

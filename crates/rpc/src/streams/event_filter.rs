@@ -21,8 +21,10 @@ pub(super) enum EventFilter {
 /// Filter for an agent's subtree.
 pub(super) struct SubtreeFilter {
     own: AgentRef,
-    /// Whether the agent has the tool that reads its descendants' messages; `None` when `refresh` has to look it up.
-    can_see_descendants: Option<bool>,
+    /// Whether the agent has the tool that reads its descendants' messages.
+    can_see_descendants: bool,
+    /// Version of the pool's permissions at which this was looked up.
+    permissions_version: Option<u64>,
     /// Known descendants. Destroyed ones must be remembered here, because the tree no longer contains them.
     descendants: BTreeSet<Serial>,
 }
@@ -47,7 +49,8 @@ impl EventFilter {
                 let descendants = pool.descendants_of(own);
                 let mut filter = SubtreeFilter {
                     own: own.clone(),
-                    can_see_descendants: None,
+                    can_see_descendants: false,
+                    permissions_version: None,
                     descendants: BTreeSet::new(),
                 };
                 descendants.into_iter().for_each(|agent| filter.remember_descendant(agent));
@@ -56,16 +59,18 @@ impl EventFilter {
         }
     }
 
-    /// Looks up the agent's permissions if needed. Wakes the agent but does not hold it, so that a stream prevents
-    /// neither its sleep nor its renaming.
+    /// Looks up the agent's permissions if any permissions have changed. Wakes the agent but does not hold it, so that
+    /// a stream prevents neither its sleep nor its renaming.
     pub(super) async fn refresh(&mut self, pool: &PoolHandle) {
+        // Read before the permissions, so that a concurrent change is looked up again.
+        let version = Some(pool.permissions_version());
         if let EventFilter::Subtree(filter) = self
-            && filter.can_see_descendants.is_none()
+            && filter.permissions_version != version
         {
             let woken = pool.wake(&filter.own).await;
-            let has_tool = woken
+            filter.permissions_version = version.filter(|_| woken.is_ok());
+            filter.can_see_descendants = woken
                 .is_ok_and(|own| own.tool_names().iter().any(|name| Some(&**name) == EVENTS_ACCESS.tool()));
-            filter.can_see_descendants = Some(has_tool);
         }
     }
 
@@ -108,11 +113,6 @@ impl SubtreeFilter {
                 }
                 visible_if(self.is_visible(pool, entry.agent))
             }
-            Record::PermissionsChanged { .. } => {
-                let is_visible = self.is_visible(pool, entry.agent);
-                self.can_see_descendants = None;
-                visible_if(is_visible)
-            }
             _ => visible_if(self.is_visible(pool, entry.agent)),
         }
     }
@@ -124,7 +124,7 @@ impl SubtreeFilter {
         if pool.is_in_subtree(agent, &self.own) {
             self.remember_descendant(agent);
         }
-        self.can_see_descendants == Some(true) && self.descendants.contains(&agent)
+        self.can_see_descendants && self.descendants.contains(&agent)
     }
 
     fn remember_descendant(&mut self, agent: Serial) {

@@ -2,6 +2,7 @@
 //! effect on, to the agent and its descendants.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use agent::journal::Record;
 use agent::permission::{
@@ -211,6 +212,7 @@ impl Pool {
             Some(_) => budget_exceeds_parent(shortfall),
             None => reserved_by_children(shortfall),
         })?;
+        self.permission_changes.fetch_add(1, Ordering::Release);
         let initiator = initiator.name().to_owned();
         let record = Record::PermissionsChanged {
             by: initiator.clone(),
@@ -219,6 +221,7 @@ impl Pool {
         if let Err(fault) = agent.shared.append(vec![record], |_| {}).await {
             // The old limits fit, unless a concurrent creation has reserved what a lowered limit released.
             let _ = node.set_granted(before);
+            self.permission_changes.fetch_add(1, Ordering::Release);
             return Err(fault.into());
         }
         tracing::info!(

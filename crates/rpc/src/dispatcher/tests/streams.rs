@@ -275,6 +275,20 @@ async fn agent_losing_the_status_tool_sees_only_its_own_events() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn watch_of_a_descendant_obeys_a_permission_change() {
+    let (fixture, helper) = tree().await;
+    let mut reader = fixture.watch(&helper, "scout", "kind=message").await.unwrap();
+    fixture.send("scout", "hi").await;
+    assert_eq!(reader.kinds().await, ["message scout"]);
+    for (disabled, expected) in [(r#"["agent_status"]"#, &[][..]), ("[]", &["message scout"])] {
+        let change = format!(r#"{{"disable_tools":{disabled}}}"#);
+        fixture.call_ok("lead", "set_permissions", &change).await;
+        fixture.send("scout", "hi").await;
+        assert_eq!(reader.kinds().await, expected, "{change}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn agent_may_watch_only_its_subtree() {
     let (fixture, helper) = tree().await;
     for door in ["helper", "scout"] {
