@@ -172,7 +172,7 @@ pub(crate) fn budget_params(budget: &Budget) -> BudgetParams {
     }
 }
 
-fn message_event(message: &Message) -> events::MessageEvent {
+pub(crate) fn message_event(message: &Message) -> events::MessageEvent {
     events::MessageEvent {
         role: message.role.as_str().to_owned(),
         content: message.text.clone(),

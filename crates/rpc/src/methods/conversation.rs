@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 
 use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
-use crate::images::{image_views, load_images};
+use crate::events::message_event;
+use crate::images::load_images;
 use crate::operation::Handler;
 
 /// Source of a message whose sender gives none.
@@ -193,8 +194,9 @@ impl Handler<spec::GetMessages> for Dispatcher {
         let offset = params.offset.unwrap_or_default().0;
         let limit = params.limit.unwrap_or_default().0;
         let page = agent.messages(to_usize(offset), to_usize(limit));
-        let view = |(index, message): (usize, &std::sync::Arc<Message>)| {
-            message_view(offset + index as u64, message)
+        let view = |(index, message): (usize, &std::sync::Arc<Message>)| MessageView {
+            index: offset + index as u64,
+            message: message_event(message),
         };
         Ok(MessagesOutput {
             agent_id: agent.id().to_string(),
@@ -223,18 +225,6 @@ fn message_source(
 /// Converts an offset or limit, saturating: no list is longer than `usize::MAX`.
 pub(super) fn to_usize(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-fn message_view(index: u64, message: &Message) -> MessageView {
-    MessageView {
-        index,
-        role: message.role.as_str().to_owned(),
-        content: message.text.clone(),
-        images: image_views(message),
-        tool_calls: message.tool_calls.iter().map(tool_call_view).collect(),
-        tool_call_id: message.tool_call_id.clone(),
-        meta: message_meta(message),
-    }
 }
 
 pub(crate) fn tool_call_view(call: &ToolCall) -> ToolCallView {

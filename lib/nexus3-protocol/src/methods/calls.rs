@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Count, PageOffset, PageSize, RequestIdParam};
+use crate::events::MessageEvent;
 
 /// Parameters of `send`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -276,21 +277,9 @@ pub struct MessagesOutput {
 pub struct MessageView {
     /// Index in the context, from 0.
     pub index: Count,
-    /// `user`, `assistant` or `tool`.
-    pub role: String,
-    /// Text.
-    pub content: String,
-    /// Images of a user message.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<ImageView>,
-    /// Tool calls of an assistant message.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tool_calls: Vec<ToolCallView>,
-    /// Id of the tool call that a tool message answers.
-    pub tool_call_id: Option<String>,
-    /// Origin and outcome: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub meta: Option<serde_json::Map<String, serde_json::Value>>,
+    /// The message.
+    #[serde(flatten)]
+    pub message: MessageEvent,
 }
 
 /// A tool call by the model.

@@ -120,7 +120,7 @@ async fn send_and_read<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
     assert_eq!(lead.get_context(&NoParams {}).await.unwrap().message_count, 4);
     let page = MessagesParams { limit: Some(PageSize(1)), ..MessagesParams::default() };
     let messages = lead.get_messages(&page).await.unwrap();
-    assert_eq!((messages.total, messages.messages[0].content.as_str()), (4, "hello"));
+    assert_eq!((messages.total, messages.messages[0].message.content.as_str()), (4, "hello"));
     let compacted = lead.compact(&CompactParams { force: Some(true) }).await.unwrap();
     assert_eq!((compacted.compacted, compacted.reason.as_deref()), (false, Some("nothing_to_compact")));
     let missing = error(api.for_agent("unknown").get_tokens(&NoParams {}).await.unwrap_err());

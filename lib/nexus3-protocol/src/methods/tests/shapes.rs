@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::events::MessageEvent;
 use crate::json::from_json;
 
 /// Checks that `value` serializes to `text`, and that `text` deserializes to `value` with both deserializers.
@@ -409,8 +410,7 @@ fn get_messages_returns_a_page() {
 
 #[test]
 fn message_omits_empty_calls_and_meta() {
-    let user = MessageView {
-        index: 0,
+    let user = MessageEvent {
         role: "user".to_owned(),
         content: "hi".to_owned(),
         images: Vec::new(),
@@ -421,11 +421,12 @@ fn message_omits_empty_calls_and_meta() {
     let call =
         ToolCallView { id: "c1".to_owned(), name: "read_file".to_owned(), arguments: "{\"p\":1}".to_owned() };
     let meta = Map::from_iter([("source".to_owned(), Value::from("rpc"))]);
-    let messages = vec![
-        MessageView { meta: Some(meta), ..user.clone() },
-        MessageView { index: 1, role: "assistant".to_owned(), tool_calls: vec![call], ..user.clone() },
-        MessageView { index: 2, role: "tool".to_owned(), tool_call_id: Some("c1".to_owned()), ..user },
+    let messages = [
+        MessageEvent { meta: Some(meta), ..user.clone() },
+        MessageEvent { role: "assistant".to_owned(), tool_calls: vec![call], ..user.clone() },
+        MessageEvent { role: "tool".to_owned(), tool_call_id: Some("c1".to_owned()), ..user },
     ];
+    let messages = (0..).zip(messages).map(|(index, message)| MessageView { index, message }).collect();
     check_round_trip(
         MessagesOutput { agent_id: "main".to_owned(), total: 3, offset: 0, limit: 200, messages },
         concat!(
