@@ -127,6 +127,17 @@ impl ChildProcess {
             .map_err(|cause| Failure::Failed(format!("waiting for a child process failed: {cause}")))
     }
 
+    /// Describes what each thread waits for in the kernel, for the error about a process that does not go on.
+    pub(crate) fn waiting_threads(&self) -> String {
+        let threads = fs::read_dir(self.proc("task")).into_iter().flatten().flatten();
+        let describe = |thread: fs::DirEntry| {
+            let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+            let wait = read("wchan");
+            format!("{} {}", read("comm").trim(), if wait.is_empty() { "?" } else { wait.as_str() })
+        };
+        format!("its threads wait in: {}", threads.map(describe).collect::<Vec<_>>().join(", "))
+    }
+
     pub(crate) fn memory(&self) -> Result<Memory, Failure> {
         let status = self.read("status")?;
         let (pss, uss) = match fs::read_to_string(self.proc("smaps_rollup")) {
@@ -241,5 +252,6 @@ mod tests {
         assert!(child.cpu_time().unwrap() < Duration::from_secs(1));
         assert!(child.tick_time().unwrap() < Duration::from_secs(1));
         assert!(child.user_time().unwrap() < Duration::from_secs(1));
+        assert!(child.waiting_threads().starts_with("its threads wait in: "), "{}", child.waiting_threads());
     }
 }

@@ -7,6 +7,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use super::Bench;
 use super::http::{self, Connection};
@@ -93,20 +96,19 @@ impl Server {
         let stderr = File::create(&stderr_path)
             .map_err(|cause| Failure::Failed(format!("{}: {cause}", stderr_path.display())))?;
         let mut process = bench.process_group.start(command.stdout(Stdio::piped()).stderr(stderr))?;
-        let mut stdout =
-            BufReader::new(process.take_stdout().ok_or_else(|| exited_early(&command, &stderr_path))?);
-        let address = loop {
-            let mut line = String::new();
-            match stdout.read_line(&mut line) {
-                Ok(0) | Err(_) => return Err(exited_early(&command, &stderr_path)),
-                Ok(_) => {}
+        let stdout = process.take_stdout().ok_or_else(|| exited_early(&command, &stderr_path))?;
+        match wait_ready(stdout, ready_prefix, READY_TIMEOUT) {
+            Ok((address, stdout)) => {
+                Ok(Self { process, address, home: PathBuf::new(), token: None, _stdout: stdout })
             }
-            let authority = line.trim().strip_prefix(ready_prefix).and_then(|rest| rest.split('/').next());
-            if let Some(address) = authority.and_then(|authority| authority.parse().ok()) {
-                break address;
-            }
-        };
-        Ok(Self { process, address, home: PathBuf::new(), token: None, _stdout: stdout })
+            Err(RecvTimeoutError::Disconnected) => Err(exited_early(&command, &stderr_path)),
+            Err(RecvTimeoutError::Timeout) => Err(Failure::Failed(format!(
+                "{:?} was not ready after {} s; {}",
+                command.get_program(),
+                READY_TIMEOUT.as_secs(),
+                process.waiting_threads()
+            ))),
+        }
     }
 
     /// Returns the bytes of a JSON-RPC request to a path.
@@ -147,6 +149,34 @@ impl Server {
     }
 }
 
+/// A server that is not ready by then has failed. The daemon syncs files at its start, which takes long while the disk
+/// still writes back a build.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Reads up to the line with the address. The thread ends with the pipe: when the process exits or is killed.
+fn wait_ready(
+    stdout: ChildStdout,
+    ready_prefix: &str,
+    timeout: Duration,
+) -> Result<(SocketAddr, BufReader<ChildStdout>), RecvTimeoutError> {
+    let (sender, receiver) = mpsc::channel();
+    let ready_prefix = ready_prefix.to_owned();
+    thread::spawn(move || {
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        while stdout.read_line(&mut line).is_ok_and(|count| count > 0) {
+            let authority = line.trim().strip_prefix(&ready_prefix).and_then(|rest| rest.split('/').next());
+            if let Some(address) = authority.and_then(|authority| authority.parse().ok()) {
+                // An error means that the timeout has passed.
+                let _ = sender.send((address, stdout));
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver.recv_timeout(timeout)
+}
+
 /// The API key of the scripted model.
 pub(crate) const MODEL_KEY: &str = "sk-scripted";
 
@@ -166,4 +196,27 @@ pub(crate) fn temporary_folder(bench: &Bench) -> Result<PathBuf, Failure> {
 fn exited_early(command: &Command, stderr_path: &Path) -> Failure {
     let stderr = fs::read_to_string(stderr_path).unwrap_or_default();
     Failure::Failed(format!("{:?} exited before it was ready: {}", command.get_program(), stderr.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait_for_output_of(script: &str, timeout: Duration) -> Result<SocketAddr, RecvTimeoutError> {
+        let mut child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let ready = wait_ready(child.stdout.take().unwrap(), "Server: http://", timeout);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        ready.map(|(address, _)| address)
+    }
+
+    #[test]
+    fn server_that_is_silent_or_exits_is_not_awaited_for_ever() {
+        let minute = Duration::from_secs(60);
+        let ready = "echo starting; echo Server: http://127.0.0.1:7/; exec sleep 60";
+        assert_eq!(wait_for_output_of(ready, minute), Ok(SocketAddr::from(([127, 0, 0, 1], 7))));
+        assert_eq!(wait_for_output_of("echo no", minute), Err(RecvTimeoutError::Disconnected));
+        let silent = wait_for_output_of("exec sleep 60", Duration::from_millis(1));
+        assert_eq!(silent, Err(RecvTimeoutError::Timeout));
+    }
 }
