@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use agent::journal::{Record, RestartPolicy};
 use agent::outside::StoreFault;
-use agent::{Fault, FaultKind, MessageSource, RequestId, TurnOutcome};
+use agent::{Fault, FaultKind, MessageSource, PrincipalId, RequestId, TurnOutcome};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Compacts the context.
     Compact(CompactionRequest),
     /// Truncates the context to its first messages.
-    Rollback { messages: usize, initiator: String, reply: oneshot::Sender<Result<usize, Fault>> },
+    Rollback { messages: usize, initiator: PrincipalId, reply: oneshot::Sender<Result<usize, Fault>> },
 }
 
 /// State of an actor task.
