@@ -10,7 +10,7 @@ mod transcript;
 
 use std::sync::Arc;
 
-use crate::{Message, Role, TokenCount};
+use crate::{Message, PrincipalId, Role, TokenCount};
 
 pub use drop_plan::drop_oldest;
 pub use summary_plan::{CompactionTrigger, SummaryPlan};
@@ -33,7 +33,7 @@ pub struct CompactionRecord {
     /// The turn during which it ran.
     pub turn: Option<u64>,
     /// The initiator; `auto` is the agent itself.
-    pub by: String,
+    pub by: PrincipalId,
     /// The method.
     pub method: CompactionMethod,
     /// Number of messages before.

@@ -11,8 +11,8 @@ pub use crate::compaction::CompactionRecord;
 use crate::outside::Timestamp;
 use crate::permission::{Budget, FilePath, Level, Resource};
 use crate::{
-    AgentId, Halt, Message, NanoDollars, RequestId, TokenCalibration, ToolClass, ToolOutcome, TurnEnd,
-    UsageTotals,
+    AgentId, Halt, Message, NanoDollars, PrincipalId, RequestId, TokenCalibration, ToolClass, ToolOutcome,
+    TurnEnd, UsageTotals,
 };
 
 /// The permanent number of an agent: never reused, ascending with creation. Zero is the daemon itself.
@@ -29,26 +29,26 @@ pub enum Record {
     /// Its permissions were changed.
     PermissionsChanged {
         /// The initiator.
-        by: String,
+        by: PrincipalId,
         /// The new permissions.
         permissions: Box<StoredPermissions>,
     },
     /// It was renamed; later records carry the new id.
     Renamed {
         /// The initiator.
-        by: String,
+        by: PrincipalId,
         /// The new id.
         id: AgentId,
     },
     /// It was marked as finished.
     Finished {
         /// The initiator.
-        by: String,
+        by: PrincipalId,
     },
     /// It was destroyed.
     Destroyed {
         /// The initiator.
-        by: String,
+        by: PrincipalId,
     },
     /// A message was accepted and its turn enqueued.
     TurnAccepted(Box<AcceptedTurn>),
@@ -109,7 +109,7 @@ pub enum Record {
     /// The context was truncated to its first `messages` messages.
     RolledBack {
         /// The initiator.
-        by: String,
+        by: PrincipalId,
         /// Number of messages that remain.
         messages: usize,
     },
@@ -118,7 +118,7 @@ pub enum Record {
     /// A request was denied.
     Denied {
         /// The caller.
-        principal: String,
+        principal: PrincipalId,
         /// The requested action.
         action: String,
         /// The rule that forbids it.
@@ -172,7 +172,7 @@ pub struct AgentRecord {
     /// When it was created.
     pub created_at: Timestamp,
     /// The initiator of its creation.
-    pub by: String,
+    pub by: PrincipalId,
     /// Its system prompt.
     pub system_prompt: Option<String>,
     /// Its working directory.

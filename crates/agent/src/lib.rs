@@ -10,6 +10,7 @@ pub mod journal;
 mod message;
 pub mod outside;
 pub mod permission;
+mod principal;
 pub mod prompt;
 mod redact;
 mod tokens;
@@ -23,6 +24,7 @@ pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
 pub use image::{Image, ImageFault};
 pub use message::{Ending, Message, MessageSource, Role, ToolCall, content_digest_input};
+pub use principal::PrincipalId;
 pub use redact::redact;
 pub use tokens::{
     CountedMessage, Counting, NanoDollars, Prices, TokenCalibration, TokenCount, Usage, UsageTotals,

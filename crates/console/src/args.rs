@@ -57,7 +57,8 @@ pub(crate) struct ConnectionArgs {
 #[command(after_help = "Uses the running daemon, or starts one that stops by itself when idle.
 The response goes to standard output, everything else to standard error.
 Ctrl-C cancels. Without --agent a temporary agent answers and is destroyed
-afterwards; the conversation stays in the journal.
+afterwards. It writes no transcript to logs/; the journal (nexus3.db) keeps
+the conversation, as of every agent.
 Other users can see arguments: prefer NEXUS3_API_KEY or the token file to
 --api-key.
 Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage, 130 interrupted

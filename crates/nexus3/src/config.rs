@@ -70,6 +70,31 @@ pub(crate) fn load(
     builder.finish()
 }
 
+/// Warnings about `NEXUS3_*` variables that nexus3 does not read, each with the nearest name. Not a problem: the variable
+/// may belong to another version, or to a program around nexus3.
+pub(crate) fn unknown_variables(env: &[(OsString, OsString)]) -> Vec<String> {
+    let names = own_variables(env.iter().cloned()).into_keys();
+    names
+        .filter(|name| setting_of_variable(name).is_none() && !suggest::is_non_setting_variable(name))
+        .map(|name| {
+            let hint = suggest::for_variable(&name);
+            format!("environment: {} is ignored: it is not a setting{hint}", name.escape_debug())
+        })
+        .collect()
+}
+
+/// The variables with the prefix of nexus3, sorted, so that they are always reported in the same order.
+fn own_variables(env: impl IntoIterator<Item = (OsString, OsString)>) -> BTreeMap<String, OsString> {
+    env.into_iter()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
+        .filter(|(name, _)| name.starts_with("NEXUS3_"))
+        .collect()
+}
+
+fn setting_of_variable(name: &str) -> Option<usize> {
+    SETTINGS.iter().position(|setting| setting.environment_variable() == name)
+}
+
 /// Reads the file's text; `None` when the file does not exist.
 fn read_file(path: &Path) -> Result<Option<String>, String> {
     let problem = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
@@ -121,28 +146,13 @@ impl ConfigBuilder {
     }
 
     fn add_environment(&mut self, env: impl IntoIterator<Item = (OsString, OsString)>) {
-        // Sorted, so that problems are always reported in the same order.
-        let variables: BTreeMap<String, OsString> = env
-            .into_iter()
-            .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
-            .filter(|(name, _)| name.starts_with("NEXUS3_"))
-            .filter(|(name, _)| !suggest::is_non_setting_variable(name))
-            .collect();
-        for (name, value) in variables {
-            match SETTINGS.iter().position(|setting| setting.environment_variable() == name) {
-                Some(setting) => {
-                    let read = match value.to_str() {
-                        Some(text) => SETTINGS[setting].kind.parse_text(text),
-                        None => Err(InvalidValue::new("text that is not UTF-8".to_owned())),
-                    };
-                    self.apply(setting, read, Origin::Environment, &format!("environment: {name}"));
-                }
-                None => {
-                    let shown = name.escape_debug();
-                    let hint = suggest::for_variable(&name);
-                    self.problems.push(format!("environment: {shown} is not a setting{hint}"));
-                }
-            }
+        for (name, value) in own_variables(env) {
+            let Some(setting) = setting_of_variable(&name) else { continue };
+            let read = match value.to_str() {
+                Some(text) => SETTINGS[setting].kind.parse_text(text),
+                None => Err(InvalidValue::new("text that is not UTF-8".to_owned())),
+            };
+            self.apply(setting, read, Origin::Environment, &format!("environment: {name}"));
         }
     }
 

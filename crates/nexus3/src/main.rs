@@ -74,6 +74,12 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<u8, Failure> {
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let home = home::locate(cli.home.as_deref(), &environment)?;
+    // The daemon logs the warnings; its model server inherits its environment.
+    if !matches!(cli.command, Command::Serve(_) | Command::ModelServer(_)) {
+        for warning in config::unknown_variables(&environment) {
+            let _ = writeln!(std::io::stderr(), "nexus3: {warning}");
+        }
+    }
     let load = |flags: &[(&'static str, String)]| -> Result<Config, Failure> {
         config::load(&home, environment.iter().cloned(), flags)
             .map_err(|fault| Failure::Usage(fault.to_string()))

@@ -14,7 +14,7 @@ use server::http::{HttpLimits, HttpOptions, HttpTransport};
 use server::{BindFault, Doors, Host, Listener, Transport};
 
 use crate::assemble::{Assembly, open_store, store_path};
-use crate::config::{Config, LogSettings, RoomOptions};
+use crate::config::{self, Config, LogSettings, RoomOptions};
 use crate::home::{self, Environment, Prepared};
 use crate::logs::{self, LogOptions};
 use crate::memory;
@@ -40,6 +40,9 @@ pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> 
             "other users could access {} (mode {mode:o}); changed its mode to 0700",
             home.display()
         );
+    }
+    for warning in config::unknown_variables(environment) {
+        tracing::warn!("{warning}");
     }
     process::forbid_memory_dumps();
     tracing::debug!(?config, "starting");

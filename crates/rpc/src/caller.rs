@@ -1,7 +1,7 @@
 //! Identity of callers: the transport authenticates and builds a [`Caller`], which resolves to a [`Principal`] at each
 //! call, against the state of the pool at that time.
 
-use agent::{AgentId, Fault};
+use agent::{AgentId, Fault, PrincipalId};
 use runtime::{AgentHandle, AgentRef, Initiator, PoolHandle};
 
 /// The authenticated caller of a method.
@@ -92,13 +92,13 @@ impl Caller {
         }
     }
 
-    /// Returns the caller's name for the audit log. An unknown `X-Nexus-Agent` is never logged, since it may be
-    /// anything, even a secret: such a caller is named `admin`.
-    pub(crate) fn audit_name(&self, pool: &PoolHandle) -> String {
-        match (&self.credential, &self.acting_as) {
-            (Credential::Capability(agent), _) => agent.id().to_string(),
-            (Credential::AdminToken, Some(name)) if self.principal(pool).is_ok() => name.clone(),
-            (Credential::AdminToken, _) => "admin".to_owned(),
+    /// Returns the caller's identity for the audit trail. An unknown `X-Nexus-Agent` is never logged, since it may be
+    /// anything, even a secret: such a caller is the admin whose token it has.
+    pub(crate) fn audit_id(&self, pool: &PoolHandle) -> PrincipalId {
+        match (&self.credential, self.principal(pool)) {
+            (Credential::Capability(agent), _) => PrincipalId::Agent(agent.id().clone()),
+            (Credential::AdminToken, Ok(Principal::Agent(agent))) => PrincipalId::Agent(agent.id().clone()),
+            (Credential::AdminToken, Ok(Principal::Admin) | Err(_)) => PrincipalId::Admin,
         }
     }
 }

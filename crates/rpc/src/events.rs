@@ -46,15 +46,18 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
         Record::Created(record) => JournalRecord::AgentCreated(agent_created(agent, record)),
         Record::PermissionsChanged { by, permissions } => {
             JournalRecord::PermissionsChanged(events::PermissionsChanged {
-                by: by.clone(),
+                by: by.to_string(),
                 permissions: permissions_view(permissions),
             })
         }
-        Record::Renamed { by, id } => {
-            JournalRecord::AgentRenamed(events::AgentRenamed { by: by.clone(), new_agent_id: id.to_string() })
+        Record::Renamed { by, id } => JournalRecord::AgentRenamed(events::AgentRenamed {
+            by: by.to_string(),
+            new_agent_id: id.to_string(),
+        }),
+        Record::Finished { by } => JournalRecord::AgentFinished(events::AgentFinished { by: by.to_string() }),
+        Record::Destroyed { by } => {
+            JournalRecord::AgentDestroyed(events::AgentDestroyed { by: by.to_string() })
         }
-        Record::Finished { by } => JournalRecord::AgentFinished(events::AgentFinished { by: by.clone() }),
-        Record::Destroyed { by } => JournalRecord::AgentDestroyed(events::AgentDestroyed { by: by.clone() }),
         Record::TurnAccepted(accepted) => JournalRecord::TurnAccepted(events::TurnAccepted {
             turn: accepted.turn,
             request_id: request_id_to_wire(accepted.request_id.clone()),
@@ -89,11 +92,11 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
             JournalRecord::TurnReopened(events::TurnReopened { turn: *turn, request_id, messages })
         }
         Record::RolledBack { by, messages } => {
-            JournalRecord::RolledBack(events::RolledBack { by: by.clone(), messages: *messages as u64 })
+            JournalRecord::RolledBack(events::RolledBack { by: by.to_string(), messages: *messages as u64 })
         }
         Record::Compacted(compaction) => JournalRecord::ContextCompacted(context_compacted(compaction)),
         Record::Denied { principal, action, rule, text } => JournalRecord::Denied(events::Denied {
-            principal: principal.clone(),
+            principal: principal.to_string(),
             action: action.clone(),
             rule: rule.clone(),
             text: text.clone(),
@@ -108,7 +111,7 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
 fn context_compacted(compaction: &CompactionRecord) -> events::ContextCompacted {
     events::ContextCompacted {
         turn: compaction.turn,
-        by: compaction.by.clone(),
+        by: compaction.by.to_string(),
         method: compaction.method.name().to_owned(),
         messages_before: compaction.messages_before as u64,
         messages_after: compaction.messages_after() as u64,
@@ -121,7 +124,7 @@ fn context_compacted(compaction: &CompactionRecord) -> events::ContextCompacted 
 /// Converts an agent's record, without the digest of its capability token.
 fn agent_created(serial: Serial, record: &AgentRecord) -> events::AgentCreated {
     events::AgentCreated {
-        by: record.by.clone(),
+        by: record.by.to_string(),
         serial,
         parent_serial: record.parent,
         created_at: format_utc(record.created_at),

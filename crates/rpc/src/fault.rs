@@ -48,17 +48,17 @@ impl Dispatcher {
         if fault.kind != FaultKind::Denied {
             return;
         }
-        let principal = caller.audit_name(&self.pool);
+        let principal = caller.audit_id(&self.pool);
         let rule = fault.cause.as_deref().unwrap_or("ceiling");
         tracing::warn!(
             target: "nexus3::audit",
-            event = "denied", principal, action = operation, rule, "{}", fault.public
+            event = "denied", %principal, action = operation, rule, "{}", fault.public
         );
         let own = match caller.principal(&self.pool) {
             Ok(Principal::Agent(own)) => Some(own),
             Ok(Principal::Admin) | Err(_) => None,
         };
-        self.pool.record_denial(&principal, own.as_ref(), operation, rule, &fault.public);
+        self.pool.record_denial(principal, own.as_ref(), operation, rule, &fault.public);
     }
 }
 

@@ -15,9 +15,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::journal::{Record, RestartPolicy};
+use agent::journal::Record;
 use agent::outside::StoreFault;
-use agent::{Fault, FaultKind, MessageSource, RequestId, TurnOutcome};
+use agent::{Fault, FaultKind, MessageSource, PrincipalId, RequestId, TurnOutcome};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Compacts the context.
     Compact(CompactionRequest),
     /// Truncates the context to its first messages.
-    Rollback { messages: usize, initiator: String, reply: oneshot::Sender<Result<usize, Fault>> },
+    Rollback { messages: usize, initiator: PrincipalId, reply: oneshot::Sender<Result<usize, Fault>> },
 }
 
 /// State of an actor task.
@@ -74,9 +74,6 @@ impl Job {
 }
 
 type CancelReply = oneshot::Sender<bool>;
-
-/// Attempts at a turn, each cut off by a daemon stop, before it is marked as interrupted.
-const TURN_ATTEMPTS_MAX: u32 = 3;
 
 /// What a command means for the running turn.
 enum CommandEffect {
@@ -231,7 +228,7 @@ impl Actor {
 
     /// Runs one turn to its end while handling commands.
     async fn run_turn(&mut self, mut pending: PendingTurn) -> ControlFlow<()> {
-        if let Some(why) = self.resume_refusal(&pending) {
+        if let Some(why) = pending.resume_refusal(self.shared.on_restart) {
             return self.interrupt(pending, why).await;
         }
         if self.shared.admission.abort.is_cancelled() {
@@ -269,19 +266,6 @@ impl Actor {
         }
         let driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, Some(slot));
         self.drive_turn(pending, driver, Vec::new()).await
-    }
-
-    /// Returns why a recovered turn must not be resumed: the agent's restart policy says so, or the turn was attempted
-    /// so often that it may be what crashes the daemon.
-    fn resume_refusal(&self, pending: &PendingTurn) -> Option<String> {
-        if !pending.was_recovered {
-            return None;
-        }
-        if pending.attempts + 1 >= TURN_ATTEMPTS_MAX {
-            return Some(format!("the daemon stopped {TURN_ATTEMPTS_MAX} times while the turn ran"));
-        }
-        let is_marked = self.shared.on_restart == RestartPolicy::Mark;
-        is_marked.then(|| "the daemon stopped before the turn had ended".to_owned())
     }
 
     /// Drives a turn to its end; reports to `cancels` whether it was cancelled.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use agent::journal::{AgentRecord, AgentState, Record, RestartPolicy, Serial, StoredPermissions};
 use agent::outside::{Append, BoxFuture, Clock, Provider, Store, StoreFault, Timestamp};
 use agent::permission::{Denial, Effect, FilePath, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, Image, Message, MessageSource, RequestId, TurnEnd};
+use agent::{AgentId, Fault, FaultKind, Image, Message, MessageSource, PrincipalId, RequestId, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     pub(crate) node: Arc<LineageNode>,
     pub(crate) capability: CapabilityDigest,
     pub(crate) created_at: Timestamp,
-    pub(crate) created_by: String,
+    pub(crate) created_by: PrincipalId,
     pub(crate) origin: Option<String>,
     pub(crate) on_restart: RestartPolicy,
     /// Model named at creation.
@@ -291,7 +291,7 @@ impl AgentHandle {
     /// When a turn is open, a tool call would lose its result, or the commit failed.
     pub async fn rollback(&self, messages: usize, initiator: Initiator<'_>) -> Result<usize, Fault> {
         let (reply, receiver) = oneshot::channel();
-        let initiator = initiator.name().to_owned();
+        let initiator = initiator.principal_id();
         let sent = self.inbox.send(Box::new(Command::Rollback { messages, initiator, reply })).await;
         sent.map_err(|_| self.shared.unavailable())?;
         receiver.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
@@ -309,7 +309,7 @@ impl AgentHandle {
     ) -> Result<CompactionOutcome, Fault> {
         let (reply, receiver) = oneshot::channel();
         let compaction = CompactionRequest {
-            initiator: initiator.name().to_owned(),
+            initiator: initiator.principal_id(),
             condition,
             reply,
             permit: self.admit()?,
@@ -360,7 +360,7 @@ impl AgentHandle {
     /// daemon.
     pub(crate) async fn mark_finished(&self, initiator: Initiator<'_>) -> Result<(), Fault> {
         let is_admin = matches!(initiator, Initiator::Admin);
-        let record = Record::Finished { by: initiator.name().to_owned() };
+        let record = Record::Finished { by: initiator.principal_id() };
         let commit = self.shared.append(vec![record], |state| {
             state.should_shutdown = true;
             state.is_finished |= is_admin;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use agent::outside::{BoxFuture, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers};
 use agent::permission::{Effect, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, MessageSource, RequestId, TurnEnd, TurnOutcome};
+use agent::{AgentId, Fault, FaultKind, MessageSource, PrincipalId, RequestId, TurnEnd, TurnOutcome};
 
 use crate::actor::Command;
 use crate::admission::shutting_down;
@@ -67,7 +67,7 @@ impl AgentPeers {
         let is_waiting = new.wait && new.initial_message.is_some();
         let created = pool.create(agent_spec(new, self.source()), Initiator::Agent(&own)).await?;
         let id = created.handle.id();
-        tracing::info!(target: "nexus3::audit", event = "created", principal = %self.id, agent = %id, "agent created");
+        tracing::info!(target: "nexus3::audit", event = "created", principal = %PrincipalId::Agent(self.id.clone()), agent = %id, "agent created");
         // Adds a wait edge only if the parent waits. The child exists and may be running, so a deadlock fails the wait
         // and not the creation.
         let edge = is_waiting.then(|| pool.pool.wait_graph.add_edge(&self.node, created.handle.node()));

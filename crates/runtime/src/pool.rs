@@ -20,7 +20,7 @@ use std::time::Duration;
 use agent::journal::{DAEMON, Record, RestartPolicy, Serial};
 use agent::outside::{Append, Clock, Entropy, Models, Store, Toolbox, Workspace};
 use agent::permission::{FilePath, Presets};
-use agent::{AgentId, Fault, FaultKind, RequestId};
+use agent::{AgentId, Fault, FaultKind, PrincipalId, RequestId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -266,14 +266,14 @@ impl PoolHandle {
     /// Records a denied call in the journal.
     pub fn record_denial(
         &self,
-        principal: &str,
+        principal: PrincipalId,
         agent: Option<&AgentRef>,
         action: &str,
         rule: &str,
         text: &str,
     ) {
         let record = Record::Denied {
-            principal: principal.to_owned(),
+            principal,
             action: action.to_owned(),
             rule: rule.to_owned(),
             text: text.to_owned(),
@@ -317,7 +317,7 @@ impl PoolHandle {
         children: ChildPolicy,
         initiator: Initiator<'_>,
     ) -> Result<bool, Fault> {
-        let (pool, serial, initiator) = (self.clone(), agent.serial, initiator.name().to_owned());
+        let (pool, serial, initiator) = (self.clone(), agent.serial, initiator.principal_id());
         let destroy = async move {
             let destroyed = pool.pool.destroy(serial, children, &initiator).await?;
             if !destroyed.is_empty() {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use agent::journal::{AgentRecord, Record, RestartPolicy, Serial, StoredGrantRequest, StoredPermissions};
 use agent::outside::{Append, Store, Timestamp};
 use agent::permission::{Budget, FilePath, Level};
-use agent::{AgentId, Message, MessageSource};
+use agent::{AgentId, Message, MessageSource, PrincipalId};
 use store::{SqliteOptions, StoreOptions};
 
 const HOME: &str = "NEXUS3_STORE_CHILD_HOME";
@@ -82,7 +82,7 @@ fn created(serial: Serial) -> Record {
         id: AgentId::parse(&format!("agent-{serial}")).unwrap(),
         parent: None,
         created_at: Timestamp(0),
-        by: "admin".to_owned(),
+        by: PrincipalId::Admin,
         system_prompt: None,
         cwd: FilePath::root(),
         model: None,

@@ -332,10 +332,9 @@ fn drop_plan_stays_within_its_limit_and_retains_results() {
             }
             calls.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
         }
-        let by = "test".to_owned();
         let record = CompactionRecord {
             turn: None,
-            by,
+            by: PrincipalId::Auto,
             method: CompactionMethod::Dropped,
             messages_before: full.messages().len(),
             tokens_before: 0,

@@ -272,7 +272,7 @@ fn begun_turn_with_later_turns_cannot_be_reopened() {
 #[test]
 fn rollback_truncates_context_and_prevents_reopening() {
     let mut records = interrupted_in_a_call();
-    records.push(Record::RolledBack { by: "admin".to_owned(), messages: 0 });
+    records.push(Record::RolledBack { by: PrincipalId::Admin, messages: 0 });
     assert_eq!(texts(&records), Vec::<String>::new());
     assert!(Replay::from_records(records.clone()).reopenable_turn(1).is_none());
     records.extend([accepted(2), begun(2), response("two"), completed(2)]);
@@ -288,13 +288,13 @@ fn messages_without_a_turn_are_in_the_context() {
 
 #[test]
 fn records_outside_the_conversation_do_not_affect_replay() {
-    let by = || "admin".to_owned();
+    let (by, text) = (|| PrincipalId::Admin, || "x".to_owned());
     let id = AgentId::parse("b").expect("a name");
     let others = [
         Record::Renamed { by: by(), id },
         Record::Finished { by: by() },
-        Record::Denied { principal: by(), action: by(), rule: by(), text: by() },
-        Record::DaemonStarted { version: by() },
+        Record::Denied { principal: by(), action: text(), rule: text(), text: text() },
+        Record::DaemonStarted { version: text() },
         Record::DaemonStopped,
         Record::Destroyed { by: by() },
     ];

@@ -13,8 +13,7 @@ const BUILTIN_PRESETS: [&str; 4] = ["sandboxed", "trusted", "worker", "yolo"];
 /// Environment variables of nexus3 that are not settings.
 const NON_SETTING_VARIABLES: &[&str] = &["NEXUS3_HOME", "NEXUS3_API_KEY", "NEXUS3_CACHE"];
 
-/// Environment variables that only debug builds read. Release builds reject them, so that a user notices that they have
-/// no effect.
+/// Environment variables that only debug builds read. Release builds warn about them, because they have no effect.
 const TEST_VARIABLES: [&str; 2] = [FAILPOINTS_VARIABLE, CLOCK_FILE_VARIABLE];
 
 /// Whether nexus3 reads this environment variable although it is not a setting.
@@ -69,7 +68,7 @@ pub(crate) fn for_preset_name(name: &str) -> String {
     did_you_mean(presets::is_table_name(&lower).then(|| format!("'{lower}'")))
 }
 
-/// Hint after "NEXUS3_… is not a setting".
+/// Hint after "NEXUS3_… is ignored: it is not a setting".
 pub(crate) fn for_variable(variable: &str) -> String {
     let bare = |name: &str| name.trim_start_matches("NEXUS3_").to_owned();
     let given = bare(variable);

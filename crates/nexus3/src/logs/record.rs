@@ -71,6 +71,11 @@ impl AgentDirectory {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether the agent is temporary, which has no transcript: its name begins with a dot.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.0.starts_with('.')
+    }
 }
 
 /// Identifies one log file: agent and stream.

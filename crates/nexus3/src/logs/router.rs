@@ -122,7 +122,9 @@ where
         let Some(stream) = self.filter.stream_for(event.metadata()) else { return };
         let Some(mut scope) = ctx.event_scope(event) else { return };
         let nearest = scope.find_map(|span| span.extensions().get::<Route>().map(|route| route.0.clone()));
-        if let Some(Some(agent)) = nearest {
+        if let Some(Some(agent)) = nearest
+            && !(stream == LogStream::Context && agent.is_temporary())
+        {
             self.sender.send(agent, stream, stream.render(event));
         }
     }

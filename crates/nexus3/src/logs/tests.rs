@@ -101,6 +101,19 @@ fn log_message(text: &str) {
 }
 
 #[test]
+fn temporary_agents_have_no_transcript() {
+    let output = LogFixture::run(all_streams(), || {
+        for agent in [".1", "a"] {
+            let _entered = info_span!("agent", agent).entered();
+            log_message("private");
+            debug!("an event of {agent}");
+        }
+    });
+    assert_eq!((output.texts("a"), output.texts(".1")), (vec!["private".to_owned()], Vec::new()));
+    assert!(output.read(".1/verbose.md").is_some(), "a log that the user asked for is complete");
+}
+
+#[test]
 fn logs_of_concurrent_agents_never_mix() {
     let fixture = LogFixture::new(all_streams());
     thread::scope(|scope| {
@@ -214,14 +227,6 @@ fn an_id_that_is_no_directory_name_gets_no_file() {
     assert_eq!(output.agents(), ["outer"]);
     assert_eq!(output.texts("outer"), ["valid"]);
     assert_eq!(fs::read_dir(output.home.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn an_id_may_start_with_a_dot() {
-    let output = LogFixture::run(all_streams(), || {
-        info_span!("turn", agent = ".temporary").in_scope(|| log_message("hello"));
-    });
-    assert_eq!(output.texts(".temporary"), ["hello"]);
 }
 
 #[test]

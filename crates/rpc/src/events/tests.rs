@@ -4,7 +4,9 @@ use agent::compaction::{CompactionMethod, CompactionPart};
 use agent::journal::{AcceptedTurn, RestartPolicy};
 use agent::outside::Timestamp;
 use agent::permission::Level;
-use agent::{AgentId, Ending, Fault, FaultKind, Halt, MessageSource, ToolCall, ToolOutcome, Usage};
+use agent::{
+    AgentId, Ending, Fault, FaultKind, Halt, MessageSource, PrincipalId, ToolCall, ToolOutcome, Usage,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -36,7 +38,7 @@ fn agent_record() -> AgentRecord {
         id: AgentId::main(),
         parent: Some(3),
         created_at: Timestamp(1_705_314_600_000_000),
-        by: "admin".into(),
+        by: PrincipalId::Admin,
         system_prompt: Some("Be brief.".into()),
         cwd: path("/srv"),
         model: Some("echo/one".into()),
@@ -65,7 +67,7 @@ fn records() -> Vec<(Record, Value)> {
 }
 
 fn agent_records() -> Vec<(Record, Value)> {
-    let by = || "admin".to_owned();
+    let by = || PrincipalId::Admin;
     let permissions = json!({
         "preset": "worker", "permission_level": "SANDBOXED", "disable_tools": ["a"], "allowed_write_paths": ["/w"],
         "may_create": [], "may_grant": { "disable_tools": ["b"] }, "budget": { "tokens": 9 },
@@ -90,7 +92,7 @@ fn agent_records() -> Vec<(Record, Value)> {
         (
             Record::Compacted(Box::new(CompactionRecord {
                 turn: Some(2),
-                by: "auto".into(),
+                by: PrincipalId::Auto,
                 method: CompactionMethod::Dropped,
                 messages_before: 8,
                 tokens_before: 90,
@@ -104,12 +106,12 @@ fn agent_records() -> Vec<(Record, Value)> {
         ),
         (
             Record::Denied {
-                principal: "a".into(),
+                principal: PrincipalId::Agent(AgentId::main()),
                 action: "send".into(),
                 rule: "identity".into(),
                 text: "no".into(),
             },
-            json!({ "principal": "a", "action": "send", "rule": "identity", "text": "no" }),
+            json!({ "principal": "agent:main", "action": "send", "rule": "identity", "text": "no" }),
         ),
         (Record::DaemonStarted { version: "0.1.0".into() }, json!({ "version": "0.1.0" })),
         (Record::DaemonStopped, json!({})),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use agent::PrincipalId;
 use agent::journal::{DAEMON, Record, Serial};
 use agent::outside::JournalEntry;
 use runtime::{AgentRef, BusEvent, PoolHandle};
@@ -101,7 +102,7 @@ impl SubtreeFilter {
             // Hidden: the daemon's own records, and denials of other principals.
             _ if entry.agent == DAEMON => Visibility::Hidden,
             Record::Denied { principal, .. }
-                if entry.agent_id.as_ref().is_none_or(|name| name.as_str() != principal) =>
+                if entry.agent_id.clone().map(PrincipalId::Agent).as_ref() != Some(principal) =>
             {
                 Visibility::Hidden
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionTrigger, SummaryPlan};
 use agent::journal::Record;
-use agent::{Fault, TokenCount};
+use agent::{Fault, PrincipalId, TokenCount};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::Actor;
@@ -37,7 +37,7 @@ pub enum CompactionCondition {
 
 /// A queued compaction request.
 pub(crate) struct CompactionRequest {
-    pub(crate) initiator: String,
+    pub(crate) initiator: PrincipalId,
     pub(crate) condition: CompactionCondition,
     pub(crate) reply: oneshot::Sender<Result<CompactionOutcome, Fault>>,
     pub(crate) permit: AdmissionPermit,
@@ -63,7 +63,7 @@ impl Actor {
         let is_summary_failure = matches!(parts, Err(CompactionAborted::Failed(_)));
         let result = match parts {
             Ok(None) => Ok(CompactionOutcome::Nothing),
-            Ok(Some((parts, method))) => self.commit_compaction(parts, method, &initiator).await,
+            Ok(Some((parts, method))) => self.commit_compaction(parts, method, initiator).await,
             Err(CompactionAborted::Failed(fault)) => Err(fault),
             Err(CompactionAborted::Ended) if self.shared.end_requested.is_cancelled() => {
                 Err(self.shared.unavailable())
@@ -147,7 +147,7 @@ impl Actor {
         &mut self,
         parts: Vec<CompactionPart>,
         method: CompactionMethod,
-        initiator: &str,
+        initiator: PrincipalId,
     ) -> Result<CompactionOutcome, Fault> {
         let shared = &self.shared;
         let compacted = shared.compact_window(parts, method, None, initiator);

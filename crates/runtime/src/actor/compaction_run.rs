@@ -6,7 +6,9 @@ use std::sync::Arc;
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord, SummaryPlan, drop_oldest};
 use agent::outside::ModelEvent;
 use agent::permission::Resource;
-use agent::{Fault, FaultKind, FixedOverhead, Prices, TokenCount, ToolSpec, Usage, Window, WindowSize};
+use agent::{
+    Fault, FaultKind, FixedOverhead, Prices, PrincipalId, TokenCount, ToolSpec, Usage, Window, WindowSize,
+};
 use tokio::time::Instant;
 
 use super::model_stream::{GuardedStream, StreamEnd};
@@ -115,7 +117,7 @@ impl Shared {
         parts: Vec<CompactionPart>,
         method: CompactionMethod,
         turn: Option<u64>,
-        initiator: &str,
+        by: PrincipalId,
     ) -> CompactedWindow {
         let (before, calibration) = {
             let state = self.published.read();
@@ -124,7 +126,7 @@ impl Shared {
         let window = before.compacted(&parts, &|text| self.provider.count(text));
         let record = CompactionRecord {
             turn,
-            by: initiator.to_owned(),
+            by,
             method,
             messages_before: before.messages().len(),
             tokens_before: calibration.to_model_tokens(before.message_tokens()),

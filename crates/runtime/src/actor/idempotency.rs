@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use agent::journal::{OpenTurnState, Record, Replay};
 use agent::outside::{StoreFault, StoredTurn};
-use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_digest_input};
+use agent::{Fault, FaultKind, PrincipalId, TurnEnd, TurnOutcome, content_digest_input};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
@@ -201,7 +201,7 @@ impl Actor {
     pub(super) async fn roll_back(
         &mut self,
         messages: usize,
-        by: String,
+        by: PrincipalId,
         reply: oneshot::Sender<Result<usize, Fault>>,
     ) -> ControlFlow<()> {
         let total = match self.check_rollback(messages) {

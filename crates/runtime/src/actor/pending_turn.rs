@@ -1,6 +1,6 @@
 //! A request from its acceptance to its response.
 
-use agent::journal::{AcceptedTurn, OpenTurn, OpenTurnState, Record};
+use agent::journal::{AcceptedTurn, OpenTurn, OpenTurnState, Record, RestartPolicy};
 use agent::outside::StoreFault;
 use agent::{Fault, FaultKind, Message, RequestId, TurnEnd, TurnOutcome};
 use tokio::sync::{oneshot, watch};
@@ -13,6 +13,9 @@ pub(crate) type Reply = oneshot::Sender<Result<TurnEnd, Fault>>;
 pub(crate) type CommitWaiter = oneshot::Sender<Result<(), Fault>>;
 /// `None` until the store has committed or rejected the request.
 pub(super) type CommitStatus = watch::Receiver<Option<Result<(), StoreFault>>>;
+
+/// Attempts at a turn, each cut off by a daemon stop, before it is marked as interrupted.
+const TURN_ATTEMPTS_MAX: u32 = 3;
 
 /// A queued or running request.
 pub(crate) struct PendingTurn {
@@ -93,6 +96,19 @@ impl PendingTurn {
     pub(super) fn ended_record(&self, end: TurnEnd) -> Record {
         let request_id = self.message.request_id.clone();
         Record::TurnEnded { turn: self.turn, request_id, end: Box::new(end) }
+    }
+
+    /// Returns why a recovered turn is marked as interrupted instead of resumed: the agent's restart policy says so, or
+    /// the turn was attempted so often that it may be what crashes the daemon.
+    pub(super) fn resume_refusal(&self, on_restart: RestartPolicy) -> Option<String> {
+        if !self.was_recovered {
+            return None;
+        }
+        if self.attempts + 1 >= TURN_ATTEMPTS_MAX {
+            return Some(format!("the daemon stopped {TURN_ATTEMPTS_MAX} times while the turn ran"));
+        }
+        let is_marked = on_restart == RestartPolicy::Mark;
+        is_marked.then(|| "the daemon stopped before the turn had ended".to_owned())
     }
 
     /// Whether no caller waits for the response.

@@ -15,7 +15,7 @@ use crate::handle::NewMessage;
 impl Actor {
     /// Accepts a request. One with a pending request id and equal content joins the pending turn. One with other
     /// content is rejected once the pending one owns the id in the store: until then, the pending one may itself be
-    /// the conflicting one.
+    /// the conflicting one. One whose turn is being marked as interrupted queues behind it, and then reopens it.
     pub(super) fn accept(
         &mut self,
         message: NewMessage,
@@ -26,12 +26,13 @@ impl Actor {
     ) {
         let must_wait = running.is_some() || self.is_compacting || !self.queue.is_empty();
         let pending = running.into_iter().chain(self.queue.iter_mut().filter_map(Job::as_turn_mut));
+        let on_restart = self.shared.on_restart;
         let (mut existing, mut has_conflict) = (None, false);
         for other in pending.filter(|pending| pending.message.request_id == message.request_id) {
-            if other.message.has_same_content(&message) {
-                existing.get_or_insert(other);
-            } else {
+            if !other.message.has_same_content(&message) {
                 has_conflict |= other.owns_request_id();
+            } else if other.resume_refusal(on_restart).is_none() {
+                existing.get_or_insert(other);
             }
         }
         if has_conflict {
@@ -90,7 +91,11 @@ impl Actor {
         reply: CancelReply,
         running: Option<&PendingTurn>,
     ) -> CommandEffect {
-        if running.is_some_and(|pending| pending.message.request_id == *request_id) {
+        let on_restart = self.shared.on_restart;
+        let is_running = |pending: &PendingTurn| {
+            pending.message.request_id == *request_id && pending.resume_refusal(on_restart).is_none()
+        };
+        if running.is_some_and(is_running) {
             return CommandEffect::Cancel(reply);
         }
         let removed = self.remove_queued(|pending| pending.message.request_id == *request_id);

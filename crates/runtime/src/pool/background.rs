@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use agent::journal::Serial;
 use agent::outside::Timestamp;
-use agent::{Fault, FaultKind};
+use agent::{Fault, FaultKind, PrincipalId};
 
 use super::Pool;
 use crate::handle::AgentRef;
@@ -21,7 +21,7 @@ impl Pool {
     /// Destroys temporary agents, which do not survive a restart. Their descendants that are not temporary do.
     pub(super) async fn destroy_temporary_agents(self: &Arc<Self>) -> Result<(), Fault> {
         for serial in self.directory.temporary() {
-            self.destroy(serial, super::ChildPolicy::Orphan, "restart").await?;
+            self.destroy(serial, super::ChildPolicy::Orphan, &PrincipalId::Restart).await?;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use agent::journal::{AgentState, Record, RestartPolicy};
 use agent::outside::{Provider, StoreFault, Timestamp};
 use agent::permission::{DEPTH_MAX, Dimension, Effect, FilePath, Grant, Level, Preset};
-use agent::{AgentId, CountedMessage, Fault, FaultKind, Message, MessageSource, RequestId, Window};
+use agent::{
+    AgentId, CountedMessage, Fault, FaultKind, Message, MessageSource, PrincipalId, RequestId, Window,
+};
 use tokio::sync::oneshot;
 
 use super::Pool;
@@ -77,11 +79,11 @@ pub enum Initiator<'a> {
 }
 
 impl Initiator<'_> {
-    /// Returns the name for the audit trail.
-    pub(crate) fn name(&self) -> &str {
+    /// Returns the identity for records and the audit trail.
+    pub(crate) fn principal_id(&self) -> PrincipalId {
         match self {
-            Initiator::Admin => "admin",
-            Initiator::Agent(agent) => agent.id().as_str(),
+            Initiator::Admin => PrincipalId::Admin,
+            Initiator::Agent(agent) => PrincipalId::Agent(agent.id().clone()),
         }
     }
 }
@@ -132,7 +134,7 @@ pub(super) struct CreatePlan {
     pub(super) cwd: FilePath,
     pub(super) granted: GrantedPermissions,
     pub(super) provider: Arc<dyn Provider>,
-    pub(super) created_by: String,
+    pub(super) created_by: PrincipalId,
     pub(super) created_at: Option<Timestamp>,
     /// Initial messages.
     pub(super) messages: Vec<Arc<Message>>,
@@ -210,7 +212,7 @@ impl Pool {
             None => self.outside.models.default_model(),
             Some(model) => self.outside.models.find(model)?,
         };
-        let created_by = initiator.name().to_owned();
+        let created_by = initiator.principal_id();
         Ok(CreatePlan {
             spec,
             parent,

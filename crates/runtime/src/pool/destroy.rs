@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use agent::Fault;
 use agent::journal::{Record, Serial};
 use agent::outside::{Append, BoxFuture, StoreFault};
+use agent::{Fault, PrincipalId};
 
 use super::{ChildPolicy, Pool};
 use crate::handle::AgentHandle;
@@ -17,7 +17,7 @@ impl Pool {
         self: &Arc<Self>,
         serial: Serial,
         children: ChildPolicy,
-        by: &str,
+        by: &PrincipalId,
     ) -> Result<Vec<Option<AgentHandle>>, Fault> {
         let Some(tree_lock) = self.directory.tree_lock(serial) else { return Ok(Vec::new()) };
         let _tree_guard = tree_lock.write().await;
@@ -46,14 +46,14 @@ impl Pool {
     fn persist_destroyed(
         &self,
         nodes: &[Arc<LineageNode>],
-        by: &str,
+        by: &PrincipalId,
     ) -> BoxFuture<'static, Result<(), StoreFault>> {
         let at = self.outside.clock.now();
         let destroyed = |node: &Arc<LineageNode>| Append {
             agent: node.serial,
             agent_id: Some(node.id()),
             at,
-            records: vec![Record::Destroyed { by: by.to_owned() }],
+            records: vec![Record::Destroyed { by: by.clone() }],
             state: None,
             ledgers: Vec::new(),
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::journal::Record;
 use agent::outside::{Append, StoreFault, Timestamp};
 use agent::permission::Effect;
-use agent::{AgentId, Fault, FaultKind, Message};
+use agent::{AgentId, Fault, FaultKind, Message, PrincipalId};
 
 use super::create::{CreatePlan, CreatedAgent, Initiator, NameSpec, OwnedInitiator};
 use super::permissions::authorize_effects;
@@ -61,7 +61,7 @@ impl PoolHandle {
         id: AgentId,
         initiator: Initiator<'_>,
     ) -> Result<AgentRef, Fault> {
-        let (pool, agent, by) = (Arc::clone(&self.pool), agent.clone(), initiator.name().to_owned());
+        let (pool, agent, by) = (Arc::clone(&self.pool), agent.clone(), initiator.principal_id());
         self.pool.run_detached(async move { pool.rename(&agent, id, by).await }).await
     }
 
@@ -120,14 +120,19 @@ impl Pool {
             cwd: node.cwd.clone(),
             granted: node.granted(),
             provider,
-            created_by: initiator.name().to_owned(),
+            created_by: initiator.principal_id(),
             created_at: None,
             messages,
         };
         self.create_planned(&plan).await
     }
 
-    async fn rename(self: &Arc<Self>, agent: &AgentRef, id: AgentId, by: String) -> Result<AgentRef, Fault> {
+    async fn rename(
+        self: &Arc<Self>,
+        agent: &AgentRef,
+        id: AgentId,
+        by: PrincipalId,
+    ) -> Result<AgentRef, Fault> {
         if id.is_temporary() && !agent.id.is_temporary() {
             let text = format!("a persistent agent cannot get a temporary ID: {id}");
             return Err(Fault::new(FaultKind::Invalid, text));

@@ -213,7 +213,7 @@ impl Pool {
             None => reserved_by_children(shortfall),
         })?;
         self.permission_changes.fetch_add(1, Ordering::Release);
-        let initiator = initiator.name().to_owned();
+        let initiator = initiator.principal_id();
         let record = Record::PermissionsChanged {
             by: initiator.clone(),
             permissions: Box::new((*granted.stored).clone()),
@@ -226,7 +226,7 @@ impl Pool {
         }
         tracing::info!(
             target: "nexus3::audit",
-            event = "changed", principal = initiator, action = "set_permissions", agent = %agent.id(), "permissions changed"
+            event = "changed", principal = %initiator, action = "set_permissions", agent = %agent.id(), "permissions changed"
         );
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent::journal::{AgentState, RestartPolicy};
 use agent::outside::{Provider, Timestamp};
-use agent::{Fault, Window};
+use agent::{Fault, PrincipalId, Window};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -34,7 +34,7 @@ pub(super) struct NewAgent {
     pub(super) node: Arc<LineageNode>,
     pub(super) capability: CapabilityDigest,
     pub(super) created_at: Timestamp,
-    pub(super) created_by: String,
+    pub(super) created_by: PrincipalId,
     pub(super) origin: Option<String>,
     pub(super) on_restart: RestartPolicy,
     pub(super) model_requested: Option<String>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::journal::Record;
 use agent::outside::Store;
-use agent::{FaultKind, MessageSource, TurnOutcome};
+use agent::{FaultKind, MessageSource, PrincipalId, TurnOutcome};
 use futures_util::FutureExt;
 use runtime::{AgentHandle, ChildPolicy, Initiator, PermissionChange};
 
@@ -252,20 +252,20 @@ async fn admin_operations_return_after_their_commit() {
 #[tokio::test(start_paused = true)]
 async fn denials_are_in_the_journal() {
     let world = World::new().await;
-    let agent = world.agent("a").await;
+    let agent = world.agent("admin").await;
     expect_end(start_send(&agent, 1, "#1 call agent_create; done | say so; done")).await;
-    world.pool.record_denial("client", Some(&agent.agent_ref()), "destroy_agent", "targets", "no");
-    world.pool.record_denial("client", None, "shutdown_server", "identity", "no");
+    world.pool.record_denial(PrincipalId::Admin, Some(&agent.agent_ref()), "destroy_agent", "targets", "no");
+    world.pool.record_denial(PrincipalId::Admin, None, "shutdown_server", "identity", "no");
     run_until_idle().await;
     let records = world.store.stored_records(agent.agent_ref().serial()).await;
     let denied: Vec<_> = records
         .iter()
         .filter_map(|record| match record {
-            Record::Denied { principal, action, .. } => Some((principal.as_str(), action.as_str())),
+            Record::Denied { principal, action, .. } => Some((principal.to_string(), action.as_str())),
             _ => None,
         })
         .collect();
-    assert_eq!(denied, [("a", "agent_create"), ("client", "destroy_agent")]);
+    assert_eq!(denied, [("agent:admin".to_owned(), "agent_create"), ("admin".to_owned(), "destroy_agent")]);
     let daemon: Vec<_> =
         world.store.stored_records(agent::journal::DAEMON).await.iter().map(Record::kind).collect();
     assert_eq!(daemon, ["daemon_started", "denied"]);

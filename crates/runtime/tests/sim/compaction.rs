@@ -7,7 +7,7 @@ use agent::compaction::{CompactionMethod, CompactionRecord};
 use agent::journal::Record;
 use agent::outside::{ModelSpec, ModelTier};
 use agent::permission::Budget;
-use agent::{Message, Prices, Role, TurnOutcome};
+use agent::{Message, Prices, PrincipalId, Role, TurnOutcome};
 use runtime::{
     AgentHandle, AgentSpec, CompactionCondition, CompactionOutcome, Initiator, Limits, PermissionSpec,
 };
@@ -109,7 +109,7 @@ async fn turn_reports_the_compaction() {
     let notice =
         format!("\n[Context compacted: {} tokens reclaimed]\n\nanswer {turn} ", records[0].reclaimed());
     assert!(contents[turn - 1].starts_with(&notice), "{}", contents[turn - 1]);
-    assert_eq!((records[0].by.as_str(), records[0].messages_before), ("auto", turn * 2 - 1));
+    assert_eq!((&records[0].by, records[0].messages_before), (&PrincipalId::Auto, turn * 2 - 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -274,7 +274,7 @@ async fn compaction_on_request() {
     assert_eq!(done, CompactionOutcome::Done { tokens_before: before, tokens_after: after });
     assert!(after < before / 2, "{before} tokens became {after}");
     let all = compactions(&world, &agent).await;
-    assert_eq!((all.len(), all[0].turn, all[0].by.as_str()), (1, None, "admin"));
+    assert_eq!((all.len(), all[0].turn, &all[0].by), (1, None, &PrincipalId::Admin));
     assert_eq!(world.listed_status("a").await.message_count, messages(&agent).len());
     let empty = world.agent("b").await;
     assert_eq!(

@@ -217,21 +217,45 @@ async fn marked_turn_is_interrupted_and_resumes_when_resent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn send_during_marking_is_interrupted_and_the_next_resumes() {
+async fn sends_during_marking_resume_the_turn() {
     let world = world_with_agent(RestartPolicy::Mark).await;
     let Ok(world) = kill_after_appends(world, 2, KillTime::Delayed).await else {
         panic!("the script makes more appends")
     };
     world.store.hold();
     let agent = world.find("a").await;
-    let attached = start_send(&agent, 1, SCRIPT);
+    let sends = [start_send(&agent, 1, SCRIPT), start_send(&agent, 1, SCRIPT)];
+    let later = start_send(&agent, 2, "#2 say later; done");
     run_until_idle().await;
     world.store.release();
-    let fault = expect_fault(attached).await;
-    assert_eq!(fault.kind, FaultKind::Interrupted, "{fault:?}");
-    assert!(fault.public.starts_with("interrupted: the daemon stopped"), "{fault}");
-    assert_eq!(expect_end(start_send(&agent, 1, SCRIPT)).await.content, "see:so");
-    check_history(&agent, "marked");
+    for send in sends {
+        assert_eq!(expect_end(send).await.content, "see:so");
+    }
+    assert_eq!(expect_end(later).await.content, "later");
+    assert_eq!(user_texts(&agent), [SCRIPT, "#2 say later; done"]);
+    check_effects(&world, "marked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_send_during_marking_stays_interrupted() {
+    let world = world_with_agent(RestartPolicy::Mark).await;
+    let Ok(world) = kill_after_appends(world, 2, KillTime::Delayed).await else {
+        panic!("the script makes more appends")
+    };
+    world.store.hold();
+    let agent = world.find("a").await;
+    let send = start_send(&agent, 1, SCRIPT);
+    run_until_idle().await;
+    let cancel = {
+        let agent = agent.clone();
+        tokio::spawn(async move { agent.cancel(numeric_request_id(1)).await })
+    };
+    run_until_idle().await;
+    world.store.release();
+    assert!(!cancel.await.expect("no panic"), "the turn had ended before");
+    assert_eq!(expect_fault(send).await.kind, FaultKind::Interrupted);
+    run_to_completion(&world).await;
+    assert_eq!(world.model.observations().prompts.len(), 0, "a cancelled turn is not reopened");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use agent::{AgentId, ToolClass};
 use serde::{Deserialize, Serialize};
 
 use super::message::{ClassTag, MessageBody, RequestIdBody, ToolOutcomeBody, TurnEndBody};
-use super::state::{AgentBody, PermissionsBody, decode_agent_id};
+use super::state::{AgentBody, PermissionsBody, decode_agent_id, decode_principal, encode_principal};
 use super::{CodecFault, decode as from_json, encode as to_json};
 
 #[derive(Serialize, Deserialize)]
@@ -139,7 +139,7 @@ impl<'a> CompactionBody<'a> {
         };
         Self {
             turn: *turn,
-            by: by.into(),
+            by: encode_principal(by),
             method: method.name().into(),
             messages_before: *messages_before,
             tokens_before: *tokens_before,
@@ -162,7 +162,7 @@ impl<'a> CompactionBody<'a> {
         };
         Ok(CompactionRecord {
             turn: self.turn,
-            by: self.by.into_owned(),
+            by: decode_principal(&self.by)?,
             method,
             messages_before: self.messages_before,
             tokens_before: self.tokens_before,
@@ -198,11 +198,15 @@ pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
             permissions: PermissionsBody::encode(&record.permissions),
         }),
         Record::PermissionsChanged { by, permissions } => to_json(&PermissionsChangedBody {
-            by: by.into(),
+            by: encode_principal(by),
             permissions: PermissionsBody::encode(permissions),
         }),
-        Record::Renamed { by, id } => to_json(&RenamedBody { by: by.into(), id: AgentId::as_str(id).into() }),
-        Record::Finished { by } | Record::Destroyed { by } => to_json(&InitiatorBody { by: by.into() }),
+        Record::Renamed { by, id } => {
+            to_json(&RenamedBody { by: encode_principal(by), id: AgentId::as_str(id).into() })
+        }
+        Record::Finished { by } | Record::Destroyed { by } => {
+            to_json(&InitiatorBody { by: encode_principal(by) })
+        }
         Record::TurnAccepted(accepted) => {
             let AcceptedTurn { turn, request_id, message } = &**accepted;
             let (request_id, message) = (RequestIdBody::encode(request_id), MessageBody::encode(message));
@@ -232,11 +236,11 @@ pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
             to_json(&TurnReopenedBody { turn: *turn, request_id, messages: *messages })
         }
         Record::RolledBack { by, messages } => {
-            to_json(&RolledBackBody { by: by.into(), messages: *messages })
+            to_json(&RolledBackBody { by: encode_principal(by), messages: *messages })
         }
         Record::Compacted(compaction) => to_json(&CompactionBody::encode(compaction)),
         Record::Denied { principal, action, rule, text: message } => to_json(&DeniedBody {
-            principal: principal.into(),
+            principal: encode_principal(principal),
             action: action.into(),
             rule: rule.into(),
             text: message.into(),
@@ -265,13 +269,13 @@ fn decode_lifecycle(kind: &str, text: &str) -> Result<Record, CodecFault> {
     if kind == "permissions_changed" {
         let body: PermissionsChangedBody<'_> = from_json(text)?;
         let permissions = Box::new(body.permissions.decode()?);
-        return Ok(Record::PermissionsChanged { by: body.by.into_owned(), permissions });
+        return Ok(Record::PermissionsChanged { by: decode_principal(&body.by)?, permissions });
     }
     if kind == "agent_renamed" {
         let body: RenamedBody<'_> = from_json(text)?;
-        return Ok(Record::Renamed { by: body.by.into_owned(), id: decode_agent_id(&body.id)? });
+        return Ok(Record::Renamed { by: decode_principal(&body.by)?, id: decode_agent_id(&body.id)? });
     }
-    let by = from_json::<InitiatorBody<'_>>(text)?.by.into_owned();
+    let by = decode_principal(&from_json::<InitiatorBody<'_>>(text)?.by)?;
     Ok(if kind == "agent_finished" { Record::Finished { by } } else { Record::Destroyed { by } })
 }
 
@@ -322,13 +326,13 @@ fn decode_other(kind: &str, text: &str) -> Result<Record, CodecFault> {
         }
         "rolled_back" => {
             let body: RolledBackBody<'_> = from_json(text)?;
-            Record::RolledBack { by: body.by.into_owned(), messages: body.messages }
+            Record::RolledBack { by: decode_principal(&body.by)?, messages: body.messages }
         }
         "context_compacted" => Record::Compacted(Box::new(from_json::<CompactionBody<'_>>(text)?.decode()?)),
         "denied" => {
             let body: DeniedBody<'_> = from_json(text)?;
             Record::Denied {
-                principal: body.principal.into_owned(),
+                principal: decode_principal(&body.principal)?,
                 action: body.action.into_owned(),
                 rule: body.rule.into_owned(),
                 text: body.text.into_owned(),

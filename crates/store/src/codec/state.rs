@@ -8,7 +8,7 @@ use agent::journal::{
 };
 use agent::outside::Timestamp;
 use agent::permission::{Budget, FilePath, Level, Resource};
-use agent::{AgentId, TokenCalibration, UsageTotals};
+use agent::{AgentId, PrincipalId, TokenCalibration, UsageTotals};
 use serde::{Deserialize, Serialize};
 
 use super::CodecFault;
@@ -48,7 +48,7 @@ impl<'a> AgentBody<'a> {
             id: id.as_str().into(),
             parent: *parent,
             created_at: created_at.0,
-            by: by.into(),
+            by: encode_principal(by),
             system_prompt: system_prompt.as_deref().map(Cow::Borrowed),
             cwd: cwd.as_str().into(),
             model: model.as_deref().map(Cow::Borrowed),
@@ -65,7 +65,7 @@ impl<'a> AgentBody<'a> {
             id: decode_agent_id(&self.id)?,
             parent: self.parent,
             created_at: Timestamp(self.created_at),
-            by: self.by.into_owned(),
+            by: decode_principal(&self.by)?,
             system_prompt: self.system_prompt.map(Cow::into_owned),
             cwd: decode_file_path(&self.cwd)?,
             model: self.model.map(Cow::into_owned),
@@ -270,6 +270,14 @@ impl LedgerBody {
             });
         StoredLedger { version, accounts, cost }
     }
+}
+
+pub(super) fn encode_principal(principal: &PrincipalId) -> Cow<'static, str> {
+    principal.to_string().into()
+}
+
+pub(super) fn decode_principal(text: &str) -> Result<PrincipalId, CodecFault> {
+    PrincipalId::parse(text).ok_or_else(|| CodecFault::new(format!("unknown principal {text:?}")))
 }
 
 pub(super) fn decode_agent_id(text: &str) -> Result<AgentId, CodecFault> {

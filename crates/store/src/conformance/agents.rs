@@ -1,5 +1,6 @@
 //! Agents: their records, ids, states and ledgers, and the removal of destroyed ones.
 
+use agent::PrincipalId;
 use agent::journal::{AgentState, Record, Serial, StoredLedger};
 use agent::outside::{IndexRow, StoreFault};
 
@@ -44,7 +45,7 @@ async fn created_agent_round_trips(fixture: &mut StoreUnderTest) {
 async fn agent_has_current_permissions_and_id(fixture: &mut StoreUnderTest) {
     fixture.create(1, "one", None).await;
     let new = permissions("other");
-    let changed = Record::PermissionsChanged { by: "admin".to_owned(), permissions: Box::new(new.clone()) };
+    let changed = Record::PermissionsChanged { by: PrincipalId::Admin, permissions: Box::new(new.clone()) };
     fixture.commit(append(1, "one", [changed, renamed("two")])).await;
     fixture.reopen().await;
     let agent = fixture.store.agents(vec![1]).await.unwrap().remove(0);
@@ -93,7 +94,7 @@ async fn last_written_state_wins(fixture: &mut StoreUnderTest) {
         assert_eq!(fixture.store.agents(vec![1]).await.unwrap()[0].state, state(turns));
     }
     let finished = AgentState { is_finished: true, halted: None, last_action_at: None, ..state(4) };
-    let mut append = append(1, "one", [Record::Finished { by: "admin".to_owned() }]);
+    let mut append = append(1, "one", [Record::Finished { by: PrincipalId::Admin }]);
     append.state = Some(finished.clone());
     fixture.commit(append).await;
     fixture.reopen().await;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use agent::PrincipalId;
 use agent::journal::{DAEMON, Record};
 use agent::outside::{JournalEntry, StoreFault};
 
@@ -196,7 +197,7 @@ async fn denial_of_destroyed_agent_is_recorded(fixture: &mut StoreUnderTest) {
     fixture.create(1, "one", None).await;
     fixture.commit(append(1, "one", [destroyed()])).await;
     let text = || "x".to_owned();
-    let denial = Record::Denied { principal: text(), action: text(), rule: text(), text: text() };
+    let denial = Record::Denied { principal: PrincipalId::Admin, action: text(), rule: text(), text: text() };
     fixture.commit(append(1, "one", [denial.clone()])).await;
     fixture.commit(append(DAEMON, "", [denial])).await;
     assert_eq!(fixture.store.history(1).await.unwrap().len(), 3);

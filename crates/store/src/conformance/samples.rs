@@ -8,7 +8,7 @@ use agent::journal::{
 use agent::outside::{Append, EntryRange, Timestamp};
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{
-    AgentId, Ending, Fault, FaultKind, Halt, Image, Message, MessageSource, RequestId, Role,
+    AgentId, Ending, Fault, FaultKind, Halt, Image, Message, MessageSource, PrincipalId, RequestId, Role,
     TokenCalibration, ToolCall, ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, UsageTotals,
 };
 
@@ -83,11 +83,16 @@ pub(crate) fn reopened(turn: u64, request: &str) -> Record {
 }
 
 pub(crate) fn destroyed() -> Record {
-    Record::Destroyed { by: "admin".to_owned() }
+    Record::Destroyed { by: PrincipalId::Admin }
 }
 
 pub(crate) fn renamed(name: &str) -> Record {
-    Record::Renamed { by: "admin".to_owned(), id: id(name) }
+    Record::Renamed { by: PrincipalId::Admin, id: id(name) }
+}
+
+/// An agent whose name is that of another principal.
+fn agent_named_admin() -> PrincipalId {
+    PrincipalId::Agent(id("admin"))
 }
 
 pub(crate) fn request_id(text: &str) -> RequestId {
@@ -121,7 +126,7 @@ pub(crate) fn agent_record(text: &str) -> AgentRecord {
         id: id("worker-1"),
         parent: None,
         created_at: Timestamp(-1),
-        by: text.to_owned(),
+        by: agent_named_admin(),
         system_prompt: Some(text.to_owned()),
         cwd: path("/srv/work"),
         model: Some(text.to_owned()),
@@ -247,14 +252,14 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
     let mut records = vec![
         Record::Created(Box::new(agent_record(text))),
         Record::Created(Box::new(bare)),
-        Record::PermissionsChanged { by: owned(), permissions: Box::new(without_grant_preset) },
-        Record::Renamed { by: owned(), id: id(".temporary") },
-        Record::Finished { by: owned() },
-        Record::Destroyed { by: owned() },
+        Record::PermissionsChanged { by: agent_named_admin(), permissions: Box::new(without_grant_preset) },
+        Record::Renamed { by: PrincipalId::Admin, id: id(".temporary") },
+        Record::Finished { by: agent_named_admin() },
+        Record::Destroyed { by: PrincipalId::Restart },
         Record::TurnBegun { turn: u64::MAX },
         Record::TurnReopened { turn: 1, request_id: RequestId::Number(-5), messages: usize::MAX },
-        Record::RolledBack { by: owned(), messages: 0 },
-        Record::Denied { principal: owned(), action: owned(), rule: owned(), text: owned() },
+        Record::RolledBack { by: PrincipalId::Admin, messages: 0 },
+        Record::Denied { principal: agent_named_admin(), action: owned(), rule: owned(), text: owned() },
         Record::DaemonStarted { version: owned() },
         Record::DaemonStopped,
     ];
@@ -272,7 +277,7 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         parts.extend(messages(text).into_iter().map(|message| CompactionPart::Inserted(Box::new(message))));
         records.push(Record::Compacted(Box::new(CompactionRecord {
             turn,
-            by: owned(),
+            by: PrincipalId::Auto,
             method,
             messages_before: 9,
             tokens_before: u64::MAX,

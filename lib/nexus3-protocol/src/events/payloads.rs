@@ -10,7 +10,7 @@ use crate::methods::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentCreated {
-    /// Creator: `admin` or an agent id.
+    /// Creator: `admin` or `agent:` and an agent id.
     pub by: String,
     /// Serial number, unique forever, even when an agent id is reused.
     pub serial: Count,
@@ -36,7 +36,7 @@ pub struct AgentCreated {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PermissionsChanged {
-    /// Initiator: `admin` or an agent id.
+    /// Initiator: `admin` or `agent:` and an agent id.
     pub by: String,
     /// The new permissions.
     pub permissions: PermissionsView,
@@ -66,7 +66,7 @@ pub struct PermissionsView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentRenamed {
-    /// Initiator: `admin` or an agent id.
+    /// Initiator: `admin` or `agent:` and an agent id.
     pub by: String,
     /// The new id.
     pub new_agent_id: String,
@@ -76,7 +76,7 @@ pub struct AgentRenamed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentFinished {
-    /// Initiator: `admin` or an agent id.
+    /// Initiator: `admin` or `agent:` and an agent id.
     pub by: String,
 }
 
@@ -84,7 +84,7 @@ pub struct AgentFinished {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentDestroyed {
-    /// Initiator: `admin`, an agent id, or `restart` for a temporary agent that is left after a restart of the daemon.
+    /// Initiator: `admin`, `agent:` and an agent id, or `restart` for a temporary agent that is left after a restart of the daemon.
     pub by: String,
 }
 
@@ -226,7 +226,7 @@ pub struct TurnReopened {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RolledBack {
-    /// Initiator: `admin` or an agent id.
+    /// Initiator: `admin` or `agent:` and an agent id.
     pub by: String,
     /// Number of messages that stay.
     pub messages: Count,
@@ -238,7 +238,7 @@ pub struct RolledBack {
 pub struct ContextCompacted {
     /// Turn number; null when it was requested between turns.
     pub turn: Option<Count>,
-    /// Initiator: `auto` when the context was full, `admin`, or an agent id.
+    /// Initiator: `auto` when the context was full, `admin`, or `agent:` and an agent id.
     pub by: String,
     /// `summary`: a model summarized older messages. `dropped`: older outputs and messages were dropped or truncated.
     #[serde(rename = "how")]
@@ -260,7 +260,7 @@ pub struct ContextCompacted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Denied {
-    /// The caller: `admin` or an agent id.
+    /// The caller: `admin` or `agent:` and an agent id.
     pub principal: String,
     /// The denied action: a method, a tool, or `events`.
     pub action: String,

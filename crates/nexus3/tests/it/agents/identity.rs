@@ -54,8 +54,8 @@ fn agent_may_not_call_another_agent() {
     }
     assert_eq!(fixture.context("b")["message_count"], 0);
     assert_eq!(fixture.model.requests().len(), 0);
-    let line = "WARN nexus3::audit: Agent 'a' is not authorized to call shutdown on 'b' event=denied principal=a \
-                action=shutdown rule=identity";
+    let line = "WARN nexus3::audit: Agent 'a' is not authorized to call shutdown on 'b' event=denied \
+                principal=agent:a action=shutdown rule=identity";
     fixture.daemon.wait_stderr(line);
 }
 

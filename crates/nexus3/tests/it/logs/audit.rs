@@ -39,29 +39,29 @@ fn each_denied_call_has_one_audit_line_with_its_principal() {
     assert_denials(
         daemon,
         &[
-            ["child", "get_context", "identity", not_authorized],
-            ["child", "send", "identity", "Agent 'child' is not authorized to call send on 'main'"],
+            ["agent:child", "get_context", "identity", not_authorized],
+            ["agent:child", "send", "identity", "Agent 'child' is not authorized to call send on 'main'"],
             [
-                "child",
+                "agent:child",
                 "shutdown_server",
                 "identity",
                 "Agent 'child' is not authorized to call shutdown_server",
             ],
-            ["child", "destroy_agent", "identity", "Agent 'child' is not authorized to destroy 'lead'"],
+            ["agent:child", "destroy_agent", "identity", "Agent 'child' is not authorized to destroy 'lead'"],
             [
-                "lead",
+                "agent:lead",
                 "set_permissions",
                 "identity",
                 "Agent 'lead' is not authorized to call set_permissions on 'lead'",
             ],
             [
-                "child",
+                "agent:child",
                 "list_agents",
                 "identity",
                 "X-Nexus-Agent does not match the agent of the capability token",
             ],
             ["admin", "list_agents", "identity", "X-Nexus-Agent names no agent that exists"],
-            ["child", "get_context", "identity", not_authorized],
+            ["agent:child", "get_context", "identity", not_authorized],
         ],
     );
 }
@@ -92,11 +92,11 @@ fn each_denied_tool_call_has_one_audit_line() {
     assert_denials(
         &fixture.daemon,
         &[
-            ["lead", "echo", "tools", NO_ECHO],
-            ["lead", "fs.write_file", "write", &write],
-            ["lead", "agent_create", "create", "Requested preset 'trusted' exceeds parent ceiling"],
-            ["lead", "agent_send", "targets", reach],
-            ["lead", "agent_destroy", "targets", reach],
+            ["agent:lead", "echo", "tools", NO_ECHO],
+            ["agent:lead", "fs.write_file", "write", &write],
+            ["agent:lead", "agent_create", "create", "Requested preset 'trusted' exceeds parent ceiling"],
+            ["agent:lead", "agent_send", "targets", reach],
+            ["agent:lead", "agent_destroy", "targets", reach],
         ],
     );
 }
@@ -122,7 +122,7 @@ fn denial_on_opening_a_file_has_an_audit_line() {
     let lines = denials(&fixture.daemon);
     let actions: Vec<_> = lines.iter().map(|line| line["action"].as_str().unwrap_or("-")).collect();
     assert_eq!(actions, ["fs.write_file", "fs.read_file", "fs.write_file", "fs.read_file"], "{lines:?}");
-    assert!(lines.iter().all(|line| line["principal"] == "lead"), "{lines:?}");
+    assert!(lines.iter().all(|line| line["principal"] == "agent:lead"), "{lines:?}");
 }
 
 /// Sends requests that exceed the permissions; asserts that each is denied and has one audit line with the principal
@@ -205,8 +205,9 @@ fn each_denied_permission_change_has_one_audit_line() {
 #[test]
 fn permission_change_is_audited_with_its_principal() {
     let fixture = Fixture::start();
-    let lead = fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
-    fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    // An agent with the name of another principal.
+    let lead = fixture.create_with(json!({ "agent_id": "admin", "preset": "trusted" }));
+    fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "admin" }));
     fixture.set_permissions("child", json!({ "disable_tools": ["echo"] }));
     call_as(&fixture.daemon, &lead, &agent_path("child"), "set_permissions", json!({ "disable_tools": [] }));
     assert_eq!(denials(&fixture.daemon).len(), 0);
@@ -214,7 +215,7 @@ fn permission_change_is_audited_with_its_principal() {
     let lines: Vec<Value> = trail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let changes: Vec<_> = lines.iter().filter(|line| line["action"] == "set_permissions").collect();
     let principals: Vec<_> = changes.iter().map(|line| line["principal"].as_str().unwrap_or("-")).collect();
-    assert_eq!(principals, ["admin", "lead"], "{trail}");
+    assert_eq!(principals, ["admin", "agent:admin"], "{trail}");
     assert!(changes.iter().all(|line| line["agent"] == "child"), "the changed agent: {trail}");
 }
 
@@ -230,7 +231,7 @@ fn audit_line_is_valid_json_in_a_private_file() {
     for line in &lines {
         let names = crate::support::member_names(line);
         assert_eq!(names, ["action", "event", "principal", "rule", "text", "time"]);
-        assert_eq!(line["principal"], "lead");
+        assert_eq!(line["principal"], "agent:lead");
         assert!(line["time"].as_str().is_some_and(|time| time.starts_with("20")), "{line}");
         assert!(!is_timestamp(&line["text"]), "{line}");
     }

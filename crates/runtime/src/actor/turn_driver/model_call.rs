@@ -7,7 +7,9 @@ use std::time::Duration;
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionTrigger, SummaryPlan};
 use agent::outside::{ModelEvent, ModelRequest, StopReason, ToolSet};
 use agent::permission::Resource;
-use agent::{Fault, FaultKind, FixedOverhead, TokenCalibration, TokenCount, ToolSpec, TurnEvent, Usage};
+use agent::{
+    Fault, FaultKind, FixedOverhead, PrincipalId, TokenCalibration, TokenCount, ToolSpec, TurnEvent, Usage,
+};
 use tokio::time::Instant;
 
 use super::super::compaction_run::{SummaryCall, SummaryStep};
@@ -20,9 +22,6 @@ const OVERFLOWS_MAX: u32 = 6;
 
 /// Upper bound for a queued request, in case a provider does not bound its own waits, which are far shorter.
 const QUEUE_WAIT_MAX: Duration = Duration::from_secs(3_600);
-
-/// Initiator recorded for automatic compaction.
-const AUTO_INITIATOR: &str = "auto";
 
 /// Progress towards the next model response.
 #[derive(Default)]
@@ -126,7 +125,7 @@ impl TurnDriver {
     }
 
     fn stage_compaction(&mut self, parts: Vec<CompactionPart>, method: CompactionMethod) {
-        let compacted = self.shared.compact_window(parts, method, Some(self.turn_number), AUTO_INITIATOR);
+        let compacted = self.shared.compact_window(parts, method, Some(self.turn_number), PrincipalId::Auto);
         let reclaimed = compacted.record.reclaimed();
         self.staged.stage_compaction(compacted);
         self.model_call.has_overflowed = false;

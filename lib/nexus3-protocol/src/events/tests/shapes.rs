@@ -208,7 +208,7 @@ fn ends() -> Vec<(Event, String)> {
 
 fn others() -> Vec<(Event, String)> {
     let denied =
-        Denied { principal: text("a"), action: text("send"), rule: text("identity"), text: text("no") };
+        Denied { principal: text("agent:a"), action: text("send"), rule: text("identity"), text: text("no") };
     let journalled = NotJournalled;
     let text_delta =
         TextDelta { journalled, agent_id: text("a"), request_id: request_id(), turn: 2, text: text("hel") };
@@ -223,7 +223,7 @@ fn others() -> Vec<(Event, String)> {
     vec![
         journal_event(
             JournalRecord::Denied(denied),
-            r#""principal":"a","action":"send","rule":"identity","text":"no""#,
+            r#""principal":"agent:a","action":"send","rule":"identity","text":"no""#,
         ),
         journal_event(
             JournalRecord::DaemonStarted(DaemonStarted { version: text("0.1.0") }),
