@@ -125,7 +125,7 @@ async fn check_counts_rows_and_changes_nothing() {
     assert_eq!((report.turns, report.open_turns, report.chain.as_ref().unwrap().entries), (1, 1, 23));
     assert!(report.to_string().ends_with("sound"), "{report}");
     assert_eq!(std::fs::read(home.path()).unwrap(), before);
-    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
+    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.mark"]);
     let missing = home.folder.path().join("none.db");
     assert!(matches!(check(&missing).unwrap_err(), MaintenanceFault::Missing(_)));
 }
