@@ -83,7 +83,10 @@ impl Assembly {
         let outside = Outside { models, tools, workspace, clock, entropy, store };
         PoolHandle::open(options, outside)
             .await
-            .map_err(|fault| Failure::Run(format!("cannot load the stored agents: {fault}")))
+            .map_err(|fault| {
+                let why = fault.cause.as_deref().unwrap_or(&fault.public);
+                Failure::Run(format!("cannot load the stored agents: {why}; run nexus3 check"))
+            })
     }
 }
 

@@ -237,7 +237,7 @@ impl Shutdown<'_> {
                 Ok(())
             }
             Some(why) => Err(Failure::Run(format!(
-                "the store failed: {why}; all completed responses are saved, and open turns are resumed or marked at the next start"
+                "the store failed: {why}; responses were sent for saved turns only, and open turns are resumed or marked at the next start"
             ))),
         }
     }

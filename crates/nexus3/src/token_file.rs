@@ -1,7 +1,7 @@
 //! The daemon's token: generated at each start, stored in a file that only its user can read, removed at shutdown.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use agent::outside::Entropy;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nexus3_protocol::discovery::{TOKEN_BYTES, TOKEN_PREFIX, token_file_name};
+use rustix::fs::OFlags;
 
 use crate::Failure;
 
@@ -19,11 +20,12 @@ pub(crate) fn generate(entropy: &dyn Entropy) -> Result<String, Failure> {
     Ok(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// A token file on disk. Dropping it removes the file, unless another daemon has replaced it since.
-#[derive(Debug)]
+/// A token file on disk. Dropping it removes the file, unless it was replaced or overwritten since.
 pub(crate) struct TokenFile {
     path: PathBuf,
-    file_id: (u64, u64),
+    /// Open, so that no other file gets its inode.
+    file: File,
+    token: String,
 }
 
 impl TokenFile {
@@ -36,33 +38,45 @@ impl TokenFile {
             // Remove a partial file, if there is one.
             let _ = fs::remove_file(&temporary);
         }
-        let file_id =
+        let file =
             written.map_err(|fault| Failure::Run(format!("cannot write {}: {fault}", path.display())))?;
-        Ok(Self { path, file_id })
+        Ok(Self { path, file, token: token.to_owned() })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Whether the path still leads to the file that was written, with its token.
+    fn is_own(&self) -> io::Result<bool> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let found = OpenOptions::new().read(true).custom_flags(flags).open(&self.path)?;
+        let file_id = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
+        if file_id(&found)? != file_id(&self.file)? {
+            return Ok(false);
+        }
+        let mut content = Vec::new();
+        found.take(self.token.len() as u64 + 1).read_to_end(&mut content)?;
+        Ok(content == self.token.as_bytes())
+    }
 }
 
-fn write_atomically(path: &Path, temporary: &Path, token: &str) -> io::Result<(u64, u64)> {
+fn write_atomically(path: &Path, temporary: &Path, token: &str) -> io::Result<File> {
     match fs::remove_file(temporary) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
     file.write_all(token.as_bytes())?;
-    let metadata = file.metadata()?;
     fs::rename(temporary, path)?;
-    Ok((metadata.dev(), metadata.ino()))
+    Ok(file)
 }
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        let is_unchanged =
-            fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.file_id);
-        if is_unchanged && let Err(fault) = fs::remove_file(&self.path) {
+        if self.is_own().unwrap_or(false)
+            && let Err(fault) = fs::remove_file(&self.path)
+        {
             tracing::warn!(%fault, "cannot remove the token file {}", self.path.display());
         }
     }
@@ -116,10 +130,28 @@ mod tests {
     }
 
     #[test]
+    fn drop_keeps_a_file_with_other_content() {
+        let home = tempfile::tempdir().unwrap();
+        for content in ["", "nxk_2", "nxk_1 and a note"] {
+            let file = TokenFile::write(home.path(), 8765, "nxk_1").unwrap();
+            let path = file.path().to_owned();
+            fs::write(&path, content).unwrap();
+            drop(file);
+            assert_eq!(fs::read_to_string(&path).unwrap(), content, "overwritten in place");
+        }
+        let file = TokenFile::write(home.path(), 8765, "nxk_1").unwrap();
+        let path = file.path().to_owned();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "nxk_1").unwrap();
+        drop(file);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "nxk_1", "another file with the same token");
+    }
+
+    #[test]
     fn a_directory_in_place_of_the_file_is_an_error() {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir(home.path().join("rpc.token")).unwrap();
-        let failure = TokenFile::write(home.path(), 8765, "nxk_x").unwrap_err();
+        let Err(failure) = TokenFile::write(home.path(), 8765, "nxk_x") else { panic!("it was written") };
         assert!(failure.to_string().contains("cannot write"), "{failure}");
         assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "no temporary file is left");
     }

@@ -25,8 +25,8 @@ pub use event_bus::{BusEvent, Delta, DeltaKind, EventScope, Subscription};
 pub use handle::{AgentHandle, AgentRef, NewMessage, TurnFuture};
 pub use limits::Limits;
 pub use pool::{
-    AgentPermissions, AgentSpec, ChildPolicy, CreatedAgent, FirstMessage, Fork, Import, Initiator, ListScope,
-    MayGrantSpec, NameSpec, Outside, PermissionChange, PermissionSpec, PoolHandle, PoolOptions,
-    ResourceUsage,
+    AgentPage, AgentPermissions, AgentSpec, ChildPolicy, CreatedAgent, DamagedAgent, FirstMessage, Fork,
+    Import, Initiator, ListScope, MayGrantSpec, NameSpec, Outside, PermissionChange, PermissionSpec,
+    PoolHandle, PoolOptions, ResourceUsage,
 };
 pub use published::{AgentContext, AgentLiveness, AgentStatus, AgentTokens, MessagePage};

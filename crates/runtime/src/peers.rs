@@ -195,8 +195,8 @@ impl Peers for AgentPeers {
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
         Box::pin(async move {
             let own = AgentRef { serial: self.node.serial, id: self.id.clone() };
-            let (_, agents) = self.pool()?.list_page(ListScope::Subtree(&own), 0, usize::MAX).await?;
-            Ok(agents.into_iter().map(peer_status).collect())
+            let page = self.pool()?.list_page(ListScope::Subtree(&own), 0, usize::MAX).await?;
+            Ok(page.agents.into_iter().map(peer_status).collect())
         })
     }
 }

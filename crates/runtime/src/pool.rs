@@ -29,7 +29,7 @@ pub use self::create::{AgentSpec, CreatedAgent, FirstMessage, Initiator, NameSpe
 pub use self::directory::ChildPolicy;
 use self::directory::Directory;
 pub use self::lifecycle::{Fork, Import};
-pub use self::list::ListScope;
+pub use self::list::{AgentPage, DamagedAgent, ListScope};
 pub use self::permissions::{
     AgentPermissions, MayGrantSpec, PermissionChange, PermissionSpec, ResourceUsage,
 };
@@ -134,7 +134,7 @@ impl PoolHandle {
         let agents_with_open_turns = store.agents_with_open_turns().await?;
         let limits = Arc::new(options.limits.clone());
         let pool = Arc::new(Pool {
-            directory: Directory::from_rows(rows),
+            directory: Directory::from_rows(rows)?,
             admission: Arc::new(Admission::new(&limits)),
             wait_graph: Arc::default(),
             output_cache: Arc::new(OutputCache::new(limits.output_cache_bytes_max)),

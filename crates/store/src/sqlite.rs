@@ -3,11 +3,13 @@
 
 mod checkpoint;
 mod checksums;
+mod database_file;
 mod disk_error;
 mod failpoints;
 mod files;
+mod folder;
 mod high_water_mark;
-mod lock_file;
+mod live_files;
 mod maintenance;
 mod migrate;
 mod opening;
@@ -44,7 +46,7 @@ pub(crate) use self::opening::{SqliteOpenFault, open};
 /// Options to open a SQLite store.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
-    /// The database file. Its folder must exist; companion files (`-wal`, `-shm`, `.lock`, `.mark`)
+    /// The database file. Its folder must exist; companion files (`-wal`, `-shm`, `.mark`)
     /// are created next to it.
     pub path: PathBuf,
     /// When a commit counts as durable.

@@ -12,9 +12,9 @@ mod tests;
 
 pub use access::Access;
 pub use agents::{
-    AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput, DestroyAgentParams,
-    DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams, MayGrantParams,
-    NoParams, ShutdownServerOutput,
+    AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DamagedAgentSummary,
+    DestroyAgentOutput, DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput,
+    ListAgentsParams, MayGrantParams, NoParams, ShutdownServerOutput,
 };
 pub use calls::{
     CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, ImageParam, ImageView,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tracing::Event;
 
-use super::text::{FieldLine, FieldMap, FieldPair, file_timestamp, push_escaped, push_transcript};
+use super::text::{FieldLine, FieldMap, FieldPair, file_timestamp, json_line, push_escaped, push_transcript};
 
 /// Maximum length of a file name on common file systems.
 const NAME_BYTES_MAX: usize = 255;
@@ -115,9 +115,7 @@ fn render_raw(event: &Event<'_>) -> String {
         body: body.as_deref().map(embed_json),
     };
     // Serializing strings and validated JSON cannot fail.
-    let mut record = serde_json::to_string(&line).unwrap_or_default();
-    record.push('\n');
-    record
+    json_line(&serde_json::to_string(&line).unwrap_or_default())
 }
 
 /// Renders one line of the audit trail: every field of the event under its own name.
@@ -126,7 +124,7 @@ fn render_audit(event: &Event<'_>) -> String {
     event.record(&mut fields);
     let mut line = serde_json::Map::from_iter([("time".to_owned(), file_timestamp().into())]);
     line.extend(fields.into_fields());
-    format!("{}\n", serde_json::Value::Object(line))
+    json_line(&serde_json::Value::Object(line).to_string())
 }
 
 /// One line of a raw log.
@@ -139,8 +137,8 @@ struct RawLine<'a> {
 
 /// Embeds a body: JSON as JSON on one line, anything else as a string.
 fn embed_json(body: &str) -> Box<RawValue> {
-    // In valid JSON, line breaks occur only outside strings, as whitespace.
-    let on_one_line = body.replace(['\n', '\r'], " ");
+    // In valid JSON, these occur only outside strings, as whitespace.
+    let on_one_line = body.replace(['\n', '\r', '\t'], " ");
     let is_json = serde_json::from_str::<&RawValue>(body).is_ok();
     let json =
         if is_json { RawValue::from_string(on_one_line) } else { serde_json::value::to_raw_value(body) };

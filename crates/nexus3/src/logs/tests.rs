@@ -430,3 +430,27 @@ fn the_audit_trail_is_one_file_with_all_fields_by_name() {
     assert!(output.stderr.is_empty(), "{}", output.stderr);
     assert_eq!(output.agents(), ["_daemon"]);
 }
+
+#[test]
+fn json_lines_escape_line_separators_and_control_characters() {
+    const TEXT: &str = "a\u{2028}b\u{2029}c\u{85}d\u{9b}e\u{7f}f\u{202e}g";
+    const ESCAPED: &str = r"a\u2028b\u2029c\u0085d\u009be\u007ff\u202eg";
+    let output = LogFixture::run(all_streams(), || {
+        let span = info_span!("turn", agent = "a");
+        let _span = span.enter();
+        warn!(target: "nexus3::audit", event = "denied", principal = TEXT, "{TEXT}");
+        warn!(target: "nexus3::audit", event = "created", principal = %TEXT, "{TEXT}");
+        info!(target: "nexus3::raw", direction = "out", body = TEXT);
+        info!(target: "nexus3::raw", direction = "out", body = format!("{{\t\"text\":\t\"{TEXT}\"}}"));
+    });
+    for file in ["_daemon/audit.jsonl", "a/raw.jsonl"] {
+        let lines = output.read(file).unwrap();
+        for line in lines.lines() {
+            assert!(line.contains(ESCAPED) && line.is_ascii(), "{line}");
+            let parsed: Value = serde_json::from_str(line).unwrap();
+            let text = [&parsed["text"], &parsed["body"], &parsed["body"]["text"]];
+            assert!(text.into_iter().any(|text| *text == TEXT), "{line}");
+        }
+        assert_eq!(lines.lines().count(), 2);
+    }
+}

@@ -175,16 +175,35 @@ fn push_value(out: &mut String, text: &str) {
     out.push('"');
 }
 
+/// Ends a JSON text as one line. JSON allows line separators and terminal control characters in strings, and nowhere
+/// else, so that each can be written as an escape sequence.
+pub(crate) fn json_line(json: &str) -> String {
+    let mut line = String::with_capacity(json.len() + 1);
+    for char in json.chars() {
+        if is_unprintable(char) {
+            // Writing to a String cannot fail. All these characters have four digits.
+            let _ = write!(line, "\\u{:04x}", u32::from(char));
+        } else {
+            line.push(char);
+        }
+    }
+    line.push('\n');
+    line
+}
+
 fn push_char(out: &mut String, char: char) {
     match char {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
-        // Unicode line separators, and bidirectional marks that reorder the displayed text.
-        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => push_unicode_escape(out, char),
-        _ if char.is_control() => push_unicode_escape(out, char),
+        _ if is_unprintable(char) => push_unicode_escape(out, char),
         _ => out.push(char),
     }
+}
+
+/// Whether a character controls a terminal, separates lines, or reorders the displayed text.
+fn is_unprintable(char: char) -> bool {
+    matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') || char.is_control()
 }
 
 fn push_unicode_escape(out: &mut String, char: char) {

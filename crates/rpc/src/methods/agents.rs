@@ -4,12 +4,13 @@ use agent::journal::RestartPolicy;
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{AgentId, Fault, FaultKind, Halt, MessageSource};
 use nexus3_protocol::methods::{
-    self, AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput,
-    DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams,
-    MayGrantParams, NoParams, ShutdownServerOutput, spec,
+    self, AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DamagedAgentSummary,
+    DestroyAgentOutput, DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput,
+    ListAgentsParams, MayGrantParams, NoParams, ShutdownServerOutput, spec,
 };
 use runtime::{
-    AgentRef, AgentSpec, ChildPolicy, FirstMessage, ListScope, MayGrantSpec, NameSpec, PermissionSpec,
+    AgentRef, AgentSpec, ChildPolicy, DamagedAgent, FirstMessage, ListScope, MayGrantSpec, NameSpec,
+    PermissionSpec,
 };
 
 use super::conversation::{SOURCE_DEFAULT, request_id_to_wire, send_output, to_usize};
@@ -85,9 +86,12 @@ impl Handler<spec::ListAgents> for Dispatcher {
     ) -> Result<ListAgentsOutput, Fault> {
         let offset = params.offset.map_or(0, |offset| to_usize(offset.0));
         let limit = params.limit.map_or(usize::MAX, |limit| to_usize(limit.0));
-        let (total, agents) = self.pool.list_page(listing_scope(principal), offset, limit).await?;
-        let agents = agents.into_iter().map(|agent| self.agent_summary(agent)).collect();
-        Ok(ListAgentsOutput { agents, total: total as u64 })
+        let page = self.pool.list_page(listing_scope(principal), offset, limit).await?;
+        Ok(ListAgentsOutput {
+            agents: page.agents.into_iter().map(|agent| self.agent_summary(agent)).collect(),
+            total: page.total as u64,
+            damaged: damaged_summaries(page.damaged),
+        })
     }
 }
 
@@ -130,6 +134,15 @@ impl Dispatcher {
             state: agent.state.name().to_owned(),
         }
     }
+}
+
+/// Returns the damaged agents of a listing, without the causes, which are for the log.
+pub(super) fn damaged_summaries(damaged: Vec<DamagedAgent>) -> Vec<DamagedAgentSummary> {
+    let summary = |agent: DamagedAgent| DamagedAgentSummary {
+        agent_id: agent.id.to_string(),
+        error: agent.fault.public.into_owned(),
+    };
+    damaged.into_iter().map(summary).collect()
 }
 
 /// Returns which agents a caller may list: all, or itself and its descendants.

@@ -10,7 +10,7 @@ use nexus3_protocol::methods::{
 };
 use runtime::{AgentHandle, AgentRef, AgentStatus, Fork};
 
-use super::agents::{invalid, listing_scope, parse_id, restart_policy_to_wire};
+use super::agents::{damaged_summaries, invalid, listing_scope, parse_id, restart_policy_to_wire};
 use super::conversation::to_usize;
 use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
@@ -30,9 +30,12 @@ impl Handler<spec::ListSessions> for Dispatcher {
     ) -> Result<ListSessionsOutput, Fault> {
         let offset = params.offset.map_or(0, |offset| to_usize(offset.0));
         let limit = to_usize(params.limit.unwrap_or_default().0);
-        let (total, agents) = self.pool.list_page(listing_scope(principal), offset, limit).await?;
-        let sessions = agents.into_iter().map(|agent| self.session_summary(agent)).collect();
-        Ok(ListSessionsOutput { sessions, total: total as u64 })
+        let page = self.pool.list_page(listing_scope(principal), offset, limit).await?;
+        Ok(ListSessionsOutput {
+            sessions: page.agents.into_iter().map(|agent| self.session_summary(agent)).collect(),
+            total: page.total as u64,
+            damaged: damaged_summaries(page.damaged),
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use nexus3_protocol::methods::{
 };
 use runtime::{AgentHandle, AgentPermissions, PermissionChange, ResourceUsage};
 
-use super::agents::{budget_limits, invalid, parse_may_grant, parse_tool_names};
+use super::agents::{budget_limits, damaged_summaries, invalid, parse_may_grant, parse_tool_names};
 use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
 use crate::operation::Handler;
@@ -17,11 +17,10 @@ impl Handler<spec::GetAgent> for Dispatcher {
     async fn handle(&self, _: &Principal, agent: &AgentHandle, _: NoParams) -> Result<AgentOutput, Fault> {
         let status = self.pool.status(agent);
         let permissions = self.pool.permissions(agent);
-        let children = self.pool.children(agent).await?;
         Ok(AgentOutput {
             depth: status.depth.into(),
             ancestors: id_strings(&permissions.ancestors),
-            children: children.iter().map(|child| child.id.to_string()).collect(),
+            children: id_strings(&self.pool.child_ids(agent)),
             tools: agent.tool_names().iter().map(ToString::to_string).collect(),
             working: status.is_working,
             queued: status.open_turns.saturating_sub(usize::from(status.is_working)) as u64,
@@ -34,9 +33,12 @@ impl Handler<spec::GetAgent> for Dispatcher {
 
 impl Handler<spec::ListChildren> for Dispatcher {
     async fn handle(&self, _: &Principal, agent: &AgentHandle, _: NoParams) -> Result<ChildrenOutput, Fault> {
-        let children = self.pool.children(agent).await?;
-        let children = children.into_iter().map(|child| self.agent_summary(child)).collect();
-        Ok(ChildrenOutput { agent_id: agent.id().to_string(), children })
+        let page = self.pool.children(agent).await?;
+        Ok(ChildrenOutput {
+            agent_id: agent.id().to_string(),
+            children: page.agents.into_iter().map(|child| self.agent_summary(child)).collect(),
+            damaged: damaged_summaries(page.damaged),
+        })
     }
 }
 

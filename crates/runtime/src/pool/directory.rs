@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use agent::journal::Serial;
-use agent::outside::IndexRow;
+use agent::outside::{IndexRow, StoreFault};
 use agent::permission::Relation;
 use agent::{AgentId, Fault, FaultKind};
 
@@ -15,6 +15,8 @@ use crate::handle::{AgentHandle, Shared};
 use crate::lineage::{InsufficientBudget, LineageNode};
 
 mod live;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use live::LiveReservation;
 
@@ -83,6 +85,7 @@ pub(crate) enum Lookup {
 /// A listed agent. Without a handle, because listing must not keep agents awake.
 pub(crate) struct ListedAgent {
     pub(crate) serial: Serial,
+    pub(crate) id: AgentId,
     pub(crate) live: Option<Arc<Shared>>,
     pub(crate) child_count: usize,
 }
@@ -97,11 +100,18 @@ pub enum ChildPolicy {
 }
 
 impl Directory {
-    /// Builds the directory from the stored index.
-    pub(crate) fn from_rows(rows: Vec<IndexRow>) -> Self {
+    /// Builds the directory from the stored index. Refuses a parent that is not older than its child: a cycle would be
+    /// followed for ever.
+    pub(crate) fn from_rows(rows: Vec<IndexRow>) -> Result<Self, StoreFault> {
         let mut state = DirectoryState::default();
         for row in rows {
             if let Some(parent) = row.parent {
+                if parent >= row.serial {
+                    let IndexRow { serial, id, .. } = row;
+                    let why =
+                        format!("agent {serial} ('{id}'): its parent {parent} was not created before it");
+                    return Err(StoreFault::Corrupt(why));
+                }
                 state.children.entry(parent).or_default().insert(row.serial);
             }
             let capability = CapabilityDigest::from_bytes(row.capability_digest);
@@ -120,7 +130,7 @@ impl Directory {
             };
             state.agents.insert(row.serial, entry);
         }
-        Self { state: RwLock::new(state) }
+        Ok(Self { state: RwLock::new(state) })
     }
 
     /// Reserves an id for an agent to be created, if its parent still exists and every ancestor may have another
@@ -358,7 +368,7 @@ impl Directory {
         let (mut total, mut page) = (0, Vec::new());
         for serial in state.agents.keys().filter(|serial| state.exists(**serial) && passes(serial)) {
             if total >= offset && page.len() < limit {
-                page.push(state.listed_agent(*serial));
+                page.extend(state.listed_agent(*serial));
             }
             total += 1;
         }
@@ -368,7 +378,7 @@ impl Directory {
     /// Returns an agent's children in creation order.
     pub(crate) fn children(&self, parent: Serial) -> Vec<ListedAgent> {
         let state = self.read();
-        state.children_of(parent).map(|serial| state.listed_agent(serial)).collect()
+        state.children_of(parent).filter_map(|serial| state.listed_agent(serial)).collect()
     }
 
     pub(crate) fn child_count(&self, parent: Serial) -> usize {
@@ -424,12 +434,14 @@ impl DirectoryState {
         all.filter(|serial| self.exists(*serial))
     }
 
-    fn listed_agent(&self, serial: Serial) -> ListedAgent {
-        let live = match self.agents.get(&serial).map(|entry| &entry.presence) {
-            Some(Presence::Live(handle)) => Some(Arc::clone(&handle.shared)),
-            Some(Presence::Pending | Presence::Asleep(_) | Presence::Destroyed) | None => None,
+    fn listed_agent(&self, serial: Serial) -> Option<ListedAgent> {
+        let entry = self.agents.get(&serial)?;
+        let live = match &entry.presence {
+            Presence::Live(handle) => Some(Arc::clone(&handle.shared)),
+            Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => None,
         };
-        ListedAgent { serial, live, child_count: self.children_of(serial).count() }
+        let (id, child_count) = (entry.id.clone(), self.children_of(serial).count());
+        Some(ListedAgent { serial, id, live, child_count })
     }
 
     fn remove(&mut self, serial: Serial) -> Option<AgentHandle> {

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use agent::Fault;
 use agent::journal::Serial;
-use agent::outside::StoredAgent;
+use agent::outside::{StoreFault, StoredAgent};
+use agent::{AgentId, Fault};
 
 use super::directory::ListedAgent;
 use super::{Pool, PoolHandle};
@@ -22,19 +22,41 @@ pub enum ListScope<'a> {
     Subtree(&'a AgentRef),
 }
 
+/// A page of agents in creation order.
+#[derive(Debug, Clone)]
+pub struct AgentPage {
+    /// Number of agents on all pages.
+    pub total: usize,
+    /// The agents of the page.
+    pub agents: Vec<AgentStatus>,
+    /// Agents of the page that cannot be loaded.
+    pub damaged: Vec<DamagedAgent>,
+}
+
+/// An agent whose stored rows, or those of an ancestor, are damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedAgent {
+    /// Agent id.
+    pub id: AgentId,
+    /// Why it cannot be loaded.
+    pub fault: Fault,
+}
+
 /// Sleeping agents loaded from the store per batch.
 const LOAD_BATCH_MAX: usize = 1024;
 
+type LoadedAgents = HashMap<Serial, (Arc<LineageNode>, StoredAgent)>;
+
 impl PoolHandle {
-    /// Lists all agents in creation order.
+    /// Lists all agents in creation order, except damaged ones.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub async fn list(&self) -> Result<Vec<AgentStatus>, Fault> {
-        self.list_page(ListScope::All, 0, usize::MAX).await.map(|(_, agents)| agents)
+        self.list_page(ListScope::All, 0, usize::MAX).await.map(|page| page.agents)
     }
 
-    /// Returns a page of agents in creation order, and the total number.
+    /// Returns a page of agents in creation order.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -43,13 +65,13 @@ impl PoolHandle {
         scope: ListScope<'_>,
         offset: usize,
         limit: usize,
-    ) -> Result<(usize, Vec<AgentStatus>), Fault> {
+    ) -> Result<AgentPage, Fault> {
         let under = match scope {
             ListScope::All => None,
             ListScope::Subtree(top) => Some(top.serial),
         };
         let (total, page) = self.pool.directory.page(under, offset, limit);
-        Ok((total, self.pool.statuses(page).await?))
+        self.pool.agent_page(total, page).await
     }
 
     /// Returns the status of a live agent.
@@ -62,30 +84,66 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn children(&self, agent: &AgentHandle) -> Result<Vec<AgentStatus>, Fault> {
-        self.pool.statuses(self.pool.directory.children(agent.node().serial)).await
+    pub async fn children(&self, agent: &AgentHandle) -> Result<AgentPage, Fault> {
+        let children = self.pool.directory.children(agent.node().serial);
+        self.pool.agent_page(children.len(), children).await
+    }
+
+    /// Returns the ids of an agent's children in creation order.
+    #[must_use]
+    pub fn child_ids(&self, agent: &AgentHandle) -> Vec<AgentId> {
+        let children = self.pool.directory.children(agent.node().serial);
+        children.into_iter().map(|child| child.id).collect()
     }
 }
 
 impl Pool {
-    async fn statuses(&self, listed: Vec<ListedAgent>) -> Result<Vec<AgentStatus>, Fault> {
-        let mut statuses = Vec::with_capacity(listed.len());
+    async fn agent_page(&self, total: usize, listed: Vec<ListedAgent>) -> Result<AgentPage, Fault> {
+        let mut page = AgentPage { total, agents: Vec::with_capacity(listed.len()), damaged: Vec::new() };
         for batch in listed.chunks(LOAD_BATCH_MAX) {
-            let asleep: Vec<Serial> =
-                batch.iter().filter(|agent| agent.live.is_none()).map(|agent| agent.serial).collect();
-            let loaded = if asleep.is_empty() { HashMap::new() } else { self.load_agents(&asleep).await? };
+            let loaded = self.load_batch(batch, &mut page.damaged).await?;
             for agent in batch {
-                // Neither live nor stored: destroyed meanwhile.
                 match (&agent.live, loaded.get(&agent.serial)) {
-                    (Some(live), _) => statuses.push(live.status(agent.child_count)),
+                    (Some(live), _) => page.agents.push(live.status(agent.child_count)),
                     (None, Some((node, stored))) => {
-                        statuses.push(self.stored_status(node, stored, agent.child_count));
+                        page.agents.push(self.stored_status(node, stored, agent.child_count));
                     }
+                    // Damaged, or destroyed meanwhile.
                     (None, None) => {}
                 }
             }
         }
-        Ok(statuses)
+        Ok(page)
+    }
+
+    /// Loads the agents of a batch that are asleep. If one is damaged, loads them one by one, so that the others can be
+    /// listed.
+    async fn load_batch(
+        &self,
+        batch: &[ListedAgent],
+        damaged: &mut Vec<DamagedAgent>,
+    ) -> Result<LoadedAgents, StoreFault> {
+        let asleep = batch.iter().filter(|agent| agent.live.is_none());
+        let serials: Vec<Serial> = asleep.clone().map(|agent| agent.serial).collect();
+        if serials.is_empty() {
+            return Ok(LoadedAgents::new());
+        }
+        match self.load_agents(&serials).await {
+            Err(StoreFault::Corrupt(_)) => {}
+            loaded => return loaded,
+        }
+        let mut loaded = LoadedAgents::new();
+        for agent in asleep {
+            match self.load_agents(&[agent.serial]).await {
+                Ok(one) => loaded.extend(one),
+                Err(fault @ StoreFault::Corrupt(_)) => {
+                    tracing::error!(agent = %agent.id, "agent cannot be loaded: {fault}; run nexus3 check");
+                    damaged.push(DamagedAgent { id: agent.id.clone(), fault: fault.into() });
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(loaded)
     }
 
     fn stored_status(

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use agent::journal::{Replay, Serial};
-use agent::outside::{ModelRequest, ModelSpec, ModelStream, Provider, StoredAgent};
+use agent::outside::{ModelRequest, ModelSpec, ModelStream, Provider, StoreFault, StoredAgent};
 use agent::{AgentId, CountedMessage, Fault, FaultKind, Message, Window};
 
 use super::Pool;
@@ -76,7 +76,7 @@ impl Pool {
     pub(super) async fn load_agents(
         &self,
         serials: &[Serial],
-    ) -> Result<HashMap<Serial, (Arc<LineageNode>, StoredAgent)>, Fault> {
+    ) -> Result<HashMap<Serial, (Arc<LineageNode>, StoredAgent)>, StoreFault> {
         let _restore_guard = self.restore_lock.lock().await;
         let mut wanted: BTreeSet<Serial> = serials.iter().copied().collect();
         // Held until the end: a node in memory must not be dropped during the read, because its row is not read.
@@ -110,7 +110,7 @@ impl Pool {
         &self,
         row: &StoredAgent,
         loaded: &HashMap<Serial, (Arc<LineageNode>, StoredAgent)>,
-    ) -> Result<Arc<LineageNode>, Fault> {
+    ) -> Result<Arc<LineageNode>, StoreFault> {
         let parent = match row.record.parent {
             None => None,
             Some(parent) => {
@@ -167,9 +167,8 @@ async fn count_window(
     }
 }
 
-fn missing_parent(id: &AgentId) -> Fault {
-    let fault = Fault::new(FaultKind::Internal, "Internal error: the store is damaged; run nexus3 check");
-    fault.caused_by(format!("the parent of agent '{id}' is not in the store"))
+fn missing_parent(id: &AgentId) -> StoreFault {
+    StoreFault::Corrupt(format!("the parent of agent '{id}' is not in the store"))
 }
 
 /// Placeholder for a model that no longer exists.

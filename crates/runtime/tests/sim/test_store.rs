@@ -46,6 +46,8 @@ struct State {
     /// Every append since the last `take_observed`.
     observed: Vec<ObservedAppend>,
     history_reads: Vec<Serial>,
+    /// An agent whose rows cannot be read.
+    damaged_agent: Option<Serial>,
     /// The first entry that was not pruned.
     first_sequence: u64,
     listener: Option<Arc<dyn CommitListener>>,
@@ -105,6 +107,11 @@ impl TestStore {
         self.shared.commit_queued(&self.memory, u64::MAX);
         let barriers = self.shared.state().held_barriers.take();
         barriers.into_iter().flatten().for_each(|barrier| drop(barrier.send(Ok(()))));
+    }
+
+    /// Makes the rows of this agent unreadable.
+    pub(crate) fn damage_agent(&self, agent: Serial) {
+        self.shared.state().damaged_agent = Some(agent);
     }
 
     /// Holds barriers until `release`.
@@ -304,7 +311,13 @@ impl Store for TestStore {
         let yields = self.shared.state().yields;
         Box::pin(async move {
             yield_times(yields).await;
-            self.memory.agents(serials).await
+            let damaged = self.shared.state().damaged_agent;
+            match damaged {
+                Some(agent) if serials.contains(&agent) => {
+                    Err(StoreFault::Corrupt(format!("agent {agent}: checksum mismatch")))
+                }
+                _ => self.memory.agents(serials).await,
+            }
         })
     }
 

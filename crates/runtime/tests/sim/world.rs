@@ -219,7 +219,7 @@ impl World {
     }
 
     pub(crate) async fn children(&self, agent: &AgentHandle) -> Vec<AgentStatus> {
-        self.pool.children(agent).await.expect("the store is readable")
+        self.pool.children(agent).await.expect("the store is readable").agents
     }
 
     pub(crate) fn status(&self, agent: &AgentHandle) -> AgentStatus {

@@ -1,7 +1,6 @@
 //! Checkpoints of the write-ahead log. A separate thread with its own connection copies most pages into the database,
 //! so that no commit waits for it; the writer copies the few added meanwhile, after which SQLite reuses the WAL.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -11,13 +10,14 @@ use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, DEFAULT_NAME};
 
+use super::database_file::DatabaseFile;
 use super::disk_error::DiskError;
 
 /// WAL size in pages that triggers a checkpoint.
 const CHECKPOINT_PAGES: usize = 1000;
 /// WAL size in pages that is logged as a warning: a reader holds its snapshot too long, or checkpoints fail.
 const WARNING_PAGES: usize = (64 << 20) / PAGE_BYTES;
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 
 /// Handle to the checkpoint thread.
 pub(super) struct Checkpointer {
@@ -48,7 +48,7 @@ impl Checkpointer {
     pub(super) fn start(
         writer: &mut Connection,
         checkpoint_db: Connection,
-        file: Arc<File>,
+        file: Arc<DatabaseFile>,
     ) -> Result<Self, StartFault> {
         let wal_size = WalSize::observe(writer).map_err(StartFault::Sql)?;
         let (requests, request_receiver) = channel();
@@ -100,6 +100,11 @@ impl Checkpointer {
         // If the thread is gone, `next_action` finds the result channel disconnected.
         let _ = self.requests.as_ref().map(|requests| requests.send(()));
         self.is_running = true;
+    }
+
+    /// Number of pages in the WAL after the writer's last commit; zero before the first.
+    pub(super) fn wal_pages(&self) -> usize {
+        self.wal_size.pages()
     }
 
     /// Records whether a checkpoint copied all pages.

@@ -3,10 +3,11 @@
 //! removed write-ahead log from a shorter one; the mark can.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use super::files::open_regular;
 use crate::digest::{DatabaseId, Digest, hex, unhex};
 
 /// The last entry known to be durable.
@@ -18,6 +19,8 @@ pub(crate) struct HighWaterMark {
 }
 
 const HEADER: &str = "nexus3 mark";
+/// More than the size of a mark.
+const MARK_BYTES_MAX: u64 = 1024;
 
 impl HighWaterMark {
     /// Reads the mark; `None` if there is none, or if it is malformed, as after an interrupted write.
@@ -48,9 +51,14 @@ impl HighWaterMark {
 /// Reads a file until two reads are equal: the daemon overwrites the mark in place, and a single read may get a part of
 /// the old and a part of the new one.
 fn read_settled(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = std::fs::read(path)?;
+    let read = || {
+        let mut bytes = Vec::new();
+        open_regular(path, OpenOptions::new().read(true))?.take(MARK_BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok::<_, io::Error>(bytes)
+    };
+    let mut bytes = read()?;
     loop {
-        let again = std::fs::read(path)?;
+        let again = read()?;
         if again == bytes {
             return Ok(bytes);
         }
@@ -66,8 +74,9 @@ pub(super) struct HighWaterMarkFile {
 
 impl HighWaterMarkFile {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        Ok(Self { file })
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        Ok(Self { file: open_regular(path, &mut options)? })
     }
 
     /// Writes the mark without fsync: after power loss the mark may be older than the journal, which is harmless.

@@ -3,6 +3,7 @@
 mod backup;
 mod chain;
 mod check;
+mod journaled_agents;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -75,7 +75,7 @@ fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf,
 fn inject_fault(fault: Option<InjectedFault>, path: &Path) -> Result<(), SqliteOpenFault> {
     match fault {
         None => Ok(()),
-        Some(InjectedFault::DiskFull) => Err(SqliteOpenFault::DiskFull { path: path.to_owned() }),
+        Some(InjectedFault::DiskFull) => Err(SqliteOpenFault::disk_full(path)),
         Some(InjectedFault::FsyncFailed) => {
             let error = std::io::Error::other("a failpoint");
             Err(SqliteOpenFault::io(path, "written", error))

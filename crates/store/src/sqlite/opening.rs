@@ -1,6 +1,6 @@
 //! Opens a SQLite store, or refuses it with an error that names the file, the cause and the remedy.
 
-use std::fs::File;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,10 +10,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::checkpoint::{Checkpointer, StartFault};
+use super::database_file::DatabaseFile;
 use super::failpoints::Failpoints;
-use super::files::StoreFiles;
+use super::files::{StoreFiles, check_regular, parent_folder};
+use super::folder::check_folder;
 use super::high_water_mark::{HighWaterMark, HighWaterMarkFile};
-use super::lock_file::{self, LockFile};
+use super::live_files::LiveFiles;
 use super::migrate::migrate;
 use super::queue::WriteQueue;
 use super::reader_pool::{READER_THREADS, ReaderPool};
@@ -94,9 +96,27 @@ pub(crate) enum SqliteOpenFault {
          too", .path.display(), .path.display()
     )]
     WalWithoutDatabase { path: PathBuf },
+    /// The high-water mark of a database that is not there.
+    #[error(
+        "{}: not there or empty, but {}.mark says that {marked} entries were committed: the database was moved or \
+         removed; put it back or restore a backup, or remove the .mark file to start with an empty store",
+        .path.display(), .path.display()
+    )]
+    MarkWithoutDatabase {
+        path: PathBuf,
+        /// Sequence of the last committed entry, from the high-water mark.
+        marked: u64,
+    },
     /// The disk is full.
-    #[error("{}: no space is left on this disk; make room and start again", .path.display())]
-    DiskFull { path: PathBuf },
+    #[error(
+        "{}: no space is left on its disk ({free}); make room on the disk of {}, or move the daemon's home to \
+         another disk, and start again", .path.display(), parent_folder(path).display()
+    )]
+    DiskFull {
+        path: PathBuf,
+        /// The free space, in words.
+        free: String,
+    },
     /// The backup before a schema migration failed.
     #[error(
         "{}: the backup before the schema migration cannot be written: {why}; make room, or move old backups away",
@@ -137,7 +157,7 @@ impl SqliteOpenFault {
         let path = path.to_owned();
         match error.kind() {
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Self::ReadOnly { path },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::disk_full(&path),
             _ => Self::Io { path, action, error },
         }
     }
@@ -148,9 +168,49 @@ impl SqliteOpenFault {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase { path },
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, why: error.to_string() },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly { path },
-            Some(ErrorCode::DiskFull) => Self::DiskFull { path },
+            Some(ErrorCode::DiskFull) => Self::disk_full(&path),
+            // SQLite does not say why it could not create or extend a file.
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
+                if FreeSpace::of(&path).is_some_and(|free| free.is_exhausted()) =>
+            {
+                Self::disk_full(&path)
+            }
             _ => Self::Sql { path, error },
         }
+    }
+
+    pub(super) fn disk_full(path: &Path) -> Self {
+        let free = FreeSpace::of(path).map_or_else(|| "full".to_owned(), |free| free.to_string());
+        Self::DiskFull { path: path.to_owned(), free }
+    }
+}
+
+/// Free space of a disk, for an ordinary user.
+struct FreeSpace {
+    bytes: u64,
+    /// Number of files that can be created; `None` where the file system has no limit.
+    files: Option<u64>,
+}
+
+impl FreeSpace {
+    /// The files that SQLite creates beside a database need this much.
+    const BYTES_MIN: u64 = 1 << 20;
+
+    fn of(path: &Path) -> Option<Self> {
+        let disk = rustix::fs::statvfs(parent_folder(path)).ok()?;
+        let files = (disk.f_files > 0).then_some(disk.f_favail);
+        Some(Self { bytes: disk.f_bavail.saturating_mul(disk.f_frsize), files })
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.bytes < Self::BYTES_MIN || self.files == Some(0)
+    }
+}
+
+impl fmt::Display for FreeSpace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} KiB free", self.bytes / 1024)?;
+        self.files.map_or(Ok(()), |files| write!(out, ", {files} inodes free"))
     }
 }
 
@@ -162,14 +222,12 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, SqliteOp
         return Err(SqliteOpenFault::OldSqlite { found: rusqlite::version() });
     }
     let files = StoreFiles::new(&options.path);
-    lock_file::check_folder(&files)?;
-    // Acquire the lock before the database file is opened, even for a check: closing a file releases all POSIX locks of
-    // the process on it, and so those of a store that this process has open already.
-    let lock = LockFile::acquire(&files)?;
-    lock_file::check_database_file(&files)?;
+    check_folder(&files)?;
+    check_companion_files(&files)?;
+    check_missing_database(&files)?;
+    let file = Arc::new(DatabaseFile::lock(&files)?);
     let version = check_before_open(&files)?;
-    lock_file::make_private(&files.database)
-        .map_err(|error| SqliteOpenFault::io(&files.database, "created", error))?;
+    file.make_private().map_err(|error| SqliteOpenFault::io(&files.database, "made private", error))?;
     let mut db = open_writer(&files, options.durability)?;
     if let Some(version) = version {
         migrate(&mut db, &files, version, MIGRATIONS, &mut failpoints)?;
@@ -181,9 +239,8 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, SqliteOp
     let mark = HighWaterMarkFile::open(&files.high_water_mark())
         .map_err(|error| SqliteOpenFault::io(&files.high_water_mark(), "opened", error))?;
     let checkpoint_db = open_writer(&files, options.durability)?;
-    let file =
-        File::open(&files.database).map_err(|error| SqliteOpenFault::io(&files.database, "opened", error))?;
-    let file = Arc::new(file);
+    let live_files = LiveFiles::observe(&files, file.id())
+        .map_err(|error| SqliteOpenFault::io(&files.wal(), "found", error))?;
     let checkpointer =
         Checkpointer::start(&mut db, checkpoint_db, Arc::clone(&file)).map_err(|fault| match fault {
             StartFault::Io(error) => SqliteOpenFault::io(&files.database, "given a thread", error),
@@ -199,24 +256,55 @@ pub(crate) fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, SqliteOp
     };
     let reader_threads = readers.start(connections).map_err(no_thread)?;
     let durability = options.durability;
-    let context =
-        WriterContext { queue, database, durability, failpoints, high_water_mark: mark, checkpointer };
-    let writer = Writer { db, head, context, readers, reader_threads, file, lock };
+    let context = WriterContext {
+        queue,
+        database,
+        durability,
+        failpoints,
+        high_water_mark: mark,
+        checkpointer,
+        live_files,
+        is_wal_detached: false,
+    };
+    let writer = Writer { db, head, context, readers, reader_threads, file };
     writer.start().map_err(no_thread)?;
     Ok(Arc::new(store))
+}
+
+/// Checks that no companion file is a link or a special file.
+fn check_companion_files(files: &StoreFiles) -> Result<(), SqliteOpenFault> {
+    for path in [files.wal(), files.wal_index(), files.high_water_mark()] {
+        check_regular(&path).map_err(|error| SqliteOpenFault::io(&path, "used", error))?;
+    }
+    Ok(())
+}
+
+/// Checks that a database that does not exist or is empty has left no commits behind. Runs before the file is created.
+fn check_missing_database(files: &StoreFiles) -> Result<(), SqliteOpenFault> {
+    let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+    // The WAL first: a daemon that creates the store at this moment writes to the database first.
+    let has_wal = size(&files.wal()) > 0;
+    let path = files.database.clone();
+    if size(&path) > 0 {
+        return Ok(());
+    }
+    if has_wal {
+        // SQLite would delete the WAL as stale.
+        return Err(SqliteOpenFault::WalWithoutDatabase { path });
+    }
+    match read_mark(files)?.filter(|mark| mark.sequence > 0) {
+        None => Ok(()),
+        Some(HighWaterMark { sequence: marked, .. }) => {
+            Err(SqliteOpenFault::MarkWithoutDatabase { path, marked })
+        }
+    }
 }
 
 /// Inspects the database read-only, so that a refused file stays unchanged. Returns the version to migrate from.
 fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, SqliteOpenFault> {
     let path = files.database.clone();
-    let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
-    if size(&path) == 0 {
-        // SQLite would delete the WAL as stale.
-        return if size(&files.wal()) == 0 {
-            Ok(Some(0))
-        } else {
-            Err(SqliteOpenFault::WalWithoutDatabase { path })
-        };
+    if std::fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
+        return Ok(Some(0));
     }
     // The lock is held, so without a WAL there is no writer: the file can be read as immutable, which creates no
     // companion files.
@@ -253,9 +341,13 @@ fn check_after_open(
 }
 
 fn inspect(db: &Connection, files: &StoreFiles) -> Result<DatabaseState, SqliteOpenFault> {
-    let mark = HighWaterMark::read(&files.high_water_mark())
-        .map_err(|error| SqliteOpenFault::io(&files.high_water_mark(), "read", error))?;
-    inspect_database(db, mark.as_ref()).map_err(|error| SqliteOpenFault::sql(&files.database, error))
+    inspect_database(db, read_mark(files)?.as_ref())
+        .map_err(|error| SqliteOpenFault::sql(&files.database, error))
+}
+
+fn read_mark(files: &StoreFiles) -> Result<Option<HighWaterMark>, SqliteOpenFault> {
+    let path = files.high_water_mark();
+    HighWaterMark::read(&path).map_err(|error| SqliteOpenFault::io(&path, "read", error))
 }
 
 /// How long SQLite waits for a lock that another program holds, such as a starting backup.

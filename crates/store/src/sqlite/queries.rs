@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agent::journal::{DAEMON, Record, Serial};
+use agent::journal::{AgentRecord, DAEMON, Record, Serial};
 use agent::outside::{
     EntryRange, IndexRow, JournalBounds, JournalEntry, StoreFault, StoredAgent, StoredTurn, Timestamp,
 };
@@ -104,13 +104,46 @@ fn read_agent(db: &Connection, serial: Serial) -> Result<Option<StoredAgent>, Qu
     check_agent_checksum(row)?;
     let agent_fault = |fault: CodecFault| corrupt(&format!("agent {serial}"), fault);
     let text = |column| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
+    let record = codec::decode_agent(text(5)?, text(1)?, text(6)?).map_err(agent_fault)?;
+    compare_with_journal(db, serial, &record)?;
     Ok(Some(StoredAgent {
         serial,
-        record: codec::decode_agent(text(5)?, text(1)?, text(6)?).map_err(agent_fault)?,
+        record,
         state: codec::decode_state(text(8)?).map_err(agent_fault)?,
         ledger: codec::decode_ledger(text(9)?).map_err(agent_fault)?,
         is_destroyed: row.get(3)?,
     }))
+}
+
+/// Compares an agent's row with the journal that it is derived from. The checksum of the row detects a failing disk; the
+/// journal's chain also covers a change of the permissions, the parent or the capability by another program.
+fn compare_with_journal(db: &Connection, serial: Serial, row: &AgentRecord) -> Result<(), QueryFault> {
+    let differs = |why: &str| corrupt(&format!("agent {serial}"), why);
+    let Some(Record::Created(created)) = last_record(db, serial, "agent_created")? else {
+        return Err(differs("its creation is not in the journal").into());
+    };
+    let permissions = match last_record(db, serial, "permissions_changed")? {
+        Some(Record::PermissionsChanged { permissions, .. }) => *permissions,
+        _ => created.permissions.clone(),
+    };
+    if row.permissions != permissions {
+        return Err(differs("its permissions are not those in the journal").into());
+    }
+    // The id is the current one.
+    if *row != (AgentRecord { id: row.id.clone(), permissions, ..*created }) {
+        return Err(differs("its record is not the one in the journal").into());
+    }
+    Ok(())
+}
+
+/// Reads the last record of a kind in `journal_records`.
+fn last_record(db: &Connection, agent: Serial, kind: &str) -> Result<Option<Record>, QueryFault> {
+    let mut statement = db.prepare_cached(&format!(
+        "{SELECT_ENTRIES} INDEXED BY journal_records WHERE agent = ?1 AND kind = ?2 \
+         AND kind IN ('agent_created', 'permissions_changed') ORDER BY sequence DESC LIMIT 1"
+    ))?;
+    let mut rows = statement.query(params![to_i64(agent)?, kind])?;
+    rows.next()?.map(decode_record).transpose()
 }
 
 pub(super) fn history(db: &Connection, agent: Serial) -> Result<Vec<Record>, StoreFault> {

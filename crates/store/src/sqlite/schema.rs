@@ -10,7 +10,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x6e78_3373;
 pub(crate) type Migration = &'static str;
 
 /// All migrations. A released migration is never changed; new ones are appended.
-pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA];
+pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA, RECORD_INDEX];
 
 /// The tables. WAL mode writes every page of a commit twice, so values that change together are stored together.
 ///
@@ -79,6 +79,11 @@ CREATE TABLE turns (
 CREATE UNIQUE INDEX turns_by_request ON turns (agent, request);
 CREATE INDEX turns_open ON turns (agent) WHERE ended IS NULL;
 CREATE INDEX turns_by_end ON turns (ended_at) WHERE ended_at IS NOT NULL;
+";
+
+/// Index of the entries that an agent's row is derived from, so that a row is compared with them whenever it is loaded.
+const RECORD_INDEX: Migration = "
+CREATE INDEX journal_records ON journal (agent, kind) WHERE kind IN ('agent_created', 'permissions_changed');
 ";
 
 /// Key of the database id in `meta`.

@@ -3,6 +3,7 @@
 mod corruption;
 #[cfg(debug_assertions)]
 mod injected_faults;
+mod lost_files;
 mod maintenance;
 mod migrations;
 mod power_loss;
@@ -146,9 +147,9 @@ async fn dropped_store_commits_queued_batches() {
 }
 
 #[tokio::test]
-async fn closed_store_leaves_database_lock_and_mark() {
+async fn closed_store_leaves_database_and_mark() {
     let home = Home::with_messages(5).await;
-    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
+    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.mark"]);
 }
 
 #[tokio::test]
@@ -163,7 +164,7 @@ async fn only_the_owner_can_read_the_files() {
             (entry.file_name(), entry.metadata().unwrap().permissions().mode() & 0o777)
         })
     };
-    assert_eq!(modes().count(), 5, "database, -wal, -shm, lock, mark");
+    assert_eq!(modes().count(), 4, "database, -wal, -shm, mark");
     assert!(modes().all(|(_, mode)| mode == 0o600), "{:?}", modes().collect::<Vec<_>>());
     store.close().await;
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o644)).unwrap();

@@ -1,7 +1,6 @@
 //! Writer thread: dequeues a group of batches, commits them in one transaction, notifies the listener, then replies.
 //! A full disk refuses the group and the thread continues; an unknown commit outcome fails the store for good.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -13,10 +12,11 @@ use tokio::sync::oneshot;
 
 use super::Durability;
 use super::checkpoint::{CheckpointAction, Checkpointer, run_checkpoint};
+use super::database_file::DatabaseFile;
 use super::disk_error::DiskError;
 use super::failpoints::{FailpointSite, Failpoints, InjectedFault};
 use super::high_water_mark::{HighWaterMark, HighWaterMarkFile};
-use super::lock_file::LockFile;
+use super::live_files::{LiveFiles, LostFile};
 use super::queue::{QueuedBatch, WriteQueue, WriteTask};
 use super::reader_pool::ReaderPool;
 use super::transaction_writer::{EntryPosition, JournalHead, TransactionWriter, WriteError};
@@ -33,10 +33,8 @@ pub(super) struct Writer {
     pub(super) context: WriterContext,
     pub(super) readers: Arc<ReaderPool>,
     pub(super) reader_threads: Vec<JoinHandle<()>>,
-    /// The database file, closed after the last connection: closing it releases SQLite's POSIX locks.
-    pub(super) file: Arc<File>,
-    /// Released last.
-    pub(super) lock: LockFile,
+    /// The locked database file, closed after the last connection: closing it releases SQLite's POSIX locks too.
+    pub(super) file: Arc<DatabaseFile>,
 }
 
 /// The writer's state besides its connection.
@@ -47,6 +45,9 @@ pub(super) struct WriterContext {
     pub(super) failpoints: Failpoints,
     pub(super) high_water_mark: HighWaterMarkFile,
     pub(super) checkpointer: Checkpointer,
+    pub(super) live_files: LiveFiles,
+    /// Whether the store has failed because its write-ahead log was moved or removed.
+    pub(super) is_wal_detached: bool,
 }
 
 /// Main loop of the writer thread.
@@ -97,8 +98,8 @@ impl Writer {
         drop(stop_guard);
     }
 
-    /// Checkpoints the WAL and closes the database. A failed store is not checkpointed: its cached pages may differ
-    /// from those on disk.
+    /// Checkpoints the WAL and closes the database. A failed store is not checkpointed, because its cached pages may
+    /// differ from those on disk; but a WAL that is only moved or removed is, because no other process will find it.
     fn shut_down(mut self) {
         self.readers.close();
         for thread in self.reader_threads.drain(..) {
@@ -107,7 +108,9 @@ impl Writer {
         }
         self.context.checkpointer.stop();
         let is_healthy = !self.context.queue.has_failed();
-        if is_healthy && let Err(error) = run_checkpoint(&self.db, CheckpointMode::TRUNCATE) {
+        if (is_healthy || self.context.is_wal_detached)
+            && let Err(error) = run_checkpoint(&self.db, CheckpointMode::TRUNCATE)
+        {
             tracing::warn!(
                 ?error,
                 "final checkpoint failed; SQLite recovers the write-ahead log at the next start"
@@ -118,7 +121,6 @@ impl Writer {
         }
         drop(self.db);
         drop(self.file);
-        drop(self.lock);
     }
 }
 
@@ -220,8 +222,19 @@ impl WriterLoop<'_> {
                 return Err(CommitFailure::Disk(DiskError::Broken("a failpoint".to_owned())));
             }
         }
+        self.check_files()?;
         execute(self.db, "COMMIT")?;
         Ok(outcomes)
+    }
+
+    /// Checks that a commit would be found again: SQLite does not notice when its files are moved or truncated.
+    fn check_files(&mut self) -> Result<(), CommitFailure> {
+        let context = &mut *self.context;
+        context.live_files.check(context.checkpointer.wal_pages()).map_err(|lost| {
+            context.is_wal_detached = matches!(lost, LostFile::WalDetached(_));
+            let (LostFile::WalDetached(why) | LostFile::Pages(why)) = lost;
+            CommitFailure::Disk(DiskError::Broken(why))
+        })
     }
 
     /// Writes a batch that is expected to be refused, if at all, before any of its rows is written.

@@ -200,6 +200,19 @@ pub struct ListAgentsOutput {
     /// Number of agents on all pages.
     #[serde(default)]
     pub total: Count,
+    /// Agents of this page whose stored data is damaged; omitted if there are none. `nexus3 check` says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<DamagedAgentSummary>,
+}
+
+/// An agent that is listed only by its id, because its stored data, or that of an ancestor, is damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DamagedAgentSummary {
+    /// The agent's id.
+    pub agent_id: String,
+    /// The error that a call to the agent gets.
+    pub error: String,
 }
 
 /// One agent in a list.

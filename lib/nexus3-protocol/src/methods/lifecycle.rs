@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::scalars::deserialize_count;
-use super::{BudgetParams, Count, MayGrantParams, OnRestart, PageOffset, PageSize};
+use super::{BudgetParams, Count, DamagedAgentSummary, MayGrantParams, OnRestart, PageOffset, PageSize};
 
 /// Parameters of `list_sessions`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct ListSessionsOutput {
     pub sessions: Vec<SessionSummary>,
     /// Number of sessions on all pages.
     pub total: Count,
+    /// Sessions of this page whose stored data is damaged; omitted if there are none. `nexus3 check` says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<DamagedAgentSummary>,
 }
 
 /// One session in a list.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentSummary, BudgetParams, Count, MayGrantParams};
+use super::{AgentSummary, BudgetParams, Count, DamagedAgentSummary, MayGrantParams};
 
 /// Result of `get_agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,9 @@ pub struct ChildrenOutput {
     pub agent_id: String,
     /// Its children, oldest first.
     pub children: Vec<AgentSummary>,
+    /// Children whose stored data is damaged; omitted if there are none. `nexus3 check` says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<DamagedAgentSummary>,
 }
 
 /// Parameters of `set_permissions`. An omitted parameter leaves its setting unchanged.

@@ -58,7 +58,7 @@ fn next_start_replaces_the_token_of_a_killed_daemon() {
     let names = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = names.collect();
     names.sort_unstable();
-    let expected = ["logs", "nexus3.db", "nexus3.db.lock", "nexus3.db.mark"];
+    let expected = ["logs", "nexus3.db", "nexus3.db.mark"];
     assert_eq!(names, expected, "no other file remains");
 }
 

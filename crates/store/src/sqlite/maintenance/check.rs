@@ -8,6 +8,7 @@ use std::path::Path;
 use rusqlite::{Connection, Row};
 
 use super::chain::walk_chain;
+use super::journaled_agents::JournaledAgents;
 use super::{io_fault, with_store};
 use crate::codec;
 use crate::digest::EntryContent;
@@ -117,8 +118,9 @@ impl CheckReport {
             }
             Ok(())
         });
-        self.run_check("journal", |report| report.check_journal(db, mark));
-        self.run_check("agents", |report| report.check_agents(db));
+        let mut journaled = JournaledAgents::default();
+        self.run_check("journal", |report| report.check_journal(db, mark, &mut journaled));
+        self.run_check("agents", |report| report.check_agents(db, &journaled));
         self.run_check("turns", |report| report.check_turns(db));
     }
 
@@ -160,7 +162,12 @@ impl CheckReport {
         Ok(())
     }
 
-    fn check_journal(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> rusqlite::Result<()> {
+    fn check_journal(
+        &mut self,
+        db: &Connection,
+        mark: Option<&HighWaterMark>,
+        journaled: &mut JournaledAgents,
+    ) -> rusqlite::Result<()> {
         let mut tails: HashMap<u64, (u64, u64)> = HashMap::new();
         let mut found = Vec::new();
         let chain = walk_chain(db, &self.path.clone(), mark, |entry| {
@@ -169,7 +176,8 @@ impl CheckReport {
             if (entry.previous, entry.agent_sequence) != (last, number + 1) {
                 found.push(format!("entry {}: not linked to its agent's previous entry", entry.sequence));
             }
-            if let Err(fault) = codec::decode_record(kind, body) {
+            let decoded = codec::decode_record(kind, body);
+            if let Err(fault) = decoded.and_then(|record| journaled.apply(agent, &record)) {
                 found.push(format!("entry {}: {kind} cannot be decoded: {fault}", entry.sequence));
             }
             found.truncate(PROBLEMS_MAX);
@@ -208,10 +216,13 @@ impl CheckReport {
         Ok(())
     }
 
-    fn check_agents(&mut self, db: &Connection) -> rusqlite::Result<()> {
+    /// Checks the rows of all agents, and compares them with the journal, except those that a daemon has changed since
+    /// the journal was read.
+    fn check_agents(&mut self, db: &Connection, journaled: &JournaledAgents) -> rusqlite::Result<()> {
+        let end = self.chain.as_ref().map_or(0, |chain| chain.last);
         let mut statement = db.prepare(&format!(
             "SELECT {AGENT_CHECKSUM_COLUMNS}, sum, state, ledger_version, ledger, is_finished, \
-             EXISTS (SELECT 1 FROM agents AS child WHERE child.parent = agents.serial) \
+             EXISTS (SELECT 1 FROM agents AS child WHERE child.parent = agents.serial), last \
              FROM agents LEFT JOIN states USING (serial)",
         ))?;
         let mut rows = statement.query(())?;
@@ -220,7 +231,8 @@ impl CheckReport {
             let is_destroyed: bool = row.get(3)?;
             self.agents += u64::from(!is_destroyed);
             self.destroyed += u64::from(is_destroyed);
-            if let Some(what) = agent_problem(row)? {
+            let is_newer = row.get::<_, Option<i64>>(13)?.is_some_and(|last| last.unsigned_abs() > end);
+            if let Some(what) = agent_problem(row, Some(journaled).filter(|_| !is_newer))? {
                 found += 1;
                 if found <= PROBLEMS_MAX {
                     self.add_problem(&format!("agent {}: {what}", row.get::<_, i64>(0)?), RESTORE_ADVICE);
@@ -273,7 +285,7 @@ fn turn_problem(row: &Row<'_>) -> rusqlite::Result<Option<&'static str>> {
 }
 
 /// Returns the first problem of an `agents` row.
-fn agent_problem(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
+fn agent_problem(row: &Row<'_>, journaled: Option<&JournaledAgents>) -> rusqlite::Result<Option<String>> {
     if agent_checksum(row, 0)? != row.get::<_, i64>(7)? {
         return Ok(Some("row checksum mismatch".to_owned()));
     }
@@ -302,5 +314,17 @@ fn agent_problem(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
         return Ok(Some("its row and its record disagree".to_owned()));
     }
     let (is_destroyed, has_children): (bool, bool) = (row.get(3)?, row.get(12)?);
+    let serial = row.get::<_, i64>(0)?.unsigned_abs();
+    if parent.is_some_and(|parent| parent >= serial) {
+        return Ok(Some("its parent was not created before it".to_owned()));
+    }
+    match journaled.map(|journaled| journaled.difference(serial, &record, is_destroyed)).transpose() {
+        Ok(difference) => {
+            if let Some(what) = difference.flatten() {
+                return Ok(Some(what.to_owned()));
+            }
+        }
+        Err(fault) => return Ok(Some(format!("its record cannot be encoded: {fault}"))),
+    }
     Ok((is_destroyed && !has_children).then(|| "destroyed without children, but not removed".to_owned()))
 }

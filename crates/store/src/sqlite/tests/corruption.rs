@@ -1,6 +1,7 @@
 //! Corrupted bytes are detected when the store is opened, read or checked, and never returned as valid.
 // tidy: allow retired-word because the stored format names a field `rights`
 
+use agent::journal::Record;
 use agent::outside::Store as _;
 
 use super::*;
@@ -212,6 +213,79 @@ async fn check_finds_rows_that_contradict_the_journal() {
         rusqlite::Connection::open(home.path()).unwrap().execute_batch(sql).unwrap();
         let report = check(&home.path()).unwrap();
         assert!(!report.is_sound(), "{sql}");
+    }
+}
+
+/// Changes agent 2 by SQL and recomputes the checksum of its row, as another program could.
+fn tamper(home: &Home, sql: &str) {
+    use crate::sqlite::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum};
+    let db = rusqlite::Connection::open(home.path()).unwrap();
+    db.execute_batch(&format!("PRAGMA foreign_keys = off; {sql}")).unwrap();
+    let query = format!("SELECT {AGENT_CHECKSUM_COLUMNS} FROM agents WHERE serial = 2");
+    let sum = db.query_row(&query, (), |row| agent_checksum(row, 0)).unwrap();
+    db.execute("UPDATE agents SET sum = ?1 WHERE serial = 2", [sum]).unwrap();
+}
+
+#[tokio::test]
+async fn row_that_differs_from_the_journal_is_not_loaded() {
+    for (sql, problem) in [
+        (
+            "UPDATE agents SET rights = replace(rights, 'sandboxed', 'trusted')",
+            "its permissions are not those",
+        ),
+        (
+            "UPDATE agents SET parent = NULL, record = replace(record, '\"parent\":1', '\"parent\":null')",
+            "its record",
+        ),
+        ("UPDATE agents SET record = replace(record, '\"cwd\":\"/', '\"cwd\":\"/etc')", "its record"),
+    ] {
+        let home = populated_store().await;
+        tamper(&home, &format!("{sql} WHERE serial = 2"));
+        let report = check(&home.path()).unwrap();
+        let found = |what: &str| report.problems.iter().any(|found| found.what.contains(what));
+        assert!(found(&format!("agent 2: {problem}")), "{sql}: {report}");
+        let store = home.open();
+        assert_eq!(store.agents(vec![1]).await.unwrap().len(), 1, "{sql}: others can be loaded");
+        let loaded = store.agents(vec![2]).await;
+        assert!(
+            matches!(&loaded, Err(StoreFault::Corrupt(why)) if why.contains(problem)),
+            "{sql}: {loaded:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn changed_permissions_agree_with_the_journal() {
+    let home = populated_store().await;
+    let store = home.open();
+    let narrow = agent::journal::StoredPermissions {
+        preset: "worker".to_owned(),
+        ..store.agents(vec![2]).await.unwrap()[0].record.permissions.clone()
+    };
+    let change = Record::PermissionsChanged { by: "admin".to_owned(), permissions: Box::new(narrow.clone()) };
+    store.append(vec![append(2, "child", [change])]).await.unwrap();
+    assert_eq!(store.agents(vec![2]).await.unwrap()[0].record.permissions, narrow);
+    store.close().await;
+    assert!(home.is_sound().await);
+    // The permissions of the creation are in the journal too, but they are not the last ones.
+    tamper(&home, "UPDATE agents SET rights = (SELECT rights FROM agents WHERE serial = 1) WHERE serial = 2");
+    assert!(!home.is_sound().await);
+    assert!(home.open().agents(vec![2]).await.is_err());
+}
+
+#[tokio::test]
+async fn check_finds_ids_and_trees_that_contradict_the_journal() {
+    for (sql, problem) in [
+        ("UPDATE agents SET id = 'other' WHERE serial = 2", "agent 2: its id is not the one in the journal"),
+        (
+            "UPDATE agents SET parent = 2, record = replace(record, '\"parent\":1', '\"parent\":2') WHERE serial = 2",
+            "agent 2: its parent was not created before it",
+        ),
+    ] {
+        let home = populated_store().await;
+        tamper(&home, sql);
+        let report = check(&home.path()).unwrap();
+        assert!(report.problems.iter().any(|found| found.what.contains(problem)), "{sql}: {report}");
     }
 }
 

@@ -53,7 +53,7 @@ async fn refused_backup_says_why_in_plain_text() {
     for (sql, why) in [
         ("DROP INDEX turns_open", "the index turns_open is missing"),
         ("DELETE FROM journal WHERE sequence > 3", "the journal ends at entry 3, but 5 were committed"),
-        ("PRAGMA user_version = 7", "schema version 7 is newer than 1"),
+        ("PRAGMA user_version = 7", "schema version 7 is newer than 2"),
         ("PRAGMA application_id = 5", "a database of another program (application id 0x5)"),
     ] {
         let home = Home::with_messages(4).await;
@@ -121,11 +121,11 @@ async fn check_counts_rows_and_changes_nothing() {
     let before = std::fs::read(home.path()).unwrap();
     let report = check(&home.path()).unwrap();
     assert!(report.is_sound(), "{report}");
-    assert_eq!((report.version, report.agents, report.destroyed), (1, 1, 1));
+    assert_eq!((report.version, report.agents, report.destroyed), (2, 1, 1));
     assert_eq!((report.turns, report.open_turns, report.chain.as_ref().unwrap().entries), (1, 1, 23));
     assert!(report.to_string().ends_with("sound"), "{report}");
     assert_eq!(std::fs::read(home.path()).unwrap(), before);
-    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
+    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.mark"]);
     let missing = home.folder.path().join("none.db");
     assert!(matches!(check(&missing).unwrap_err(), MaintenanceFault::Missing(_)));
 }
@@ -145,7 +145,7 @@ fn check_of_other_files_reports_what_they_are() {
     }
     for (sql, part) in [
         ("PRAGMA application_id = 5; PRAGMA user_version = 1", "another program"),
-        ("PRAGMA application_id = 0x6e783373; PRAGMA user_version = 7", "newer than 1"),
+        ("PRAGMA application_id = 0x6e783373; PRAGMA user_version = 7", "newer than 2"),
     ] {
         std::fs::remove_file(&path).unwrap();
         Connection::open(&path).unwrap().execute_batch(sql).unwrap();

@@ -5,10 +5,15 @@ use rusqlite::Connection;
 use super::*;
 use crate::sqlite::failpoints::Failpoints;
 use crate::sqlite::migrate::migrate;
-use crate::sqlite::schema::{MIGRATIONS, Migration};
+use crate::sqlite::schema::{MIGRATIONS, Migration, current_version};
 
-const SECOND: Migration = "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO later VALUES (1)";
+const LATER: Migration = "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO later VALUES (1)";
 const BROKEN: Migration = "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO nowhere VALUES (1)";
+
+/// The migrations of this program and a later one.
+fn followed_by(later: Migration) -> Vec<Migration> {
+    [MIGRATIONS, &[later]].concat()
+}
 
 fn run_migrations(
     home: &Home,
@@ -29,30 +34,43 @@ fn schema_version(path: &Path) -> u32 {
 #[tokio::test]
 async fn backup_is_made_before_migration() {
     let home = Home::with_messages(5).await;
-    run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
-    assert_eq!(schema_version(&home.path()), 2);
-    let backup = home.folder.path().join("nexus3.db.v1.bak");
-    assert_eq!(schema_version(&backup), 1);
+    run_migrations(&home, &followed_by(LATER), None).unwrap();
+    assert_eq!(schema_version(&home.path()), current_version() + 1);
+    let backup = home.folder.path().join("nexus3.db.v2.bak");
+    assert_eq!(schema_version(&backup), current_version());
     assert!(check(&backup).unwrap().is_sound(), "{}", check(&backup).unwrap());
     let text = home.open_fault().to_string();
-    assert!(text.contains("schema version 2"), "this program supports version 1 only: {text}");
+    assert!(text.contains("schema version 3"), "this program supports versions up to 2: {text}");
 }
 
 #[tokio::test]
 async fn migration_backup_is_never_overwritten() {
     let home = Home::with_messages(1).await;
-    std::fs::write(home.folder.path().join("nexus3.db.v1.bak"), b"precious").unwrap();
-    run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
-    assert_eq!(std::fs::read(home.folder.path().join("nexus3.db.v1.bak")).unwrap(), b"precious");
-    assert_eq!(schema_version(&home.folder.path().join("nexus3.db.v1.1.bak")), 1);
+    std::fs::write(home.folder.path().join("nexus3.db.v2.bak"), b"precious").unwrap();
+    run_migrations(&home, &followed_by(LATER), None).unwrap();
+    assert_eq!(std::fs::read(home.folder.path().join("nexus3.db.v2.bak")).unwrap(), b"precious");
+    assert_eq!(schema_version(&home.folder.path().join("nexus3.db.v2.1.bak")), current_version());
 }
 
 #[tokio::test]
 async fn failed_migration_changes_nothing() {
     let home = Home::with_messages(3).await;
-    run_migrations(&home, &[MIGRATIONS[0], BROKEN], None).unwrap_err();
-    assert_eq!(schema_version(&home.path()), 1);
+    run_migrations(&home, &followed_by(BROKEN), None).unwrap_err();
+    assert_eq!(schema_version(&home.path()), current_version());
     assert_eq!(last_sequence(&home.open()).await, 4);
+    assert!(home.is_sound().await);
+}
+
+#[tokio::test]
+async fn store_of_the_first_version_is_migrated() {
+    let home = Home::with_messages(3).await;
+    let first_version = "DROP INDEX journal_records; PRAGMA user_version = 1";
+    Connection::open(home.path()).unwrap().execute_batch(first_version).unwrap();
+    let store = home.open();
+    assert_eq!(store.agents(vec![1]).await.unwrap().len(), 1);
+    store.close().await;
+    assert_eq!(schema_version(&home.path()), current_version());
+    assert_eq!(schema_version(&home.folder.path().join("nexus3.db.v1.bak")), 1);
     assert!(home.is_sound().await);
 }
 
@@ -66,9 +84,9 @@ async fn interrupted_migration_is_repeated() {
         let store = home.open();
         append_records(&store, [created("main", None)]).await.unwrap();
         store.close().await;
-        run_migrations(&home, &[MIGRATIONS[0], SECOND], Some(failpoint)).unwrap_err();
-        assert_eq!(schema_version(&home.path()), 1, "{failpoint}");
-        run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
-        assert_eq!(schema_version(&home.path()), 2, "{failpoint}");
+        run_migrations(&home, &followed_by(LATER), Some(failpoint)).unwrap_err();
+        assert_eq!(schema_version(&home.path()), current_version(), "{failpoint}");
+        run_migrations(&home, &followed_by(LATER), None).unwrap();
+        assert_eq!(schema_version(&home.path()), current_version() + 1, "{failpoint}");
     }
 }

@@ -27,12 +27,110 @@ async fn store_in_use_is_refused() {
     let text = refusal_text(&home);
     let holder = format!("another daemon (process {}) uses this store", std::process::id());
     assert!(
-        text.contains("nexus3.db.lock") && text.contains(&holder) && text.contains("another home"),
+        text.contains("nexus3.db: another daemon") && text.contains(&holder) && text.contains("another home"),
         "{text}"
     );
     append_records(&store, [created("main", None)]).await.unwrap();
     store.close().await;
     assert_eq!(last_sequence(&home.open()).await, 1, "a closed store can be opened");
+}
+
+#[tokio::test]
+async fn database_in_use_under_another_name_is_refused() {
+    let (home, other) = (Home::new(), Home::new());
+    let store = home.open();
+    let posix_locks = || {
+        use std::os::unix::fs::MetadataExt as _;
+        let inode = format!(":{} ", std::fs::metadata(home.path()).unwrap().ino());
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().filter(|lock| lock.contains("POSIX") && lock.contains(&inode)).count()
+    };
+    let locks_before = posix_locks();
+    std::fs::hard_link(home.path(), other.path()).unwrap();
+    assert!(matches!(other.open_fault(), SqliteOpenFault::Locked { .. }), "a hard link");
+    std::fs::remove_file(other.path()).unwrap();
+    std::os::unix::fs::symlink(home.path(), other.path()).unwrap();
+    assert!(matches!(other.open_fault(), SqliteOpenFault::Locked { .. }), "a symlink");
+    assert_eq!(posix_locks(), locks_before, "SQLite's own locks are still held");
+    append_records(&store, [created("main", None)]).await.unwrap();
+    store.close().await;
+    assert_eq!(last_sequence(&other.open()).await, 1, "a symlink to a free database can be opened");
+    assert!(home.is_sound().await);
+}
+
+#[tokio::test]
+async fn database_locked_by_another_process_is_refused() {
+    let (home, other) = (Home::with_messages(1).await, Home::new());
+    std::fs::hard_link(home.path(), other.path()).unwrap();
+    // A lock belongs to an open file, so that of another process conflicts in the same way.
+    let file = std::fs::File::open(home.path()).unwrap();
+    file.try_lock().unwrap();
+    let text = refusal_text(&other);
+    assert!(text.contains(&format!("(process {}) uses this store", std::process::id())), "{text}");
+    drop(file);
+    assert_eq!(last_sequence(&other.open()).await, 2);
+}
+
+#[tokio::test]
+async fn symlink_to_a_missing_database_is_refused() {
+    let (home, other) = (Home::new(), Home::new());
+    std::os::unix::fs::symlink(other.path(), home.path()).unwrap();
+    assert!(refusal_text(&home).contains("cannot be found"));
+    assert_eq!(file_names(other.folder.path()), [""; 0]);
+}
+
+#[tokio::test]
+async fn missing_database_with_a_mark_is_refused() {
+    let home = Home::with_messages(3).await;
+    let mark = std::fs::read(home.files().high_water_mark()).unwrap();
+    let away = home.folder.path().join("away.db");
+    std::fs::rename(home.path(), &away).unwrap();
+    for is_empty in [false, true] {
+        if is_empty {
+            std::fs::write(home.path(), b"").unwrap();
+        }
+        let text = refusal_text(&home);
+        for part in
+            ["nexus3.db.mark says that 4 entries were committed", "put it back", "remove the .mark file"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(std::fs::read(home.files().high_water_mark()).unwrap(), mark);
+    }
+    std::fs::rename(&away, home.path()).unwrap();
+    assert_eq!(last_sequence(&home.open()).await, 4, "nothing was lost");
+    std::fs::remove_file(home.path()).unwrap();
+    std::fs::remove_file(home.files().high_water_mark()).unwrap();
+    assert_eq!(last_sequence(&home.open()).await, 0, "the way to an empty store");
+}
+
+#[tokio::test]
+async fn links_and_pipes_in_place_of_companions_are_refused() {
+    let target = crate::conformance::folder();
+    let victim = target.path().join("victim");
+    for name in ["mark", "wal", "index"] {
+        let home = Home::with_messages(1).await;
+        let files = home.files();
+        let path = match name {
+            "mark" => files.high_water_mark(),
+            "wal" => files.wal(),
+            _ => files.wal_index(),
+        };
+        let _ = std::fs::remove_file(&path);
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        let text = refusal_text(&home);
+        assert!(text.starts_with(path.to_str().unwrap()) && text.contains("not a regular file"), "{text}");
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).unwrap();
+        assert!(refusal_text(&home).contains("move it away"));
+        if name == "mark" {
+            assert!(check(&home.path()).unwrap_err().to_string().contains("not a regular file"));
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(last_sequence(&home.open()).await, 2);
+    }
 }
 
 #[tokio::test]
@@ -85,7 +183,7 @@ async fn newer_schema_is_refused() {
     let home = Home::with_messages(1).await;
     Connection::open(home.path()).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let text = refusal_text(&home);
-    for part in ["schema version 99", "versions up to 1", "an older binary cannot read", ".v1.bak"] {
+    for part in ["schema version 99", "versions up to 2", "an older binary cannot read", ".v2.bak"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

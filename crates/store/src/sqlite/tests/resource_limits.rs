@@ -68,6 +68,34 @@ async fn full_disk_recovers_without_a_restart() {
 }
 
 #[tokio::test]
+async fn start_on_a_full_disk_names_the_disk_and_its_free_space() {
+    let home = Home::new();
+    let Some(_disk) = SmallDisk::mount(home.folder.path()) else {
+        println!("skipped: this user may not mount a small disk");
+        return;
+    };
+    let ballast = home.folder.path().join("ballast");
+    // First without a database, then with one.
+    for entries in [0, 2] {
+        if entries > 0 {
+            fill(&home.open(), 1).await;
+        }
+        let mut file = std::fs::File::create(&ballast).unwrap();
+        for bytes in [4096, 1] {
+            while std::io::Write::write_all(&mut file, &vec![0; bytes]).is_ok() {}
+        }
+        drop(file);
+        let text = home.open_fault().to_string();
+        for part in ["no space is left on its disk (0 KiB free", "make room on the disk of /", "start again"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        std::fs::remove_file(&ballast).unwrap();
+        assert_eq!(last_sequence(&home.open()).await, entries, "a start after making room");
+    }
+}
+
+#[tokio::test]
 async fn long_reader_blocks_neither_writes_nor_later_shrinking() {
     let home = Home::new();
     let store = home.open();

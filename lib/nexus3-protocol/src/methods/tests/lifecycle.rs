@@ -28,7 +28,7 @@ fn list_sessions_returns_a_page_of_ten_members_each() {
         origin: None,
     };
     check_round_trip(
-        ListSessionsOutput { sessions: vec![session], total: 7 },
+        ListSessionsOutput { sessions: vec![session], total: 7, damaged: Vec::new() },
         concat!(
             r#"{"sessions":[{"agent_id":"a","state":"asleep","created_at":"2026-01-02T03:04:05.000006","#,
             r#""modified_at":"2026-01-02T03:04:06.000000","message_count":2,"parent_agent_id":null,"model":"m","#,

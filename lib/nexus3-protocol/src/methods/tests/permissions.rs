@@ -37,9 +37,9 @@ fn get_agent_has_the_summary_and_eight_more_members() {
 
 #[test]
 fn list_children_returns_the_parent_id() {
-    let output = ChildrenOutput { agent_id: "p".to_owned(), children: vec![summary()] };
+    let output = ChildrenOutput { agent_id: "p".to_owned(), children: vec![summary()], damaged: Vec::new() };
     check_round_trip(output, &format!(r#"{{"agent_id":"p","children":[{SUMMARY}]}}"#));
-    let none = ChildrenOutput { agent_id: "p".to_owned(), children: Vec::new() };
+    let none = ChildrenOutput { agent_id: "p".to_owned(), children: Vec::new(), damaged: Vec::new() };
     check_round_trip(none, r#"{"agent_id":"p","children":[]}"#);
 }
 

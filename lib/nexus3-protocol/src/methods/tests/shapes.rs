@@ -192,7 +192,15 @@ fn list_agents_returns_a_page_and_the_total() {
     let page = ListAgentsParams { offset: Some(PageOffset(3)), limit: Some(PageSize(2000)) };
     check_round_trip(page, r#"{"offset":3,"limit":2000}"#);
     check_parses(r#"{"offset":null,"limit":null}"#, ListAgentsParams::default());
-    check_round_trip(ListAgentsOutput { agents: Vec::new(), total: 9 }, r#"{"agents":[],"total":9}"#);
+    check_round_trip(
+        ListAgentsOutput { agents: Vec::new(), total: 9, damaged: Vec::new() },
+        r#"{"agents":[],"total":9}"#,
+    );
+    let damaged = vec![DamagedAgentSummary { agent_id: "a".to_owned(), error: "why".to_owned() }];
+    check_round_trip(
+        ListAgentsOutput { agents: Vec::new(), total: 1, damaged },
+        r#"{"agents":[],"total":1,"damaged":[{"agent_id":"a","error":"why"}]}"#,
+    );
 }
 
 #[test]
@@ -217,7 +225,7 @@ fn list_agents_of_an_older_daemon_is_accepted() {
     let old = SUMMARY.replace(r#","preset":"worker","state":"live""#, "");
     let (preset, state) = (String::new(), String::new());
     check_parses(&old, AgentSummary { preset, state, ..summary() });
-    check_parses(r#"{"agents":[]}"#, ListAgentsOutput { agents: Vec::new(), total: 0 });
+    check_parses(r#"{"agents":[]}"#, ListAgentsOutput { agents: Vec::new(), total: 0, damaged: Vec::new() });
 }
 
 #[test]

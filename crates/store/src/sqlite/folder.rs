@@ -1,50 +1,10 @@
-//! Lock file of a store, and checks of its folder: local, writable, and not used by another daemon.
+//! Checks of a store's folder: local and writable.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-
-use rustix::fs::FlockOperation;
 
 use super::files::StoreFiles;
 use super::opening::SqliteOpenFault;
-
-/// Exclusive lock on a store. The file remains; the kernel releases the lock when the process ends.
-#[derive(Debug)]
-pub(super) struct LockFile {
-    _file: File,
-}
-
-impl LockFile {
-    pub(super) fn acquire(files: &StoreFiles) -> Result<Self, SqliteOpenFault> {
-        let path = files.lock();
-        let fault = |error| SqliteOpenFault::io(&path, "opened", error);
-        let options =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let mut file = options.map_err(fault)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut holder = String::new();
-                // The holder's process id only improves the message.
-                let _ = (&file).take(32).read_to_string(&mut holder);
-                return Err(SqliteOpenFault::Locked { path, holder: holder.trim().parse().ok() });
-            }
-            Err(error) => return Err(SqliteOpenFault::io(&path, "locked", error.into())),
-        }
-        let write_process_id = |file: &mut File| {
-            file.set_len(0)?;
-            file.rewind()?;
-            writeln!(file, "{}", std::process::id())
-        };
-        // A full disk must not prevent a start: the lock itself needs no space.
-        if let Err(error) = write_process_id(&mut file) {
-            tracing::warn!(%error, "cannot write the process id to the lock file");
-        }
-        Ok(Self { _file: file })
-    }
-}
 
 /// Checks that the folder exists, is on a local disk, and is writable.
 pub(super) fn check_folder(files: &StoreFiles) -> Result<(), SqliteOpenFault> {
@@ -56,36 +16,6 @@ pub(super) fn check_folder(files: &StoreFiles) -> Result<(), SqliteOpenFault> {
     // Respect a missing write bit even for root, which could write anyway.
     if metadata.permissions().mode() & 0o200 == 0 {
         return Err(SqliteOpenFault::ReadOnly { path: folder.to_owned() });
-    }
-    Ok(())
-}
-
-/// Checks that the database, if it exists, is a writable regular file.
-pub(super) fn check_database_file(files: &StoreFiles) -> Result<(), SqliteOpenFault> {
-    match std::fs::metadata(&files.database) {
-        Ok(file) if file.permissions().mode() & 0o200 == 0 => {
-            Err(SqliteOpenFault::ReadOnly { path: files.database.clone() })
-        }
-        Ok(file) if !file.is_file() => Err(SqliteOpenFault::NotADatabase { path: files.database.clone() }),
-        Ok(_) => check_writable(&files.database),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(SqliteOpenFault::io(&files.database, "found", error)),
-    }
-}
-
-fn check_writable(path: &Path) -> Result<(), SqliteOpenFault> {
-    OpenOptions::new()
-        .write(true)
-        .open(path)
-        .map(drop)
-        .map_err(|error| SqliteOpenFault::io(path, "written", error))
-}
-
-/// Creates the database file with mode 0600, or restricts it to that. SQLite copies the mode to companion files.
-pub(super) fn make_private(path: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    if file.metadata()?.permissions().mode() & 0o077 != 0 {
-        file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(())
 }
