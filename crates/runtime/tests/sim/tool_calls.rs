@@ -99,6 +99,17 @@ async fn invalid_call_is_an_error_and_the_others_run() {
     assert_eq!(endings, [Some(Ending::Failed), Some(Ending::Failed), None]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn call_delivered_again_in_one_response_runs_once() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let script = "call step 1; again step 1; again note other; call note b; done | say a; done";
+    assert_eq!(expect_end(start_send(&agent, 1, script)).await.content, "a");
+    assert_eq!(world.tools.call_lines(), ["a step 1", "a note b"]);
+    assert_eq!(tool_texts(&agent), ["took 1", "noted b"]);
+    assert_eq!(idle_history_violation(&messages(&agent)), None);
+}
+
 /// Whether each model call so far offered the tool.
 fn offered(world: &World, tool: &str) -> Vec<bool> {
     let observations = world.model.observations();
