@@ -15,6 +15,7 @@ mod concurrent_reads;
 mod conversations;
 mod crashes;
 mod creation;
+mod directory_identities;
 mod driver;
 mod event_bus;
 mod full_disk;

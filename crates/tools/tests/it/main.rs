@@ -16,6 +16,7 @@ mod pure;
 mod races;
 mod reads;
 mod regexes;
+mod replaced_roots;
 mod results;
 mod sandbox;
 mod small_disk;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent::outside::{BoxFuture, CachedResults, CallSite, PreparedCall, ToolContext, ToolSet};
-use agent::permission::{Effect, Permit, Resource, Verdict, judge};
+use agent::permission::{Effect, Permit, Resource, Verdict};
 use agent::{
     AgentId, Concurrency, Schedule, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent,
 };
@@ -210,7 +210,7 @@ impl ToolCalls {
 impl Shared {
     /// Authorizes effects, or returns the denial as the tool's outcome.
     fn authorize_tool(&self, tool: &str, effects: &[Effect]) -> Result<Permit, ToolOutcome> {
-        match judge(effects, &self.node.may()) {
+        match self.judge_effects(effects) {
             Verdict::Allowed(permit) => Ok(permit),
             Verdict::Denied(denial) => {
                 audit::record_denied_tool(self, tool, denial.dimension.name(), &denial.text);
