@@ -1,4 +1,4 @@
-//! The identity of granted directories: recorded with the grant or at the first use, and kept until they are granted
+//! The identity of granted directories: recorded with the grant or at the first use, until they are granted
 //! again. A tool opens a directory only if its identity holds.
 
 use agent::permission::Resource;
@@ -47,7 +47,7 @@ async fn identity_stays_that_of_the_grant_until_it_is_granted_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn directory_created_after_the_grant_is_recorded_at_its_first_use() {
+async fn directory_created_after_the_grant_is_recorded_at_first_use() {
     let world = World::new().await;
     world.workspace.put_directory("/work", 1);
     let agent = world.create_handle(writer("a")).await;

@@ -3,6 +3,7 @@
 //! opened later. The only module through which tools reach files: tidy forbids file APIs outside it.
 
 mod append;
+mod blocked;
 mod granted_directory;
 mod protected;
 mod readable_file;
@@ -19,6 +20,7 @@ use agent::permission::{DirectoryIdentity, FilePath, FilePermit, RootedPath};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+pub(crate) use blocked::is_blocked_alias;
 pub(crate) use granted_directory::identify_directory;
 pub(crate) use readable_file::ReadableFile;
 pub(crate) use writable_file::{Content, WritableFile};
@@ -126,7 +128,17 @@ impl PermittedPath {
         if self.is_blocked(&real) || is_process_file(handle.as_fd(), &real) {
             return Err(path_denied(&self.requested_path));
         }
+        self.check_alias(handle.as_fd(), &real)?;
         Ok(ResolvedFile { handle, real_path: real, stat })
+    }
+
+    /// Denies a file that is in a blocked directory under another name.
+    fn check_alias(&self, handle: BorrowedFd<'_>, real: &FilePath) -> Result<(), ToolOutcome> {
+        match is_blocked_alias(handle, real, &self.blocked) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(path_denied(&self.requested_path)),
+            Err(errno) => Err(self.errno_outcome(errno)),
+        }
     }
 
     fn is_blocked(&self, real: &FilePath) -> bool {
@@ -139,11 +151,7 @@ impl PermittedPath {
 
     /// The real path of a handle. A path that is not UTF-8 cannot be checked, and is denied.
     fn real_path(&self, handle: BorrowedFd<'_>) -> Result<FilePath, ToolOutcome> {
-        let link = rustix::fs::readlink(proc_fd_path(handle), Vec::new())
-            .map_err(|errno| self.errno_outcome(errno))?;
-        let text = link.to_str().ok().filter(|text| text.starts_with('/'));
-        let path = text.and_then(|text| FilePath::resolve(text, &FilePath::root()).ok());
-        path.ok_or_else(|| path_denied(&self.requested_path))
+        real_path(handle).ok_or_else(|| path_denied(&self.requested_path))
     }
 }
 
@@ -239,7 +247,15 @@ fn is_process_file(handle: BorrowedFd<'_>, real: &FilePath) -> bool {
     let is_proc =
         rustix::fs::fstatfs(handle).map_or(true, |stat| stat.f_type == rustix::fs::PROC_SUPER_MAGIC);
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    is_proc && real.as_str().split('/').any(is_number)
+    // Elsewhere, a second mount does not show the process in its path.
+    is_proc && (!real.as_str().starts_with("/proc/") || real.as_str().split('/').any(is_number))
+}
+
+/// The real path of a handle; none if it is not UTF-8.
+pub(crate) fn real_path(handle: BorrowedFd<'_>) -> Option<FilePath> {
+    let link = rustix::fs::readlink(proc_fd_path(handle), Vec::new()).ok()?;
+    let text = link.to_str().ok().filter(|text| text.starts_with('/'))?;
+    FilePath::resolve(text, &FilePath::root()).ok()
 }
 
 fn proc_fd_path(handle: BorrowedFd<'_>) -> String {

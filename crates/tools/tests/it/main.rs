@@ -9,6 +9,7 @@
 
 mod agents;
 mod appends;
+mod blocked_aliases;
 mod escapes;
 mod fixture;
 mod links;

@@ -121,7 +121,8 @@ impl PermittedPath {
     fn check_write_in(&self, directory: BorrowedFd<'_>, name: &str) -> Result<(), ToolOutcome> {
         let parent_path = self.real_path(directory)?;
         let real = FilePath::resolve(name, &parent_path).map_err(|_| path_denied(&self.requested_path))?;
-        self.check_write_path(&real)
+        self.check_write_path(&real)?;
+        self.check_alias(directory, &parent_path)
     }
 
     fn open_or_create_parent(&self, base: &BaseDirectory, parent: &str) -> Result<Arc<OwnedFd>, ToolOutcome> {
