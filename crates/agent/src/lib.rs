@@ -7,6 +7,7 @@ mod fault;
 mod id;
 mod image;
 pub mod journal;
+mod known_secrets;
 mod message;
 pub mod outside;
 pub mod permission;
@@ -22,6 +23,7 @@ pub use date::format_minute;
 pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
 pub use image::{Image, ImageFault};
+pub use known_secrets::{KnownSecrets, SECRET_BYTES_MIN};
 pub use message::{Ending, Message, MessageSource, Role, ToolCall, content_digest_input};
 pub use redact::redact;
 pub use tokens::{

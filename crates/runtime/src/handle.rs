@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use agent::journal::{AgentRecord, AgentState, Record, RestartPolicy, Serial, StoredPermissions};
 use agent::outside::{Append, BoxFuture, Clock, Provider, Store, StoreFault, Timestamp};
 use agent::permission::{Denial, Effect, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, Image, Message, MessageSource, RequestId, TurnEnd};
+use agent::{AgentId, Fault, FaultKind, Image, KnownSecrets, Message, MessageSource, RequestId, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -95,6 +95,7 @@ pub(crate) struct Shared {
     pub(crate) turns: AtomicU64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) known_secrets: Arc<KnownSecrets>,
     pub(crate) event_bus: Arc<EventBus>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) open_turns: Arc<AtomicUsize>,

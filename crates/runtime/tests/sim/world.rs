@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use agent::outside::{Clock, Entropy, ModelSpec, Workspace};
 use agent::permission::{DirectoryIdentity, FilePath};
-use agent::{AgentId, Fault, FaultKind, MessageSource, RequestId, TurnEnd};
+use agent::{AgentId, Fault, FaultKind, KnownSecrets, MessageSource, RequestId, TurnEnd};
 use runtime::{
     AgentHandle, AgentLiveness, AgentRef, AgentSpec, AgentStatus, ChildPolicy, CreatedAgent, FirstMessage,
     Initiator, Limits, NameSpec, NewMessage, Outside, PermissionChange, PermissionSpec, PoolHandle,
@@ -164,6 +164,10 @@ impl World {
         };
         let pool = PoolHandle::open(pool_options, outside).await.expect("the store can be read");
         Self { pool, model, tools, store, workspace, world_options }
+    }
+
+    pub(crate) fn known_secrets(&self) -> &KnownSecrets {
+        &self.world_options.pool_options.known_secrets
     }
 
     /// Creates an agent with the default preset.
