@@ -9,7 +9,7 @@ pub use replay::{OpenTurn, OpenTurnState, Replay, TurnProgress};
 
 pub use crate::compaction::CompactionRecord;
 use crate::outside::Timestamp;
-use crate::permission::{Budget, FilePath, Level, Resource};
+use crate::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
 use crate::{
     AgentId, Halt, Message, NanoDollars, PrincipalId, RequestId, TokenCalibration, ToolClass, ToolOutcome,
     TurnEnd, UsageTotals,
@@ -273,6 +273,8 @@ pub struct AgentState {
     pub should_shutdown: bool,
     /// Whether an admin marked it as finished.
     pub is_finished: bool,
+    /// The identities of its granted directories, recorded with the grant or at the first use.
+    pub identities: Vec<DirectoryIdentity>,
 }
 
 /// The budget ledger of an agent. Its descendants write it too, so the highest version wins.

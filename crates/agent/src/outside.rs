@@ -19,7 +19,7 @@ pub use store::{
 pub use toolbox::{ToolSet, Toolbox};
 
 use crate::journal::Serial;
-use crate::permission::{Effect, FilePath, Permit, Relation};
+use crate::permission::{DirectoryIdentity, Effect, FilePath, Permit, Relation};
 use crate::prompt::Note;
 use crate::tokens::estimate_tokens;
 use crate::{
@@ -229,6 +229,12 @@ pub trait Workspace: Send + Sync {
     /// # Errors
     /// When the path is not valid for any file.
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
+
+    /// The identity of the directory at a resolved path, or of the nearest existing directory above it if there is
+    /// none; none if it cannot be determined.
+    fn identify_directory(&self, _path: &FilePath) -> Option<DirectoryIdentity> {
+        None
+    }
 
     /// Reads the instruction files for agents that work in this directory, in prompt order: the user's own notes, those
     /// of the parent directories, then the directory's own. Unreadable notes are skipped and logged.

@@ -2,6 +2,7 @@
 //! allowed, [`judge`] decides without knowing any tool. Default deny: without a policy nothing is allowed.
 
 mod budget;
+mod directory_identity;
 mod directory_set;
 mod effect;
 mod explain;
@@ -16,6 +17,7 @@ mod targets;
 mod tests;
 
 pub use budget::{Budget, Resource};
+pub use directory_identity::DirectoryIdentity;
 pub use directory_set::{DirectorySet, FilePath, PathFault, RootedPath};
 pub use effect::{Effect, Relation};
 pub use explain::{GrantKind, Limit, explain};

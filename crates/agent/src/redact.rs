@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// The replacement of a secret.
-const PLACEHOLDER: &str = "[redacted]";
+pub(crate) const PLACEHOLDER: &str = "[redacted]";
 
 /// Patterns with their replacements; the name before a secret is retained. Tool arguments are JSON: a line break in
 /// them is `\n`, whose `n` is not part of the next word, and quotes are preceded by backslashes.

@@ -76,6 +76,16 @@ impl ToolOutcome {
         }
     }
 
+    /// The same outcome with another text.
+    #[must_use]
+    pub fn map_text(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            ToolOutcome::Done(text) => ToolOutcome::Done(change(text)),
+            ToolOutcome::Failed(text) => ToolOutcome::Failed(change(text)),
+            ToolOutcome::Denied(text) => ToolOutcome::Denied(change(text)),
+        }
+    }
+
     /// The name of the variant, for events and logs.
     #[must_use]
     pub fn name(&self) -> &'static str {

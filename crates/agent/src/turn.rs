@@ -232,6 +232,13 @@ impl Turn {
         self.phase != TurnPhase::Ended && self.steers.len() < STEERS_MAX
     }
 
+    /// Whether the response has a call with this id already. Such a call is one call delivered again: it is dropped, so
+    /// that it takes effect once.
+    #[must_use]
+    pub fn has_call(&self, id: &str) -> bool {
+        self.phase == TurnPhase::CallingModel && self.calls.has_given_id(id)
+    }
+
     /// Processes an event and returns the actions to execute. Ignores every event after the end, so a turn ends exactly
     /// once.
     pub fn handle(&mut self, event: TurnEvent) -> Vec<TurnAction> {

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
@@ -76,7 +77,7 @@ fn ensure_model(
     consent: Consent,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<ModelAvailability, Failure> {
-    let registry = model_registry::open_registry(home, config, environment)?;
+    let registry = model_registry::open_registry(home, config, environment, Arc::default())?;
     if runtime.block_on(registry.resolve_default()) {
         return Ok(ModelAvailability::Available);
     }

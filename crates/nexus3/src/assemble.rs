@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use agent::KnownSecrets;
 use agent::outside::{Clock, Models, Store, ToolSet, Toolbox};
 use agent::permission::FilePath;
 use runtime::{Outside, PoolHandle, PoolOptions};
@@ -60,7 +61,8 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     pub(crate) fn prepare(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        let models = ModelSource::open(home, config, environment)?;
+        let known_secrets = Arc::new(KnownSecrets::default());
+        let models = ModelSource::open(home, config, environment, Arc::clone(&known_secrets))?;
         let user_home = home::user_home(environment).and_then(|path| parse_file_path(&path).ok());
         let home_path = parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
         let workspace = Arc::new(LocalWorkspace::new(user_home).with_owner_notes(home_path));
@@ -72,8 +74,14 @@ impl Assembly {
         let (clock, entropy) = (process::open_clock(clock_file), Arc::new(SystemEntropy));
         let tools =
             Arc::new(ToolRegistry::new(ToolDependencies { clock: clock.clone(), entropy: entropy.clone() }));
-        let options = pool_options(config, home, &workspace, &tools.snapshot())?;
+        let options =
+            PoolOptions { known_secrets, ..pool_options(config, home, &workspace, &tools.snapshot())? };
         Ok(Self { options, models, tools, workspace, clock, entropy })
+    }
+
+    /// Adds a secret that tool results must not show.
+    pub(crate) fn add_known_secret(&self, value: &str) {
+        self.options.known_secrets.add(value);
     }
 
     /// Opens the pool. It loads only agents with turns that a crash interrupted, and resumes or marks those turns.
@@ -81,12 +89,10 @@ impl Assembly {
         let Self { options, models, tools, workspace, clock, entropy } = self;
         let models: Arc<dyn Models> = models.into_models().await?;
         let outside = Outside { models, tools, workspace, clock, entropy, store };
-        PoolHandle::open(options, outside)
-            .await
-            .map_err(|fault| {
-                let why = fault.cause.as_deref().unwrap_or(&fault.public);
-                Failure::Run(format!("cannot load the stored agents: {why}; run nexus3 check"))
-            })
+        PoolHandle::open(options, outside).await.map_err(|fault| {
+            let why = fault.cause.as_deref().unwrap_or(&fault.public);
+            Failure::Run(format!("cannot load the stored agents: {why}; run nexus3 check"))
+        })
     }
 }
 
@@ -112,6 +118,7 @@ fn pool_options(
         cwd: parse_file_path(&cwd)?,
         on_restart_default: rooms.on_restart,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..PoolOptions::default()
     })
 }
 

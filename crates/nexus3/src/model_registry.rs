@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent::Fault;
 use agent::outside::Models;
+use agent::{Fault, KnownSecrets};
 use provider::catalog::PROVIDERS;
 use provider::{DiscoveredServer, ModelRegistry, RecordingModels, RegistryOptions, ReplayModels, Secret};
 
@@ -24,12 +24,17 @@ pub(crate) enum ModelSource {
 
 impl ModelSource {
     /// Validates the configuration of the models. Calls no model and writes no file.
-    pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        home: &Path,
+        config: &Config,
+        environment: &Environment,
+        known_secrets: Arc<KnownSecrets>,
+    ) -> Result<Self, Failure> {
         let rooms = config.room_options();
         if let Some(path) = rooms.replay {
             return ReplayModels::open(Path::new(path)).map(Self::Replay).map_err(usage_failure);
         }
-        let registry = open_registry(home, config, environment)?;
+        let registry = open_registry(home, config, environment, known_secrets)?;
         Ok(Self::Registry { registry, record: rooms.record.map(PathBuf::from) })
     }
 
@@ -52,6 +57,7 @@ pub(crate) fn open_registry(
     home: &Path,
     config: &Config,
     environment: &Environment,
+    known_secrets: Arc<KnownSecrets>,
 ) -> Result<ModelRegistry, Failure> {
     let rooms = config.room_options();
     let options = RegistryOptions {
@@ -60,6 +66,7 @@ pub(crate) fn open_registry(
         providers: config.provider_settings(),
         models: config.model_settings(),
         variables: provider_variables(config, environment)?,
+        known_secrets,
         local: local_engine::options(home, rooms.local_engine)?,
         ..RegistryOptions::default()
     };

@@ -69,8 +69,9 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let listener = listen(&rooms).await?;
     let address = listener.address();
     let store = open_store(&home, config, environment)?;
-    let pool = assembly.open(store.clone()).await?;
     let token = if rooms.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
+    token.iter().for_each(|token| assembly.add_known_secret(token));
+    let pool = assembly.open(store.clone()).await?;
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use agent::{Fault, FaultKind};
+use agent::{Fault, FaultKind, KnownSecrets};
 use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -52,6 +52,8 @@ pub(crate) struct EndpointOptions {
     pub(crate) base_url_name: String,
     /// Source of the key.
     pub(crate) key: KeySource,
+    /// Gets the key when it is read.
+    pub(crate) known_secrets: Arc<KnownSecrets>,
     /// How the key is sent.
     pub(crate) auth: AuthScheme,
     /// Additional request headers.
@@ -78,6 +80,7 @@ pub(crate) struct Endpoint {
     pub(crate) retry_policy: RetryPolicy,
     pub(crate) queue: Arc<FairQueue>,
     key_source: KeySource,
+    known_secrets: Arc<KnownSecrets>,
     /// The key as last read; none before the first request.
     cached_key: RwLock<Option<Arc<Secret>>>,
     /// Serializes reads of the key and holds the last failure, which waiting requests share.
@@ -120,6 +123,7 @@ impl Endpoint {
             name: options.name,
             retry_policy: options.retry_policy,
             key_source: options.key,
+            known_secrets: options.known_secrets,
             cached_key: RwLock::default(),
             key_read_lock: tokio::sync::Mutex::default(),
             key_reads: AtomicU64::new(0),
@@ -151,6 +155,9 @@ impl Endpoint {
         *last_failure = read.as_ref().err().cloned();
         self.key_reads.fetch_add(1, Ordering::AcqRel);
         let key = read?.map(Arc::new);
+        if let Some(key) = &key {
+            self.known_secrets.add(key.expose());
+        }
         self.cached_key.write().unwrap_or_else(PoisonError::into_inner).clone_from(&key);
         Ok(key)
     }

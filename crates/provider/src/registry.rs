@@ -57,6 +57,7 @@ impl ModelRegistry {
                 discovered: Mutex::default(),
             }),
         };
+        registry.inner.options.add_known_secrets();
         if let Some(name) = &registry.inner.options.default_model {
             registry.inner.find(name).map_err(|fault| startup_fault(name, &fault))?;
         }

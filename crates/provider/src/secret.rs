@@ -5,16 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use agent::{Fault, FaultKind};
+use agent::{Fault, FaultKind, SECRET_BYTES_MIN};
 
 /// Timeout of a key command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest accepted key.
 const KEY_BYTES_MAX: usize = 16_384;
-
-/// Shortest key that is redacted. A shorter one may be an ordinary word, such as `none` for a server without keys.
-const SECRET_BYTES_MIN: usize = 8;
 
 /// A secret string that is never displayed.
 #[derive(Clone, PartialEq, Eq)]
@@ -77,6 +74,15 @@ impl KeySource {
     /// Whether another read may return another key.
     pub(crate) fn may_change(&self) -> bool {
         matches!(self, Self::File(_) | Self::Command(_))
+    }
+
+    /// The key as far as it is known without running a program.
+    pub(crate) fn known(&self) -> Option<Secret> {
+        match self {
+            Self::Given { key, .. } => Some(key.clone()),
+            Self::File(path) => read_file(path).ok().map(|text| Secret(text.trim().to_owned())),
+            Self::None | Self::Command(_) => None,
+        }
     }
 
     /// Reads the key.

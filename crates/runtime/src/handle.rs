@@ -8,13 +8,15 @@ use std::task::{Context, Poll};
 
 use agent::journal::{AgentRecord, AgentState, Record, RestartPolicy, Serial, StoredPermissions};
 use agent::outside::{Append, BoxFuture, Clock, Provider, Store, StoreFault, Timestamp};
-use agent::permission::{Denial, Effect, FilePath, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, Image, Message, MessageSource, PrincipalId, RequestId, TurnEnd};
+use agent::permission::{Denial, Effect, Verdict, judge};
+use agent::{
+    AgentId, Fault, FaultKind, Image, KnownSecrets, Message, MessageSource, PrincipalId, RequestId, TurnEnd,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::{Command, CompactionCondition, CompactionOutcome, CompactionRequest};
-use crate::admission::{Admission, AdmissionPermit, busy, shutting_down};
+use crate::admission::{Admission, AdmissionPermit, busy};
 use crate::capability::CapabilityDigest;
 use crate::event_bus::EventBus;
 use crate::limits::Limits;
@@ -95,6 +97,7 @@ pub(crate) struct Shared {
     pub(crate) turns: AtomicU64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) known_secrets: Arc<KnownSecrets>,
     pub(crate) event_bus: Arc<EventBus>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) open_turns: Arc<AtomicUsize>,
@@ -230,27 +233,6 @@ impl AgentHandle {
         let turn = self.submit_with_permit(permit, message, Some(commit_waiter))?;
         committed.await.unwrap_or_else(|_| Err(self.shared.unavailable()))?;
         Ok(turn)
-    }
-
-    /// Reads an image file that the agent may read.
-    ///
-    /// # Errors
-    /// When permission is denied, the read fails, or the file is not a supported image.
-    pub async fn read_image(&self, path: &str) -> Result<Image, Fault> {
-        let invalid = |text: String| Fault::new(FaultKind::Invalid, text);
-        let file = FilePath::resolve(path, &self.node().cwd).map_err(|fault| invalid(fault.to_string()))?;
-        let permit = match judge(&[Effect::Read(file)], &self.node().may()) {
-            Verdict::Allowed(permit) => permit,
-            Verdict::Denied(denial) => return Err(Fault::denied(denial.dimension.name(), denial.text)),
-        };
-        let pool = self.shared.pool.upgrade().ok_or_else(shutting_down)?;
-        let image_path = path.to_owned();
-        let read = move || {
-            let bytes = pool.outside.workspace.read_file(&image_path, permit, Image::BYTES_MAX)?;
-            Image::parse(bytes).map_err(|error| format!("{image_path} {error}"))
-        };
-        let read = tokio::task::spawn_blocking(read).await;
-        read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(invalid)
     }
 
     /// Rejects images that the model does not accept: in the context they would break every later request.
@@ -456,10 +438,15 @@ impl Shared {
         self.store.append(vec![append])
     }
 
+    /// Changes the enqueued state; the next append persists it.
+    pub(crate) fn change_enqueued_state(&self, change: impl FnOnce(&mut AgentState)) {
+        change(&mut self.enqueued_state.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Resets the message count of the enqueued state to the published one, after a failed commit.
     pub(crate) fn reset_message_count(&self) {
         let messages = self.published.read().window.messages().len() as u64;
-        self.enqueued_state.lock().unwrap_or_else(PoisonError::into_inner).messages = messages;
+        self.change_enqueued_state(|state| state.messages = messages);
     }
 
     /// Enqueues a record without state, and does not wait for its commit.

@@ -8,6 +8,7 @@ mod audit;
 mod capability;
 mod context;
 mod event_bus;
+mod file_access;
 mod handle;
 mod ledger;
 mod limits;

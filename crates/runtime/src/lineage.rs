@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use agent::AgentId;
 use agent::journal::{Serial, StoredPermissions};
-use agent::permission::{FilePath, Level, Permissions, Relation, Resource};
+use agent::permission::{DirectoryIdentity, FilePath, Level, Permissions, Relation, Resource};
 
 pub(crate) use self::persistence::StoredLineageNode;
 use self::release::Refund;
@@ -148,6 +148,12 @@ impl LineageNode {
 
     pub(crate) fn permissions(&self) -> Arc<Permissions> {
         Arc::clone(&self.granted.read().unwrap_or_else(PoisonError::into_inner).permissions)
+    }
+
+    /// Adds identities of granted directories.
+    pub(crate) fn add_identities(&self, identities: &[DirectoryIdentity]) {
+        let mut current = self.granted.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut current.permissions).add_identities(identities);
     }
 
     /// Replaces the granted permissions and adjusts the budget reservations.

@@ -20,7 +20,7 @@ use std::time::Duration;
 use agent::journal::{DAEMON, Record, RestartPolicy, Serial};
 use agent::outside::{Append, Clock, Entropy, Models, Store, Toolbox, Workspace};
 use agent::permission::{FilePath, Presets};
-use agent::{AgentId, Fault, FaultKind, PrincipalId, RequestId};
+use agent::{AgentId, Fault, FaultKind, KnownSecrets, PrincipalId, RequestId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -61,6 +61,8 @@ pub struct PoolOptions {
     pub on_restart_default: RestartPolicy,
     /// Program version, recorded in the journal.
     pub version: String,
+    /// Secrets that tool results must not show.
+    pub known_secrets: Arc<KnownSecrets>,
 }
 
 impl Default for PoolOptions {
@@ -74,6 +76,7 @@ impl Default for PoolOptions {
             cwd: FilePath::root(),
             on_restart_default: RestartPolicy::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            known_secrets: Arc::default(),
         }
     }
 }

@@ -204,7 +204,11 @@ impl ScriptedStream {
             let event = match self.steps.pop_front()? {
                 Step::Say(text) => ModelEvent::Text(text),
                 Step::Think(text) => ModelEvent::Reasoning(text),
-                Step::Call(name, arguments) => self.call(name, arguments),
+                Step::Call(name, arguments) => {
+                    self.state.observations().tool_call_count += 1;
+                    self.call(name, arguments)
+                }
+                Step::CallAgain(name, arguments) => self.call(name, arguments),
                 Step::Report(tokens) => self.report(tokens),
                 Step::StopAtLength => ModelEvent::Stopped(StopReason::Length),
                 Step::Done => ModelEvent::Done,
@@ -240,9 +244,7 @@ impl ScriptedStream {
     }
 
     fn call(&self, name: String, arguments: String) -> ModelEvent {
-        let mut observations = self.state.observations();
-        observations.tool_call_count += 1;
-        let id = format!("call-{}", observations.tool_call_count);
+        let id = format!("call-{}", self.state.observations().tool_call_count);
         ModelEvent::ToolCall(ToolCall { id, name, arguments })
     }
 

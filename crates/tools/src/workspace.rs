@@ -8,11 +8,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use agent::outside::Workspace;
-use agent::permission::{FilePath, PathFault, Permit};
+use agent::permission::{DirectoryIdentity, FilePath, PathFault, Permit};
 use agent::prompt::Note;
 
 use crate::definition::failure_reason;
-use crate::fs::ReadableFile;
+use crate::fs::{ReadableFile, identify_directory};
 
 /// The local file system.
 pub struct LocalWorkspace {
@@ -79,6 +79,10 @@ impl Workspace for LocalWorkspace {
         }
         let wanted = FilePath::resolve(&text, base).map_err(|fault| fault.to_string())?;
         canonicalize_existing_prefix(&wanted)
+    }
+
+    fn identify_directory(&self, path: &FilePath) -> Option<DirectoryIdentity> {
+        identify_directory(path)
     }
 
     fn notes(&self, cwd: &FilePath) -> Vec<Note> {

@@ -1,6 +1,7 @@
 //! Grants: what is allowed, in every dimension. The intersection of two grants is exact; ceilings are built from it.
 
-use super::{Budget, DirectorySet, FilePath, NameSet, Targets};
+use super::directory_identity::merge_identities;
+use super::{Budget, DirectoryIdentity, DirectorySet, FilePath, NameSet, Targets};
 
 /// A set of allowed actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,9 @@ pub struct Grant {
     pub write: DirectorySet,
     /// Directories that may be neither read nor written, whatever else is allowed.
     pub blocked: Vec<FilePath>,
+    /// The identities of the directories in `read` and `write`, as far as they are recorded. A file is opened only if
+    /// all those at or above the directory that permits it hold.
+    pub identities: Vec<DirectoryIdentity>,
     /// Programs that may be run.
     pub commands: NameSet,
     /// Hosts that may be connected to.
@@ -34,6 +38,7 @@ impl Grant {
             read: DirectorySet::none(),
             write: DirectorySet::none(),
             blocked: Vec::new(),
+            identities: Vec::new(),
             commands: NameSet::none(),
             hosts: NameSet::none(),
             create: NameSet::none(),
@@ -50,6 +55,7 @@ impl Grant {
             read: DirectorySet::all(),
             write: DirectorySet::all(),
             blocked: Vec::new(),
+            identities: Vec::new(),
             commands: NameSet::all(),
             hosts: NameSet::all(),
             create: NameSet::all(),
@@ -70,6 +76,7 @@ impl Grant {
             read: self.read.intersection(&other.read),
             write: self.write.intersection(&other.write),
             blocked,
+            identities: merge_identities(&self.identities, &other.identities),
             commands: self.commands.intersection(&other.commands),
             hosts: self.hosts.intersection(&other.hosts),
             create: self.create.intersection(&other.create),
@@ -89,7 +96,16 @@ impl Grant {
                 .iter()
                 .any(|root| !blocks(root))
         };
+        // Of the other grant, the identities that apply to a directory are those at or above the one that permits it.
+        let is_identified = |own: &DirectorySet, outer: &DirectorySet| {
+            own.roots().iter().filter_map(|root| outer.find(root)).all(|permitting| {
+                let applies = |identity: &&DirectoryIdentity| identity.path.contains(&permitting.root);
+                other.identities.iter().filter(applies).all(|identity| self.identities.contains(identity))
+            })
+        };
         self.tools.is_within(&other.tools)
+            && is_identified(&self.read, &other.read)
+            && is_identified(&self.write, &other.write)
             && self.read.is_within(&other.read)
             && self.write.is_within(&other.write)
             && !other.blocked.iter().any(|path| touches(&self.read, path) || touches(&self.write, path))

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Dimension, DirectorySet, Effect, FilePath, FilePermit, Grant, Permit, ReadPermit, Relation, WritePermit,
+    Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit, Grant, Permit, ReadPermit,
+    Relation, WritePermit,
 };
 
 /// The verdict on a call.
@@ -93,7 +94,9 @@ fn judge_file(
         (dimension, text)
     };
     let path = directories.find(path).ok_or_else(outside)?;
-    Ok(FilePermit { path, blocked: grant.blocked.clone() })
+    let is_at_or_above = |identity: &&DirectoryIdentity| identity.path.contains(&path.root);
+    let identities = grant.identities.iter().filter(is_at_or_above).cloned().collect();
+    Ok(FilePermit { path, blocked: grant.blocked.clone(), identities })
 }
 
 /// A preset that extends an allowed preset is narrower, and so allowed too.

@@ -33,6 +33,8 @@ pub(super) struct CallScheduler {
 #[derive(Debug)]
 struct ScheduledCall {
     call: ToolCall,
+    /// The id that the model gave; the call's own id replaces a missing one.
+    given_id: String,
     schedule: Schedule,
     state: CallState,
 }
@@ -49,13 +51,22 @@ impl CallScheduler {
         Self { entries: Vec::new(), running_max: running_max.max(1) }
     }
 
-    /// Adds a call. Call ids identify results: a missing or duplicate id is replaced.
+    /// Whether the response has a call that the model gave this id. Calls without an id are different calls.
+    pub(super) fn has_given_id(&self, id: &str) -> bool {
+        !id.is_empty() && self.entries.iter().any(|entry| entry.given_id == id)
+    }
+
+    /// Adds a call; drops one whose id the response has given already. Ids identify results: a missing id is replaced.
     pub(super) fn add(&mut self, mut call: ToolCall, mut schedule: Schedule) {
+        if self.has_given_id(&call.id) {
+            return;
+        }
         match self.entries.len() {
             0..CALLS_MAX => {}
             CALLS_MAX => schedule = Schedule::Unusable(too_many_calls()),
             _ => return,
         }
+        let given_id = call.id.clone();
         let is_taken = |id: &str| self.entries.iter().any(|entry| entry.call.id == id);
         if call.id.is_empty() || is_taken(&call.id) {
             let numbered =
@@ -67,7 +78,7 @@ impl CallScheduler {
             Schedule::Unusable(why) => CallState::Done(ToolOutcome::Failed(why.clone())),
             Schedule::Parallel | Schedule::Ordered => CallState::Pending,
         };
-        self.entries.push(ScheduledCall { call, schedule, state });
+        self.entries.push(ScheduledCall { call, given_id, schedule, state });
     }
 
     /// Restores a call of a stored response; a call with an outcome is done.
@@ -80,7 +91,7 @@ impl CallScheduler {
             (Schedule::Unusable(why), None) => CallState::Done(ToolOutcome::Failed(why.clone())),
             (Schedule::Parallel | Schedule::Ordered, None) => CallState::Pending,
         };
-        self.entries.push(ScheduledCall { call, schedule, state });
+        self.entries.push(ScheduledCall { given_id: call.id.clone(), call, schedule, state });
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    Budget, DirectorySet, FilePath, Grant, GrantRequest, NameSet, Narrowing, Permissions, Presets, Reasons,
-    Resource, Targets,
+    Budget, DirectoryIdentity, DirectorySet, FilePath, Grant, GrantRequest, NameSet, Narrowing, Permissions,
+    Presets, Reasons, Resource, Targets,
 };
 use testkit::TestRng;
 
@@ -66,11 +66,15 @@ impl Generator<'_> {
     /// An arbitrary grant.
     pub(crate) fn grant(&mut self) -> Grant {
         let blocked = if self.rng.percent(40) { self.paths(1) } else { Vec::new() };
+        let identity = |(inode, path)| DirectoryIdentity { path, device: 1, inode, born_ns: None };
+        let mut identities: Vec<_> = (0..2).zip(self.paths(2)).map(identity).collect();
+        identities.sort();
         Grant {
             tools: self.names(&self.vocabulary.tools),
             read: self.directories(),
             write: self.directories(),
             blocked,
+            identities,
             commands: self.names(&self.vocabulary.programs_and_hosts),
             hosts: self.names(&self.vocabulary.programs_and_hosts),
             create: self.names(&self.vocabulary.presets),

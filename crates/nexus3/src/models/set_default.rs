@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
 use toml_edit::{DocumentMut, Item};
@@ -29,7 +30,7 @@ pub(super) fn run(
     match name.strip_prefix("local/") {
         Some(id) => check_local_model(id, home)?,
         // The same check as at the daemon's start.
-        None => drop(model_registry::open_registry(home, &config, environment)?),
+        None => drop(model_registry::open_registry(home, &config, environment, Arc::default())?),
     }
     home::prepare(home)?;
     let file = home.join("config.toml");

@@ -5,6 +5,7 @@ mod calls;
 mod files;
 mod offered_tools;
 mod pure;
+mod secrets;
 
 use serde_json::json;
 

@@ -47,6 +47,8 @@ async fn refused_key_is_read_again_and_retried_only_if_changed() {
     assert!(send_request(&endpoint).await.is_ok());
     assert!(send_request(&endpoint).await.is_ok());
     assert_eq!(peer.log().requests.len(), 4, "once with the old key, then only with the new one");
+    let known = endpoint.known_secrets.redact("the-first-key the-second-key").into_owned();
+    assert_eq!(known, "[redacted] [redacted]");
 }
 
 #[tokio::test]

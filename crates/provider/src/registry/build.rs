@@ -161,6 +161,7 @@ impl RegistryInner {
             base_url_name,
             key,
             auth: provider_settings.auth.unwrap_or(known.auth),
+            known_secrets: Arc::clone(&self.options.known_secrets),
             headers: provider_settings.headers.clone(),
             query,
             ca_file: provider_settings.ca_file.clone(),

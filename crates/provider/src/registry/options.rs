@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use agent::KnownSecrets;
+
+use crate::catalog::PROVIDERS;
 use crate::discover::DiscoverOptions;
 use crate::endpoint::AuthScheme;
 use crate::local::LocalOptions;
@@ -21,10 +25,37 @@ pub struct RegistryOptions {
     pub models: BTreeMap<String, ModelSettings>,
     /// Environment variables named by the catalog or by a provider's `key_env`.
     pub variables: HashMap<String, Secret>,
+    /// Gets the keys as they become known.
+    pub known_secrets: Arc<KnownSecrets>,
     /// Options of the embedded model; none in a program without a local engine.
     pub local: Option<LocalOptions>,
     /// Options of server discovery on this machine.
     pub discover: DiscoverOptions,
+}
+
+/// Parts of the names of headers whose value is a secret.
+const SECRET_HEADERS: [&str; 5] = ["auth", "cookie", "key", "secret", "token"];
+
+impl RegistryOptions {
+    /// Adds the keys and the secret headers of all providers to the known secrets.
+    pub(super) fn add_known_secrets(&self) {
+        let configured = self.providers.values().filter_map(|provider| provider.key_env.as_deref());
+        let of_catalog = PROVIDERS.iter().flat_map(|known| known.key_variables.iter().copied());
+        let from_variables =
+            configured.chain(of_catalog).filter_map(|name| self.variables.get(name).cloned());
+        let from_settings = self.providers.values().filter_map(|provider| provider.key.as_ref()?.known());
+        let is_secret = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            SECRET_HEADERS.iter().any(|part| name.contains(part))
+        };
+        let headers = self.providers.values().flat_map(|provider| &provider.headers);
+        let from_headers = headers.filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone());
+        for secret in from_variables.chain(from_settings).chain(from_headers) {
+            // Without its scheme, as in `Bearer KEY`.
+            let value = secret.expose();
+            self.known_secrets.add(value.rsplit(' ').next().unwrap_or(value));
+        }
+    }
 }
 
 /// The user's settings for a provider.

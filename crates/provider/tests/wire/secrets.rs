@@ -1,6 +1,8 @@
 //! Tests of key secrecy: the key is sent as a bearer token and appears nowhere else.
 
-use provider::ProviderSettings;
+use std::sync::Arc;
+
+use provider::{KeySource, ProviderSettings, Secret};
 use testkit::{HttpPeer, PeerAction};
 
 use crate::harness::{
@@ -55,4 +57,36 @@ fn key_is_not_in_debug_output() {
     let shown = format!("{options:?} {options:#?}");
     assert!(!shown.contains(KEY), "{shown}");
     assert!(shown.contains("https://api.openai.com/v1"));
+}
+
+#[tokio::test]
+async fn keys_are_known_secrets_from_every_source() {
+    let server = HttpPeer::with_actions(response_with_status("500 No", b""));
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "key-in-a-file\n").expect("written");
+    let header = |name: &str, value: &str| (name.to_owned(), Secret::new(value.to_owned()));
+    let by_file = ProviderSettings {
+        key: Some(KeySource::File(file.path().to_owned())),
+        headers: vec![
+            header("Authorization", "Bearer key-in-a-header"),
+            header("X-Title", "an ordinary title"),
+        ],
+        ..ProviderSettings::default()
+    };
+    let command = ["printf", "%s", "key-of-a-command"].map(ToOwned::to_owned).to_vec();
+    let by_command = ProviderSettings {
+        key: Some(KeySource::Command(command)),
+        tries_max: Some(1),
+        ..ProviderSettings::default()
+    };
+    let mut options = options(&server.base_url(), by_command);
+    options.providers.insert("other".to_owned(), by_file);
+    let known = Arc::clone(&options.known_secrets);
+    let client = default_model(options).expect("valid options");
+    let text = format!("{KEY} key-in-a-file key-in-a-header an ordinary title {}", server.base_url());
+    let clean = format!("[redacted] [redacted] [redacted] an ordinary title {}", server.base_url());
+    assert_eq!(known.redact(&text), clean);
+    assert_eq!(known.redact("key-of-a-command"), "key-of-a-command", "it has not been run");
+    call(&client).await;
+    assert_eq!(known.redact("key-of-a-command"), "[redacted]");
 }

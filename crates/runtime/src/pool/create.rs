@@ -207,7 +207,7 @@ impl Pool {
         }
         let ceiling = parent.as_deref().map(LineageNode::may_grant);
         let cwd = self.resolve_cwd(&spec, parent.as_deref(), ceiling.as_ref())?;
-        let granted = self.resolve_permissions(&spec.permissions, &cwd, ceiling.as_ref())?;
+        let granted = self.resolve_permissions(&spec.permissions, &cwd, ceiling.as_ref(), &[])?;
         let provider = match &spec.model {
             None => self.outside.models.default_model(),
             Some(model) => self.outside.models.find(model)?,
@@ -339,7 +339,8 @@ impl Pool {
         let reservation = self.reserve_live().await?;
         let window = self.initial_window(plan, node);
         let turns = u64::from(plan.spec.initial.is_some());
-        let state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };
+        let mut state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };
+        node.copy_identities(&mut state);
         let new = NewAgent {
             node: Arc::clone(node),
             capability: capability.digest(),

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use agent::journal::Record;
 use agent::permission::{
-    Budget, Dimension, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit, Permissions, Preset,
-    PresetFault, Resource, Verdict, explain, judge,
+    Budget, Dimension, DirectoryIdentity, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit,
+    Permissions, Preset, PresetFault, Resource, Verdict, explain, judge,
 };
 use agent::{AgentId, Fault, FaultKind};
 
@@ -218,9 +218,10 @@ impl Pool {
             by: initiator.clone(),
             permissions: Box::new((*granted.stored).clone()),
         };
-        if let Err(fault) = agent.shared.append(vec![record], |_| {}).await {
+        if let Err(fault) = agent.shared.append(vec![record], |state| node.copy_identities(state)).await {
             // The old limits fit, unless a concurrent creation has reserved what a lowered limit released.
             let _ = node.set_granted(before);
+            agent.shared.change_enqueued_state(|state| node.copy_identities(state));
             self.permission_changes.fetch_add(1, Ordering::Release);
             return Err(fault.into());
         }
@@ -253,7 +254,12 @@ impl Pool {
             authorize_effects(std::slice::from_ref(&create), &agent.node().may())?;
             reject_widening(change.may_create.is_some() || change.may_grant.is_some())?;
         }
-        self.resolve_permissions(&spec, &node.cwd, ceiling.as_ref())
+        // A change that names directories, or the preset that grants the working directory, grants them as they are
+        // now. Any other change leaves a replaced directory closed.
+        let names_directories =
+            change.preset.is_some() || change.write_paths.is_some() || change.may_grant.is_some();
+        let recorded = if names_directories { &[][..] } else { &before.permissions.may.identities };
+        self.resolve_permissions(&spec, &node.cwd, ceiling.as_ref(), recorded)
     }
 
     pub(super) fn find_preset(
@@ -283,12 +289,14 @@ impl Pool {
         )
     }
 
-    /// Resolves a request to permissions, checking each item against what the parent may grant.
+    /// Resolves a request to permissions, checking each item against what the parent may grant. Directories get their
+    /// recorded identity, else the current one.
     pub(super) fn resolve_permissions(
         &self,
         spec: &PermissionSpec,
         cwd: &FilePath,
         ceiling: Option<&Grant>,
+        recorded: &[DirectoryIdentity],
     ) -> Result<GrantedPermissions, Fault> {
         let preset = self.find_preset(spec, None)?;
         spec.check_list_sizes()?;
@@ -307,6 +315,7 @@ impl Pool {
             permissions = Permissions { may_grant: Arc::new(grant), ..permissions };
             stored.may_grant = Some((may_grant.preset.clone(), to_stored_request(&request)));
         }
+        permissions.add_identities(&self.identify_directories(&permissions, recorded));
         Ok(GrantedPermissions {
             preset: Arc::clone(preset.name()),
             level: preset.level,

@@ -129,7 +129,11 @@ impl Pool {
                 serial: row.serial,
                 parent,
                 cwd: row.record.cwd.clone(),
-                granted: self.restore_permissions(&row.record.permissions, &row.record.cwd),
+                granted: self.restore_permissions(
+                    &row.record.permissions,
+                    &row.record.cwd,
+                    &row.state.identities,
+                ),
             },
             ledger: row.ledger.clone(),
             descendant_count: self.directory.descendant_count(row.serial),

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use agent::journal::{StoredGrantRequest, StoredPermissions};
-use agent::permission::{Budget, FilePath, Grant, GrantRequest, Level, Permissions, Preset, Reasons};
+use agent::permission::{
+    Budget, DirectoryIdentity, FilePath, Grant, GrantRequest, Level, Permissions, Preset, Reasons,
+};
 
 use super::Pool;
 use super::permissions::{MayGrantSpec, PermissionSpec};
@@ -35,11 +37,12 @@ impl Pool {
         &self,
         stored: &StoredPermissions,
         cwd: &FilePath,
+        identities: &[DirectoryIdentity],
     ) -> GrantedPermissions {
         let found = self.options.presets.find(&stored.preset).ok();
         let permissions = found.and_then(|preset| self.resolve_stored(preset, stored, cwd));
         let level = found.map_or(Level::Sandboxed, |preset| preset.level.min(stored.level));
-        let permissions = permissions.unwrap_or_else(|| {
+        let mut permissions = permissions.unwrap_or_else(|| {
             tracing::warn!(
                 preset = stored.preset,
                 "preset is missing or no longer resolves: the agent may do nothing"
@@ -47,6 +50,7 @@ impl Pool {
             let reason = format!("preset '{}', which is missing or no longer resolves", stored.preset);
             Permissions::uniform(Grant::nothing(), Reasons::uniform(reason))
         });
+        permissions.add_identities(identities);
         GrantedPermissions {
             preset: Arc::from(stored.preset.as_str()),
             level,

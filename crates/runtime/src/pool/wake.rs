@@ -86,6 +86,7 @@ impl Pool {
             enqueued_state: Mutex::new(new.state),
             store: Arc::clone(&self.outside.store),
             clock: Arc::clone(&self.outside.clock),
+            known_secrets: Arc::clone(&self.options.known_secrets),
             event_bus: Arc::clone(&self.event_bus),
             admission: Arc::clone(&self.admission),
             open_turns: Arc::new(AtomicUsize::new(0)),

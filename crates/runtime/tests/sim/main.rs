@@ -16,6 +16,7 @@ mod conversations;
 mod crashes;
 mod creation;
 mod damaged_agents;
+mod directory_identities;
 mod driver;
 mod event_bus;
 mod full_disk;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use agent::outside::ModelRequest;
+use agent::journal::Record;
+use agent::outside::{EntryRange, ModelRequest, Store};
 use agent::{Ending, Role, TurnOutcome};
 use runtime::Limits;
 use tokio::time::Instant;
@@ -97,6 +98,53 @@ async fn invalid_call_is_an_error_and_the_others_run() {
     assert_eq!(tool_texts(&agent), ["Unknown tool: nonsense", "note: malformed arguments", "noted b"]);
     let endings: Vec<_> = messages(&agent)[2..5].iter().map(|message| message.ending).collect();
     assert_eq!(endings, [Some(Ending::Failed), Some(Ending::Failed), None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_delivered_again_in_one_response_runs_once() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let script = "call step 1; again step 1; again note other; call note b; done | say a; done";
+    assert_eq!(expect_end(start_send(&agent, 1, script)).await.content, "a");
+    assert_eq!(world.tools.call_lines(), ["a step 1", "a note b"]);
+    assert_eq!(tool_texts(&agent), ["took 1", "noted b"]);
+    assert_eq!(idle_history_violation(&messages(&agent)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn known_secrets_are_redacted_from_every_kind_of_result() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    // Known only after the agent was created, as a key that is read again.
+    world.known_secrets().add("key-of-a-provider");
+    let token = format!("nxc_{}", "x".repeat(43));
+    let script = format!(
+        "call note key-of-a-provider {token}; call key-of-a-provider; call write /etc/key-of-a-provider; done \
+         | say so; done"
+    );
+    expect_end(start_send(&agent, 1, &script)).await;
+    let results = tool_texts(&agent);
+    assert_eq!(results[..2], ["noted [redacted] [redacted]", "Unknown tool: [redacted]"]);
+    assert!(results[2].starts_with("Permission denied: cannot write '/etc/[redacted]'"), "{}", results[2]);
+    assert_eq!(world.tools.call_lines(), [format!("a note key-of-a-provider {token}")], "the tool gets them");
+    let everything = EntryRange { agent: None, after: 0, limit: 1000 };
+    let entries = world.store.memory().read(everything).await.expect("the store is readable");
+    let is_result = |record: &Record| match record {
+        Record::CallDone { .. } | Record::Denied { .. } => true,
+        Record::MessageAdded(message) => message.role == Role::Tool,
+        _ => false,
+    };
+    let results: Vec<_> = entries.iter().filter(|entry| is_result(&entry.record)).collect();
+    assert!(results.len() >= 4 && !format!("{results:?}").contains("key-of-a-provider"), "{results:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn secret_is_redacted_before_its_result_is_truncated() {
+    let world = World::with_limits(Limits { tool_result_bytes_max: 15, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
+    world.known_secrets().add("key-of-a-provider");
+    expect_end(start_send(&agent, 1, "call note key-of-a-provider; done | say so; done")).await;
+    assert_eq!(tool_texts(&agent), ["noted [redacted\n[truncated: 15 of 16 bytes shown]"]);
 }
 
 /// Whether each model call so far offered the tool.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolSet, Toolbox};
-use agent::permission::{Effect, FilePath, FilePermit, Verdict, judge};
+use agent::permission::{DirectoryIdentity, Effect, FilePath, FilePermit, Verdict, judge};
 use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
 use testkit::panic_quietly;
@@ -348,7 +348,9 @@ impl TestCall {
 }
 
 fn describe_file(file: &FilePermit) -> ToolOutcome {
-    ToolOutcome::Done(format!("{} beneath {}", file.path.relative, file.path.root))
+    let identity = |identity: &DirectoryIdentity| format!(", {} is {}", identity.path, identity.inode);
+    let identities: String = file.identities.iter().map(identity).collect();
+    ToolOutcome::Done(format!("{} beneath {}{identities}", file.path.relative, file.path.root))
 }
 
 /// A running call; it counts as live until it is dropped.

@@ -1,12 +1,13 @@
 //! Test fixture for a pool: a scripted model, test tools, a workspace with a few directories, a fixed clock, counting
 //! entropy, and a store with fault injection. A second fixture may open the store of a first.
 
+use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use agent::outside::{Clock, Entropy, ModelSpec, Workspace};
-use agent::permission::FilePath;
-use agent::{AgentId, Fault, FaultKind, MessageSource, RequestId, TurnEnd};
+use agent::permission::{DirectoryIdentity, FilePath};
+use agent::{AgentId, Fault, FaultKind, KnownSecrets, MessageSource, RequestId, TurnEnd};
 use runtime::{
     AgentHandle, AgentLiveness, AgentRef, AgentSpec, AgentStatus, ChildPolicy, CreatedAgent, FirstMessage,
     Initiator, Limits, NameSpec, NewMessage, Outside, PermissionChange, PermissionSpec, PoolHandle,
@@ -20,8 +21,18 @@ use crate::tools::TestTools;
 /// The directories of the workspace.
 pub(crate) const DIRECTORIES: &[&str] = &["/", "/work", "/work/a", "/work/a/deep", "/work/b", "/elsewhere"];
 
-/// A workspace that contains only directories.
-pub(crate) struct TestWorkspace;
+/// A workspace that contains only directories. They have no identity until a test gives them one.
+#[derive(Default)]
+pub(crate) struct TestWorkspace {
+    inodes: Mutex<BTreeMap<FilePath, u64>>,
+}
+
+impl TestWorkspace {
+    /// Puts a directory at a path, in place of another one.
+    pub(crate) fn put_directory(&self, at: &str, inode: u64) {
+        self.inodes.lock().expect("no test panics with the lock").insert(path(at), inode);
+    }
+}
 
 impl Workspace for TestWorkspace {
     fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
@@ -36,6 +47,13 @@ impl Workspace for TestWorkspace {
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         FilePath::resolve(path, base).map_err(|fault| fault.to_string())
     }
+
+    fn identify_directory(&self, path: &FilePath) -> Option<DirectoryIdentity> {
+        let inodes = self.inodes.lock().expect("no test panics with the lock");
+        // The last one at or above the path is the nearest.
+        let (path, inode) = inodes.iter().rfind(|(directory, _)| directory.contains(path))?;
+        Some(DirectoryIdentity { path: path.clone(), device: 1, inode: *inode, born_ns: None })
+    }
 }
 
 /// A pool with its model, tools and store.
@@ -44,6 +62,7 @@ pub(crate) struct World {
     pub(crate) model: Arc<ScriptedProvider>,
     pub(crate) tools: Arc<TestTools>,
     pub(crate) store: Arc<TestStore>,
+    pub(crate) workspace: Arc<TestWorkspace>,
     world_options: WorldOptions,
 }
 
@@ -54,6 +73,7 @@ pub(crate) struct WorldOptions {
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) store: Arc<TestStore>,
     pub(crate) tools: Arc<TestTools>,
+    pub(crate) workspace: Arc<TestWorkspace>,
     pub(crate) pool_options: PoolOptions,
     /// Names of the model, besides the default.
     pub(crate) models: Vec<&'static str>,
@@ -67,6 +87,7 @@ impl Default for WorldOptions {
             entropy: Arc::new(CountingEntropy::default()),
             store: TestStore::new(),
             tools: Arc::new(TestTools::new()),
+            workspace: Arc::default(),
             pool_options: PoolOptions {
                 system_prompt_default: Some("the pool's prompt".to_owned()),
                 cwd: path("/work"),
@@ -130,19 +151,23 @@ impl World {
     }
 
     pub(crate) async fn open(world_options: WorldOptions) -> Self {
-        let WorldOptions { clock, entropy, store, tools, pool_options, models, model_spec } =
+        let WorldOptions { clock, entropy, store, tools, workspace, pool_options, models, model_spec } =
             world_options.clone();
         let model = Arc::new(ScriptedProvider::new(model_spec));
         let outside = Outside {
             models: Arc::new(SingleModel { model: Arc::clone(&model), names: models }),
             tools: Arc::<TestTools>::clone(&tools),
-            workspace: Arc::new(TestWorkspace),
+            workspace: Arc::<TestWorkspace>::clone(&workspace),
             clock,
             entropy,
             store: Arc::<TestStore>::clone(&store),
         };
         let pool = PoolHandle::open(pool_options, outside).await.expect("the store can be read");
-        Self { pool, model, tools, store, world_options }
+        Self { pool, model, tools, store, workspace, world_options }
+    }
+
+    pub(crate) fn known_secrets(&self) -> &KnownSecrets {
+        &self.world_options.pool_options.known_secrets
     }
 
     /// Creates an agent with the default preset.

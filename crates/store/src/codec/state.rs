@@ -7,7 +7,7 @@ use agent::journal::{
     StoredPermissions,
 };
 use agent::outside::Timestamp;
-use agent::permission::{Budget, FilePath, Level, Resource};
+use agent::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
 use agent::{AgentId, PrincipalId, TokenCalibration, UsageTotals};
 use serde::{Deserialize, Serialize};
 
@@ -186,7 +186,12 @@ pub(super) struct StateBody {
     last_action_at: Option<i64>,
     should_shutdown: bool,
     is_finished: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    identities: Vec<IdentityBody>,
 }
+
+/// The identity of a directory: path, device, inode, birth time.
+type IdentityBody = (String, u64, u64, Option<i64>);
 
 impl StateBody {
     pub(super) fn encode(state: &AgentState) -> Self {
@@ -200,7 +205,12 @@ impl StateBody {
             last_action_at,
             should_shutdown,
             is_finished,
+            identities,
         } = state;
+        let identity = |identity: &DirectoryIdentity| {
+            let DirectoryIdentity { path, device, inode, born_ns } = identity;
+            (path.to_string(), *device, *inode, *born_ns)
+        };
         Self {
             messages: *messages,
             turns: *turns,
@@ -213,10 +223,14 @@ impl StateBody {
             last_action_at: last_action_at.map(|timestamp| timestamp.0),
             should_shutdown: *should_shutdown,
             is_finished: *is_finished,
+            identities: identities.iter().map(identity).collect(),
         }
     }
 
     pub(super) fn decode(self) -> Result<AgentState, CodecFault> {
+        let identity = |(path, device, inode, born_ns): IdentityBody| {
+            Ok::<_, CodecFault>(DirectoryIdentity { path: decode_file_path(&path)?, device, inode, born_ns })
+        };
         Ok(AgentState {
             messages: self.messages,
             turns: self.turns,
@@ -227,6 +241,7 @@ impl StateBody {
             last_action_at: self.last_action_at.map(Timestamp),
             should_shutdown: self.should_shutdown,
             is_finished: self.is_finished,
+            identities: self.identities.into_iter().map(identity).collect::<Result<_, _>>()?,
         })
     }
 }

@@ -6,7 +6,7 @@ use agent::journal::{
     StoredLedger, StoredPermissions,
 };
 use agent::outside::{Append, EntryRange, Timestamp};
-use agent::permission::{Budget, FilePath, Level, Resource};
+use agent::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
 use agent::{
     AgentId, Ending, Fault, FaultKind, Halt, Image, Message, MessageSource, PrincipalId, RequestId, Role,
     TokenCalibration, ToolCall, ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, UsageTotals,
@@ -152,7 +152,19 @@ pub(crate) fn state(turns: u64) -> AgentState {
         last_action_at: Some(Timestamp(9)),
         should_shutdown: true,
         is_finished: false,
+        identities: Vec::new(),
     }
+}
+
+pub(crate) fn state_with_identities() -> AgentState {
+    let identity = |path: &str, inode, born_ns| DirectoryIdentity {
+        path: FilePath::resolve(path, &FilePath::root()).expect("a valid path"),
+        device: 2049,
+        inode,
+        born_ns,
+    };
+    let identities = vec![identity("/srv/a b", 17, Some(-1)), identity("/srv/\u{1f980}", u64::MAX, None)];
+    AgentState { identities, ..AgentState::default() }
 }
 
 pub(crate) fn ledger(version: u64) -> StoredLedger {

@@ -13,6 +13,8 @@ pub(super) enum Step {
     Think(String),
     /// `call NAME ARGUMENTS`: call a tool.
     Call(String, String),
+    /// `again NAME ARGUMENTS`: call a tool with the id of the call before.
+    CallAgain(String, String),
     /// `report N`: report a usage of N input tokens and one output token.
     Report(u64),
     /// `yield`: yield to other tasks.
@@ -81,7 +83,8 @@ fn parse_step(step: &str) -> Step {
     match verb {
         "say" => Step::Say(object.to_owned()),
         "think" => Step::Think(object.to_owned()),
-        "call" => parse_call(object),
+        "call" => parse_call(object, Step::Call),
+        "again" => parse_call(object, Step::CallAgain),
         "report" => Step::Report(number()),
         "yield" => Step::Yield,
         "pass" => Step::Sleep(Duration::from_millis(number())),
@@ -99,9 +102,9 @@ fn parse_step(step: &str) -> Step {
     }
 }
 
-fn parse_call(object: &str) -> Step {
+fn parse_call(object: &str, step: fn(String, String) -> Step) -> Step {
     let (name, arguments) = object.split_once(' ').unwrap_or((object, ""));
     let arguments = arguments.trim();
     let bare = arguments.strip_prefix('{').and_then(|bare| bare.strip_suffix('}'));
-    Step::Call(name.to_owned(), bare.unwrap_or(arguments).to_owned())
+    step(name.to_owned(), bare.unwrap_or(arguments).to_owned())
 }

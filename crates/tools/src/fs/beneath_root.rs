@@ -3,6 +3,8 @@
 //! opened later. The only module through which tools reach files: tidy forbids file APIs outside it.
 
 mod append;
+mod blocked;
+mod granted_directory;
 mod protected;
 mod readable_file;
 mod replace;
@@ -11,21 +13,27 @@ mod writable_file;
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use agent::ToolOutcome;
-use agent::permission::{FilePath, FilePermit, RootedPath};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use agent::permission::{DirectoryIdentity, FilePath, FilePermit, RootedPath};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+pub(crate) use blocked::is_blocked_alias;
+pub(crate) use granted_directory::identify_directory;
 pub(crate) use readable_file::ReadableFile;
 pub(crate) use writable_file::{Content, WritableFile};
 
+use self::granted_directory::{open_directory, open_granted};
 use crate::definition::execution_failed;
 
-/// The permitted path of a call: its root directory, the blocked directories, and the path as the model wrote it.
+/// The permitted path of a call: its root directory, the blocked directories, the identities of the granted ones, and
+/// the path as the model wrote it.
 struct PermittedPath {
     rooted: RootedPath,
     blocked: Vec<FilePath>,
+    identities: Vec<DirectoryIdentity>,
     requested_path: String,
 }
 
@@ -46,13 +54,15 @@ impl PermittedPath {
     /// The permitted file, or a denial if there is none.
     fn new(file: Option<&FilePermit>, requested: &str) -> Result<Self, ToolOutcome> {
         let requested_path = truncate_for_display(requested);
-        let FilePermit { path, blocked } = file.cloned().ok_or_else(|| path_denied(&requested_path))?;
-        Ok(Self { rooted: path, blocked, requested_path })
+        let file = file.cloned().ok_or_else(|| path_denied(&requested_path))?;
+        let FilePermit { path, blocked, identities } = file;
+        Ok(Self { rooted: path, blocked, identities, requested_path })
     }
 
     /// Resolves the file, following symbolic links that stay beneath the root.
     fn find(&self) -> Result<Option<ResolvedFile>, ToolOutcome> {
-        let opened = self.open_root().and_then(|base| base.open(&base.relative, OFlags::PATH));
+        let base = self.open_base()?;
+        let opened = self.open_root(&base).and_then(|root| root.open(&root.relative, OFlags::PATH));
         match opened {
             Ok(handle) => self.inspect(handle).map(Some),
             Err(Errno::NOENT) => Ok(None),
@@ -82,11 +92,22 @@ impl PermittedPath {
         execution_failed(format!("File not found: {}", self.requested_path))
     }
 
-    fn open_root(&self) -> Result<RootDirectory, Errno> {
+    /// Opens the innermost granted directory at or above the root, after checking that it and those above it are still
+    /// the granted ones. Everything else is opened relative to its handle.
+    fn open_base(&self) -> Result<BaseDirectory, ToolOutcome> {
+        let mut base = None;
+        for identity in &self.identities {
+            let directory = open_granted(identity).map_err(|_| replaced(&identity.path))?;
+            base = Some(BaseDirectory { directory, path: identity.path.clone() });
+        }
+        base.map_or_else(|| BaseDirectory::root().map_err(|errno| self.errno_outcome(errno)), Ok)
+    }
+
+    fn open_root(&self, base: &BaseDirectory) -> Result<RootDirectory, Errno> {
         let RootedPath { root, relative } = &self.rooted;
         // Nothing is outside `/`: there absolute links are allowed.
         let resolve_flags = if root.as_str() == "/" { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
-        match open_directory(root.as_str()) {
+        match base.open(root.as_str()) {
             Ok(directory) if relative.is_empty() => {
                 Ok(RootDirectory { directory, relative: ".".to_owned(), resolve_flags })
             }
@@ -94,11 +115,7 @@ impl PermittedPath {
             Err(Errno::NOTDIR | Errno::NOENT) if relative.is_empty() => {
                 let (parent, name) = split_parent(root.as_str());
                 let resolve_flags = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-                Ok(RootDirectory {
-                    directory: open_directory(parent)?,
-                    relative: name.to_owned(),
-                    resolve_flags,
-                })
+                Ok(RootDirectory { directory: base.open(parent)?, relative: name.to_owned(), resolve_flags })
             }
             Err(errno) => Err(errno),
         }
@@ -111,7 +128,17 @@ impl PermittedPath {
         if self.is_blocked(&real) || is_process_file(handle.as_fd(), &real) {
             return Err(path_denied(&self.requested_path));
         }
+        self.check_alias(handle.as_fd(), &real)?;
         Ok(ResolvedFile { handle, real_path: real, stat })
+    }
+
+    /// Denies a file that is in a blocked directory under another name.
+    fn check_alias(&self, handle: BorrowedFd<'_>, real: &FilePath) -> Result<(), ToolOutcome> {
+        match is_blocked_alias(handle, real, &self.blocked) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(path_denied(&self.requested_path)),
+            Err(errno) => Err(self.errno_outcome(errno)),
+        }
     }
 
     fn is_blocked(&self, real: &FilePath) -> bool {
@@ -124,11 +151,7 @@ impl PermittedPath {
 
     /// The real path of a handle. A path that is not UTF-8 cannot be checked, and is denied.
     fn real_path(&self, handle: BorrowedFd<'_>) -> Result<FilePath, ToolOutcome> {
-        let link = rustix::fs::readlink(proc_fd_path(handle), Vec::new())
-            .map_err(|errno| self.errno_outcome(errno))?;
-        let text = link.to_str().ok().filter(|text| text.starts_with('/'));
-        let path = text.and_then(|text| FilePath::resolve(text, &FilePath::root()).ok());
-        path.ok_or_else(|| path_denied(&self.requested_path))
+        real_path(handle).ok_or_else(|| path_denied(&self.requested_path))
     }
 }
 
@@ -161,9 +184,36 @@ impl ResolvedFile {
     }
 }
 
+/// An open directory at or above the root, with its path.
+struct BaseDirectory {
+    directory: Arc<OwnedFd>,
+    path: FilePath,
+}
+
+impl BaseDirectory {
+    fn root() -> Result<Self, Errno> {
+        let path = FilePath::root();
+        Ok(Self { directory: Arc::new(open_directory(path.as_str())?), path })
+    }
+
+    /// Opens a directory at or below this one, without symbolic links.
+    fn open(&self, path: &str) -> Result<Arc<OwnedFd>, Errno> {
+        let path = FilePath::resolve(path, &self.path).map_err(|_| Errno::INVAL)?;
+        match self.path.relative_path(&path) {
+            None => Err(Errno::XDEV),
+            Some("") => Ok(Arc::clone(&self.directory)),
+            Some(relative) => {
+                let resolve_flags = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+                let flags = OFlags::PATH | OFlags::DIRECTORY;
+                open_at(self.directory.as_fd(), relative, flags, resolve_flags).map(Arc::new)
+            }
+        }
+    }
+}
+
 /// An open root directory and a path relative to it.
 struct RootDirectory {
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     relative: String,
     resolve_flags: ResolveFlags,
 }
@@ -172,12 +222,6 @@ impl RootDirectory {
     fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         open_at(self.directory.as_fd(), path, flags, self.resolve_flags)
     }
-}
-
-/// Opens the allowed directory itself without symbolic links: its path was resolved when it was granted, so a link in
-/// it is newer.
-fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
-    open_at(CWD, path, OFlags::PATH | OFlags::DIRECTORY, ResolveFlags::NO_SYMLINKS)
 }
 
 fn open_at(
@@ -203,7 +247,15 @@ fn is_process_file(handle: BorrowedFd<'_>, real: &FilePath) -> bool {
     let is_proc =
         rustix::fs::fstatfs(handle).map_or(true, |stat| stat.f_type == rustix::fs::PROC_SUPER_MAGIC);
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    is_proc && real.as_str().split('/').any(is_number)
+    // Elsewhere, a second mount does not show the process in its path.
+    is_proc && (!real.as_str().starts_with("/proc/") || real.as_str().split('/').any(is_number))
+}
+
+/// The real path of a handle; none if it is not UTF-8.
+pub(crate) fn real_path(handle: BorrowedFd<'_>) -> Option<FilePath> {
+    let link = rustix::fs::readlink(proc_fd_path(handle), Vec::new()).ok()?;
+    let text = link.to_str().ok().filter(|text| text.starts_with('/'))?;
+    FilePath::resolve(text, &FilePath::root()).ok()
 }
 
 fn proc_fd_path(handle: BorrowedFd<'_>) -> String {
@@ -212,6 +264,13 @@ fn proc_fd_path(handle: BorrowedFd<'_>) -> String {
 
 fn path_denied(requested: &str) -> ToolOutcome {
     ToolOutcome::Denied(format!("Permission denied: Path not in allowed directories: {requested}"))
+}
+
+fn replaced(directory: &FilePath) -> ToolOutcome {
+    ToolOutcome::Denied(format!(
+        "Permission denied: {directory} was replaced since it was granted; put the granted directory back, or grant \
+         the new one with set_permissions"
+    ))
 }
 
 /// Splits a path into parent directory and name; an absolute path keeps its leading slash.

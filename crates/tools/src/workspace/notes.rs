@@ -2,12 +2,15 @@
 //! two above it. Follows no symbolic links and reads only regular files.
 
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use agent::permission::FilePath;
 use agent::prompt::{Note, Trust};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
+
+use crate::fs::{is_blocked_alias, real_path};
 
 /// File names by priority; only the first existing one of a directory is read.
 const FILE_NAMES: [&str; 3] = ["NEXUS.md", "AGENTS.md", "CLAUDE.md"];
@@ -24,7 +27,7 @@ const BYTES_MAX: u64 = 256 << 10;
 /// Loads the owner's notes, then those of the directories, from the outermost to the working directory.
 pub(super) fn load_notes(owner: Option<&FilePath>, cwd: &FilePath) -> Vec<Note> {
     let mut notes: Vec<_> =
-        owner.and_then(|owner| load_note(owner.as_str(), FILE_NAMES[0], Trust::Owner)).into_iter().collect();
+        owner.and_then(|owner| load_note(owner.as_str(), FILE_NAMES[0], None)).into_iter().collect();
     let directories = Path::new(cwd.as_str()).ancestors().take(ANCESTORS_MAX + 1);
     let mut directories: Vec<_> = directories.filter_map(Path::to_str).collect();
     directories.reverse();
@@ -32,24 +35,30 @@ pub(super) fn load_notes(owner: Option<&FilePath>, cwd: &FilePath) -> Vec<Note> 
     let has_owner_notes = |directory: &str| {
         owner.is_some_and(|owner| owner.as_str() == format!("{}/.nexus3", directory.trim_end_matches('/')))
     };
+    // The owner's directory is the daemon's home: a link to one of its files is no note.
+    let blocked: Vec<_> = owner.cloned().into_iter().collect();
     notes.extend(
-        directories.into_iter().filter_map(|directory| directory_note(directory, has_owner_notes(directory))),
+        directories
+            .into_iter()
+            .filter_map(|directory| directory_note(directory, has_owner_notes(directory), &blocked)),
     );
     notes
 }
 
-fn directory_note(directory: &str, has_owner_notes: bool) -> Option<Note> {
+fn directory_note(directory: &str, has_owner_notes: bool, blocked: &[FilePath]) -> Option<Note> {
     let subdirectories = SUBDIRECTORIES.iter().filter(|path| !has_owner_notes || path.is_empty());
     let subdirectories: Vec<_> = subdirectories.collect();
     let names =
         FILE_NAMES.iter().flat_map(|name| subdirectories.iter().map(move |path| format!("{path}{name}")));
-    names.into_iter().find_map(|name| load_note(directory, &name, Trust::Project))
+    names.into_iter().find_map(|name| load_note(directory, &name, Some(blocked)))
 }
 
-/// Loads a note, if there is a regular file of that name beneath the directory.
-fn load_note(directory: &str, name: &str, trust: Trust) -> Option<Note> {
+/// Loads a note, if there is a regular file of that name beneath the directory: the owner's, or a project's that is in no
+/// blocked directory.
+fn load_note(directory: &str, name: &str, blocked: Option<&[FilePath]>) -> Option<Note> {
+    let trust = if blocked.is_some() { Trust::Project } else { Trust::Owner };
     let source = format!("{}/{name}", directory.trim_end_matches('/'));
-    match read_note_file(directory, name) {
+    match read_note_file(directory, name, blocked.unwrap_or_default()) {
         Ok(text) => text.map(|text| Note { source, trust, text }),
         Err(fault) => {
             tracing::warn!(file = source, "cannot read instruction file: {fault}");
@@ -59,7 +68,7 @@ fn load_note(directory: &str, name: &str, trust: Trust) -> Option<Note> {
 }
 
 /// Reads the file; none if it does not exist or is not a regular file.
-fn read_note_file(directory: &str, name: &str) -> std::io::Result<Option<String>> {
+fn read_note_file(directory: &str, name: &str, blocked: &[FilePath]) -> std::io::Result<Option<String>> {
     let not_a_note = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::XDEV, Errno::NXIO];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let beneath = match rustix::fs::openat(CWD, directory, flags | OFlags::DIRECTORY, Mode::empty()) {
@@ -72,12 +81,17 @@ fn read_note_file(directory: &str, name: &str) -> std::io::Result<Option<String>
         Err(errno) if not_a_note.contains(&errno) => return Ok(None),
         opened => std::fs::File::from(opened?),
     };
-    if !file.metadata()?.is_file() {
+    if !file.metadata()?.is_file() || is_alias(&file, blocked)? {
         return Ok(None);
     }
     let mut bytes = Vec::new();
     file.take(BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn is_alias(file: &std::fs::File, blocked: &[FilePath]) -> std::io::Result<bool> {
+    let real = real_path(file.as_fd()).ok_or(Errno::NOENT)?;
+    Ok(is_blocked_alias(file.as_fd(), &real, blocked)?)
 }
 
 #[cfg(test)]
@@ -115,6 +129,16 @@ mod tests {
         let project = |text: &str| (Trust::Project, text.to_owned());
         let expected = [(Trust::Owner, "own".to_owned()), project("a"), project("b"), project("c")];
         assert_eq!(loaded_notes(Some(&owner), &cwd), expected);
+    }
+
+    #[test]
+    fn hard_link_to_a_file_of_the_home_is_no_note() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (home, cwd) = (root.path().join("home"), root.path().join("a/b/c"));
+        write(root.path(), "home/run/token", "secret");
+        write(root.path(), "a/b/c/AGENTS.md", "c");
+        std::fs::hard_link(home.join("run/token"), cwd.join("NEXUS.md")).expect("a link");
+        assert_eq!(loaded_notes(Some(&home), &cwd), [(Trust::Project, "c".to_owned())]);
     }
 
     #[test]

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use agent::outside::{
     BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, ResultChunk,
-    Timestamp, ToolContext, Toolbox,
+    Timestamp, ToolContext, Toolbox, Workspace,
 };
 use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 use serde_json::Value;
 use testkit::{CountingEntropy, TestClock};
-use tools::{ToolDependencies, ToolRegistry};
+use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
 /// The agent `me` with a grant.
 pub(crate) struct Fixture {
@@ -36,7 +36,10 @@ impl Fixture {
     /// An agent with every grant, except that it reads and writes only in its working directory.
     pub(crate) fn confined_to(cwd: &str) -> Self {
         let directories = DirectorySet::from_roots([path(cwd)]);
-        Self::with_grant(cwd, Grant { read: directories.clone(), write: directories, ..Grant::everything() })
+        let identities = LocalWorkspace::new(None).identify_directory(&path(cwd)).into_iter().collect();
+        let grant =
+            Grant { read: directories.clone(), write: directories, identities, ..Grant::everything() };
+        Self::with_grant(cwd, grant)
     }
 
     pub(crate) fn with_grant(cwd: &str, grant: Grant) -> Self {

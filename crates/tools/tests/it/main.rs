@@ -9,6 +9,7 @@
 
 mod agents;
 mod appends;
+mod blocked_aliases;
 mod escapes;
 mod fixture;
 mod links;
@@ -16,6 +17,7 @@ mod pure;
 mod races;
 mod reads;
 mod regexes;
+mod replaced_roots;
 mod results;
 mod sandbox;
 mod small_disk;

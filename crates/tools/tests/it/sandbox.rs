@@ -45,6 +45,15 @@ impl Sandbox {
         Fixture::confined_to(&self.path("inside"))
     }
 
+    /// The outcome of a call in a granted directory that was replaced.
+    pub(crate) fn replaced(&self, directory: &str) -> ToolOutcome {
+        let directory = self.path(directory);
+        ToolOutcome::Denied(format!(
+            "Permission denied: {directory} was replaced since it was granted; put the granted directory back, or \
+             grant the new one with set_permissions"
+        ))
+    }
+
     pub(crate) fn content(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).expect("a text file")
     }

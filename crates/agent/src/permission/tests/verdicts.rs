@@ -8,6 +8,7 @@ fn grant() -> Grant {
         read: directories(&["/work", "/lib"]),
         write: directories(&["/work/out"]),
         blocked: paths(&["/work/.git", "/work/out/.keys"]),
+        identities: Vec::new(),
         commands: NameSet::only(["git"]),
         hosts: NameSet::only(["example.com"]),
         create: NameSet::only(["sandboxed"]),
@@ -143,6 +144,7 @@ fn permit_separates_files_to_read_from_files_to_write() {
     let file = |root: &str, rest: &str| FilePermit {
         path: RootedPath { root: path(root), relative: rest.to_owned() },
         blocked: grant().blocked,
+        identities: Vec::new(),
     };
     let permit = Permit {
         readable: vec![ReadPermit(file("/lib", ""))],
@@ -150,4 +152,22 @@ fn permit_separates_files_to_read_from_files_to_write() {
     };
     assert_eq!(judge(&effects, &grant()), Verdict::Allowed(permit));
     assert_eq!(judge(&[], &grant()), Verdict::Allowed(Permit::default()));
+}
+
+fn identity(directory: &str, inode: u64) -> DirectoryIdentity {
+    DirectoryIdentity { path: path(directory), device: 1, inode, born_ns: None }
+}
+
+#[test]
+fn permit_has_the_identities_at_and_above_its_directory() {
+    let identities = vec![identity("/", 1), identity("/work", 2), identity("/work/out", 3)];
+    let own = Grant { identities, ..grant() };
+    let outer = Grant { identities: vec![identity("/work", 4), identity("/workshop", 5)], ..grant() };
+    let both = own.intersection(&outer);
+    let Verdict::Allowed(permit) = judge(&[Effect::Write(path("/work/out/x"))], &both) else { panic!() };
+    let expected = [identity("/", 1), identity("/work", 2), identity("/work", 4), identity("/work/out", 3)];
+    assert_eq!(permit.writable[0].file().identities, expected, "two directories at one path: neither opens");
+    assert!(permit.writable[0].file().is_identified());
+    assert!(both.is_within(&own) && both.is_within(&outer));
+    assert!(!own.is_within(&outer), "it lacks an identity that the other requires");
 }

@@ -147,12 +147,13 @@ fn cancel_completes_every_call_and_retains_finished_results() {
 }
 
 #[test]
-fn missing_and_duplicate_call_ids_are_replaced() {
-    let (mut harness, started) = after_response(8, ["a", "a", "", "", "a_2"].map(parallel));
-    assert_eq!(started, [0, 1, 2, 3, 4]);
+fn call_delivered_again_is_dropped_and_missing_ids_are_replaced() {
+    let calls = ["a", "a", "", "", "call_2", "call_2", "a"].map(parallel);
+    let (mut harness, started) = after_response(8, calls);
+    assert_eq!(started, [0, 1, 2, 3]);
     started.iter().for_each(|index| drop(harness.handle(done(*index, "x"))));
     let called: Vec<_> = harness.appended[1].tool_calls.iter().map(|call| call.id.as_str()).collect();
-    assert_eq!(called, ["a", "a_2", "call_3", "call_4", "a_2_5"]);
+    assert_eq!(called, ["a", "call_2", "call_3", "call_2_4"]);
     let result_ids: Vec<_> =
         harness.appended.iter().filter_map(|message| message.tool_call_id.as_deref()).collect();
     assert_eq!(result_ids, called, "one result for each");

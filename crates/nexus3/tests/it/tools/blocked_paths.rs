@@ -72,6 +72,7 @@ fn daemon_home_is_blocked_directly_and_behind_symlinks() {
     let home = home.to_str().unwrap();
     let name = token.rsplit('/').next().unwrap();
     directory.link("token", &token);
+    fs::hard_link(&token, directory.path_of("hard")).unwrap();
     directory.link("home", home);
     directory.link("above", home.rsplit_once('/').unwrap().0);
     for path in
@@ -82,6 +83,7 @@ fn daemon_home_is_blocked_directly_and_behind_symlinks() {
     }
     for path in [
         "token".to_owned(),
+        "hard".to_owned(),
         format!("home/{name}"),
         format!("above/home/{name}"),
         "home/config.toml".to_owned(),

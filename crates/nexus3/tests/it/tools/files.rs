@@ -31,6 +31,28 @@ fn file_is_written_read_and_appended_to() {
 }
 
 #[test]
+fn exchanged_working_directory_is_closed_until_it_is_granted_again() {
+    let directory = TestDirectory::with_files(&[("work/a.txt", "granted"), ("other/a.txt", "not granted")]);
+    let mut fixture = Fixture::start();
+    let work = directory.path_of("work");
+    fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted", "cwd": work }));
+    for (from, to) in [("work", "away"), ("other", "work")] {
+        std::fs::rename(directory.path_of(from), directory.path_of(to)).unwrap();
+    }
+    let replaced = format!(
+        "Permission denied: {work} was replaced since it was granted; put the granted directory back, or grant the new \
+         one with set_permissions"
+    );
+    assert_eq!(tool_result(&fixture, &write_file_script("a.txt", "mine")), replaced);
+    let Fixture { daemon, model } = fixture;
+    fixture = Fixture { daemon: daemon.stop().start(), model };
+    assert_eq!(tool_result(&fixture, &write_file_script("a.txt", "mine")), replaced, "after a restart");
+    assert_eq!(directory.read("work/a.txt").as_deref(), Some("not granted"));
+    fixture.set_permissions("worker", json!({ "preset": "trusted" }));
+    assert!(tool_result(&fixture, &write_file_script("a.txt", "mine")).contains("\"success\":true"));
+}
+
+#[test]
 fn failed_reads_get_precise_errors() {
     let directory = TestDirectory::with_files(&[("a.txt", "one\n")]);
     directory.create_directory("folder");

@@ -231,6 +231,11 @@ impl TurnDriver {
             ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Heartbeat => {
                 return DriverEvent::Nothing;
             }
+            // Dropped before it is prepared: prepared calls have the indexes of the turn's calls.
+            ModelEvent::ToolCall(call) if self.turn.has_call(&call.id) => {
+                tracing::warn!(tool = call.name, "tool call dropped: the response has another with its id");
+                return DriverEvent::Nothing;
+            }
             ModelEvent::ToolCall(call) => {
                 let schedule = self.tools.prepare(&call);
                 TurnEvent::ToolCall(call, schedule)

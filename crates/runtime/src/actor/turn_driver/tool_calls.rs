@@ -2,6 +2,7 @@
 //! call cancels it.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent::outside::{BoxFuture, CachedResults, CallSite, PreparedCall, ToolContext, ToolSet};
-use agent::permission::{Effect, Permit, Resource, Verdict, judge};
+use agent::permission::{Effect, Permit, Resource, Verdict};
 use agent::{
     AgentId, Concurrency, Schedule, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent,
 };
@@ -96,7 +97,7 @@ impl ToolCalls {
                 };
                 (Some(prepared), schedule)
             }
-            Err(why) => (None, Schedule::Unusable(why)),
+            Err(why) => (None, Schedule::Unusable(self.shared.known_secrets.redact(&why).into_owned())),
         };
         self.prepared.push(prepared);
         schedule
@@ -210,13 +211,22 @@ impl ToolCalls {
 impl Shared {
     /// Authorizes effects, or returns the denial as the tool's outcome.
     fn authorize_tool(&self, tool: &str, effects: &[Effect]) -> Result<Permit, ToolOutcome> {
-        match judge(effects, &self.node.may()) {
+        match self.judge_effects(effects) {
             Verdict::Allowed(permit) => Ok(permit),
             Verdict::Denied(denial) => {
-                audit::record_denied_tool(self, tool, denial.dimension.name(), &denial.text);
-                Err(ToolOutcome::Denied(format!("Permission denied: {}", denial.text)))
+                let text = self.known_secrets.redact(&denial.text);
+                audit::record_denied_tool(self, tool, denial.dimension.name(), &text);
+                Err(ToolOutcome::Denied(format!("Permission denied: {text}")))
             }
         }
+    }
+
+    /// Removes known secrets from an outcome: before it is truncated, cached, recorded or sent to the model.
+    fn redact_outcome(&self, outcome: ToolOutcome) -> ToolOutcome {
+        outcome.map_text(|text| match self.known_secrets.redact(&text) {
+            Cow::Borrowed(_) => text,
+            Cow::Owned(clean) => clean,
+        })
     }
 }
 
@@ -243,7 +253,7 @@ fn run_call(
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
         // Called inside the guarded future, so that a panic counts as the tool's.
-        let outcome = call.run(ToolContext { permit, peers, results }).await;
+        let outcome = shared.redact_outcome(call.run(ToolContext { permit, peers, results }).await);
         if let ToolOutcome::Denied(text) = &outcome {
             audit::record_denied_tool(&shared, &tool, "tool", text);
         }
@@ -303,9 +313,5 @@ fn truncate_outcome(outcome: ToolOutcome, bytes_max: usize) -> ToolOutcome {
         }
         text
     };
-    match outcome {
-        ToolOutcome::Done(text) => ToolOutcome::Done(truncate(text)),
-        ToolOutcome::Failed(text) => ToolOutcome::Failed(truncate(text)),
-        ToolOutcome::Denied(text) => ToolOutcome::Denied(truncate(text)),
-    }
+    outcome.map_text(truncate)
 }

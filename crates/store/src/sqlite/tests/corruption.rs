@@ -262,7 +262,8 @@ async fn changed_permissions_agree_with_the_journal() {
         preset: "worker".to_owned(),
         ..store.agents(vec![2]).await.unwrap()[0].record.permissions.clone()
     };
-    let change = Record::PermissionsChanged { by: "admin".to_owned(), permissions: Box::new(narrow.clone()) };
+    let change =
+        Record::PermissionsChanged { by: agent::PrincipalId::Admin, permissions: Box::new(narrow.clone()) };
     store.append(vec![append(2, "child", [change])]).await.unwrap();
     assert_eq!(store.agents(vec![2]).await.unwrap()[0].record.permissions, narrow);
     store.close().await;

@@ -2,6 +2,7 @@
 //! each relative to the handle of its parent.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use agent::ToolOutcome;
 use agent::permission::{FilePath, RootedPath};
@@ -10,13 +11,14 @@ use rustix::io::Errno;
 
 use super::protected::is_protected;
 use super::{
-    PermittedPath, ResolvedFile, RootDirectory, open_at, open_directory, path_denied, proc_fd_path,
+    BaseDirectory, PermittedPath, ResolvedFile, RootDirectory, open_at, path_denied, proc_fd_path,
     split_parent,
 };
+use crate::definition::execution_failed;
 
 /// An open directory and a file name in it: a rename to it stays beneath the allowed root.
 pub(super) struct TargetDirectory {
-    pub(super) directory: OwnedFd,
+    pub(super) directory: Arc<OwnedFd>,
     pub(super) file_name: String,
 }
 
@@ -45,14 +47,19 @@ impl PermittedPath {
     /// Opens the directory of the file to write, after resolving links. Creates missing directories.
     pub(super) fn open_target(&self) -> Result<TargetDirectory, ToolOutcome> {
         self.check_writable()?;
+        let base = self.open_base()?;
         let RootedPath { root, relative } = &self.rooted;
         if relative.is_empty() {
+            if base.path == *root {
+                let text = format!("{} is a directory, not a regular file", self.requested_path);
+                return Err(execution_failed(text));
+            }
             let (parent, name) = split_parent(root.as_str());
-            let directory = open_directory(parent).map_err(|errno| self.errno_outcome(errno))?;
+            let directory = base.open(parent).map_err(|errno| self.errno_outcome(errno))?;
             return self.checked_target(directory, name);
         }
-        let target = self.open_target_at(relative)?;
-        if matches!(target.open(), Err(Errno::LOOP)) { self.open_link_target() } else { Ok(target) }
+        let target = self.open_target_at(&base, relative)?;
+        if matches!(target.open(), Err(Errno::LOOP)) { self.open_link_target(&base) } else { Ok(target) }
     }
 
     /// Opens the current file at the target, which is not a link.
@@ -69,20 +76,20 @@ impl PermittedPath {
 
     /// Resolves a link, so that the write replaces its target and leaves the link. The target is found by path, so it
     /// is accepted only if it is still the same file.
-    fn open_link_target(&self) -> Result<TargetDirectory, ToolOutcome> {
+    fn open_link_target(&self, base: &BaseDirectory) -> Result<TargetDirectory, ToolOutcome> {
         let file = self.find()?.ok_or_else(|| path_denied(&self.requested_path))?;
         let relative =
             self.rooted.root.relative_path(&file.real_path).filter(|relative| !relative.is_empty());
-        let target = self.open_target_at(relative.ok_or_else(|| path_denied(&self.requested_path))?)?;
+        let target = self.open_target_at(base, relative.ok_or_else(|| path_denied(&self.requested_path))?)?;
         match self.find_target_file(&target)? {
             Some(found) if found.is_same_file(&file) => Ok(target),
             _ => Err(self.errno_outcome(Errno::AGAIN)),
         }
     }
 
-    fn open_target_at(&self, relative: &str) -> Result<TargetDirectory, ToolOutcome> {
+    fn open_target_at(&self, base: &BaseDirectory, relative: &str) -> Result<TargetDirectory, ToolOutcome> {
         let (parent, name) = split_parent(relative);
-        self.checked_target(self.open_or_create_parent(parent)?, name)
+        self.checked_target(self.open_or_create_parent(base, parent)?, name)
     }
 
     /// Checks the path by its text, before any directory is created.
@@ -105,7 +112,7 @@ impl PermittedPath {
         if self.is_blocked(real) { Err(path_denied(&self.requested_path)) } else { Ok(()) }
     }
 
-    fn checked_target(&self, directory: OwnedFd, name: &str) -> Result<TargetDirectory, ToolOutcome> {
+    fn checked_target(&self, directory: Arc<OwnedFd>, name: &str) -> Result<TargetDirectory, ToolOutcome> {
         self.check_write_in(directory.as_fd(), name)?;
         Ok(TargetDirectory { directory, file_name: name.to_owned() })
     }
@@ -114,40 +121,41 @@ impl PermittedPath {
     fn check_write_in(&self, directory: BorrowedFd<'_>, name: &str) -> Result<(), ToolOutcome> {
         let parent_path = self.real_path(directory)?;
         let real = FilePath::resolve(name, &parent_path).map_err(|_| path_denied(&self.requested_path))?;
-        self.check_write_path(&real)
+        self.check_write_path(&real)?;
+        self.check_alias(directory, &parent_path)
     }
 
-    fn open_or_create_parent(&self, parent: &str) -> Result<OwnedFd, ToolOutcome> {
-        let root = self.open_or_create_root()?;
+    fn open_or_create_parent(&self, base: &BaseDirectory, parent: &str) -> Result<Arc<OwnedFd>, ToolOutcome> {
+        let root = self.open_or_create_root(base)?;
         if parent.is_empty() {
             return Ok(root.directory);
         }
         match root.open(parent, OFlags::PATH | OFlags::DIRECTORY) {
-            Ok(directory) => Ok(directory),
+            Ok(directory) => Ok(Arc::new(directory)),
             Err(Errno::NOENT) => self.create_directories(&root, parent),
             Err(errno) => Err(self.errno_outcome(errno)),
         }
     }
 
     /// Opens the allowed root; creates it if only its last component is missing.
-    fn open_or_create_root(&self) -> Result<RootDirectory, ToolOutcome> {
-        let opened = self.open_root().or_else(|errno| {
+    fn open_or_create_root(&self, base: &BaseDirectory) -> Result<RootDirectory, ToolOutcome> {
+        let opened = self.open_root(base).or_else(|errno| {
             if errno != Errno::NOENT {
                 return Err(errno);
             }
             let (parent, name) = split_parent(self.rooted.root.as_str());
-            create_directory(open_directory(parent)?.as_fd(), name)?;
-            self.open_root()
+            create_directory(base.open(parent)?.as_fd(), name)?;
+            self.open_root(base)
         });
         opened.map_err(|errno| self.errno_outcome(errno))
     }
 
-    fn create_directories(&self, root: &RootDirectory, parent: &str) -> Result<OwnedFd, ToolOutcome> {
+    fn create_directories(&self, root: &RootDirectory, parent: &str) -> Result<Arc<OwnedFd>, ToolOutcome> {
         let to_outcome = |errno| self.errno_outcome(errno);
-        let mut current = root.directory.try_clone().map_err(|fault| self.io_outcome(&fault))?;
+        let mut current = Arc::clone(&root.directory);
         for (end, name) in path_components(parent) {
             let open_next = || root.open(&parent[..end], OFlags::PATH | OFlags::DIRECTORY);
-            current = match open_next() {
+            let next = match open_next() {
                 Ok(directory) => directory,
                 Err(Errno::NOENT) => {
                     self.check_write_in(current.as_fd(), name)?;
@@ -156,6 +164,7 @@ impl PermittedPath {
                 }
                 Err(errno) => return Err(to_outcome(errno)),
             };
+            current = Arc::new(next);
         }
         Ok(current)
     }

@@ -1,0 +1,153 @@
+//! Whether an open file or directory is in a blocked directory under another name. The real path of a handle shows this
+//! for symbolic links, but not for hard links and second mounts; there device and inode are compared.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use agent::permission::FilePath;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxFlags};
+use rustix::io::Errno;
+
+use super::{open_directory, split_parent};
+
+/// Maximum number of files in a blocked directory that are compared. Beyond it, every file that may be one of them counts
+/// as blocked.
+const ENTRIES_MAX: usize = 20_000;
+
+/// Maximum number of directories from a file up to `/`.
+const ANCESTORS_MAX: usize = 2_048;
+
+/// A file on its device.
+type FileId = (u64, u64);
+
+/// Whether a file or directory, or a directory above it, is one of the blocked directories or in one of them. `real` is
+/// its real path.
+pub(crate) fn is_blocked_alias(
+    handle: BorrowedFd<'_>,
+    real: &FilePath,
+    blocked: &[FilePath],
+) -> Result<bool, Errno> {
+    let mut ancestry = None;
+    for directory in blocked {
+        let Some(root) = optional(open_directory(directory.as_str()))? else { continue };
+        // On one mount a file has one path, unless it has other links.
+        let (own, other) = (mount_id(handle)?, mount_id(root.as_fd())?);
+        if own.is_some() && own == other && !has_other_links(handle)? {
+            continue;
+        }
+        let ids = match &mut ancestry {
+            Some(ids) => ids,
+            none => none.insert(file_and_ancestor_ids(handle, real)?),
+        };
+        if contains_any(root, ids)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The mount that a handle was opened through; none if the kernel, before 5.8, does not tell.
+fn mount_id(handle: BorrowedFd<'_>) -> Result<Option<u64>, Errno> {
+    let stat = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    Ok((stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id))
+}
+
+fn has_other_links(handle: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let stat = rustix::fs::fstat(handle)?;
+    Ok(stat.st_nlink > 1 && !is_directory(&stat))
+}
+
+/// The file and the directories above it. The walk goes from handle to handle: no rename makes it leave out a directory.
+fn file_and_ancestor_ids(handle: BorrowedFd<'_>, real: &FilePath) -> Result<Vec<FileId>, Errno> {
+    let stat = rustix::fs::fstat(handle)?;
+    let mut ids = vec![file_id(&stat)];
+    let mut current = if is_directory(&stat) {
+        open_parent(handle)?
+    } else {
+        let (parent, name) = split_parent(real.as_str());
+        let parent = open_directory(parent)?;
+        let found = rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if file_id(&found) != ids[0] {
+            return Err(Errno::AGAIN);
+        }
+        parent
+    };
+    let mut below = None;
+    while ids.len() < ANCESTORS_MAX {
+        let here = (file_id(&rustix::fs::fstat(&current)?), mount_id(current.as_fd())?);
+        // Only `/` is its own parent. A directory that is mounted in itself has another mount.
+        if below == Some(here) {
+            return Ok(ids);
+        }
+        ids.push(here.0);
+        below = Some(here);
+        current = open_parent(current.as_fd())?;
+    }
+    Err(Errno::NAMETOOLONG)
+}
+
+fn open_parent(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(directory, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whether a directory, or anything in it, is one of these files.
+fn contains_any(root: OwnedFd, ids: &[FileId]) -> Result<bool, Errno> {
+    let mut entries_left = ENTRIES_MAX;
+    let mut pending = vec![root];
+    while let Some(directory) = pending.pop() {
+        if ids.contains(&file_id(&rustix::fs::fstat(&directory)?)) {
+            return Ok(true);
+        }
+        let entries = match open_entries(directory.as_fd()) {
+            // The daemon cannot list it.
+            Err(Errno::ACCESS) => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let Some(left) = entries_left.checked_sub(1) else { return Ok(true) };
+            entries_left = left;
+            // Not by its entry, which has the inode below a mount.
+            let found = rustix::fs::statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+            let Some(stat) = optional(found)? else { continue };
+            if ids.contains(&file_id(&stat)) {
+                return Ok(true);
+            }
+            if is_directory(&stat) {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                pending.extend(optional(rustix::fs::openat(
+                    &directory,
+                    entry.file_name(),
+                    flags,
+                    Mode::empty(),
+                ))?);
+            }
+        }
+    }
+    Ok(false)
+}
+
+fn open_entries(directory: BorrowedFd<'_>) -> Result<Dir, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let path = super::proc_fd_path(directory);
+    Dir::new(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// None for a file that was removed meanwhile.
+fn optional<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn file_id(stat: &Stat) -> FileId {
+    (stat.st_dev, stat.st_ino)
+}
+
+fn is_directory(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
