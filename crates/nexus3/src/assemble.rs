@@ -81,12 +81,10 @@ impl Assembly {
         let Self { options, models, tools, workspace, clock, entropy } = self;
         let models: Arc<dyn Models> = models.into_models().await?;
         let outside = Outside { models, tools, workspace, clock, entropy, store };
-        PoolHandle::open(options, outside)
-            .await
-            .map_err(|fault| {
-                let why = fault.cause.as_deref().unwrap_or(&fault.public);
-                Failure::Run(format!("cannot load the stored agents: {why}; run nexus3 check"))
-            })
+        PoolHandle::open(options, outside).await.map_err(|fault| {
+            let why = fault.cause.as_deref().unwrap_or(&fault.public);
+            Failure::Run(format!("cannot load the stored agents: {why}; run nexus3 check"))
+        })
     }
 }
 
