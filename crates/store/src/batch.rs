@@ -1,7 +1,7 @@
 //! Batches of appends, encoded on the caller's thread so that the writer thread only has to insert rows. Also holds the
 //! validation and the refusals that the SQLite and the memory store share.
 
-use agent::journal::Record;
+use agent::journal::{AgentRecord, Record, Serial};
 use agent::outside::{Append, StoreFault};
 
 use crate::codec::{self, CodecFault};
@@ -121,6 +121,12 @@ pub(crate) fn requires_live_agent(record: &Record) -> bool {
     !matches!(record, Record::Denied { .. } | Record::Created(_))
 }
 
+/// Returns the parent that a record names although it is not older than the agent. Serials ascend, so that parents never
+/// form a cycle.
+pub(crate) fn later_parent(agent: Serial, record: &AgentRecord) -> Option<Serial> {
+    record.parent.filter(|parent| *parent >= agent)
+}
+
 /// Whether the record may belong to the daemon instead of an agent.
 pub(crate) fn is_daemon_record(record: &Record) -> bool {
     matches!(record, Record::Denied { .. } | Record::DaemonStarted { .. } | Record::DaemonStopped)
@@ -175,6 +181,10 @@ pub(crate) mod refusal {
 
     pub(crate) fn no_parent(serial: Serial) -> StoreFault {
         StoreFault::Corrupt(format!("parent agent {serial} does not exist"))
+    }
+
+    pub(crate) fn later_parent(serial: Serial) -> StoreFault {
+        StoreFault::Corrupt(format!("parent agent {serial} was not created before its child"))
     }
 
     pub(crate) fn serial_reused(serial: Serial) -> StoreFault {

@@ -17,6 +17,7 @@ conformance_tests!(
     destroyed_agent_stays_while_it_has_descendants,
     tree_can_be_destroyed_in_any_order,
     serial_is_never_reused,
+    parent_has_a_lower_serial_than_its_child,
     index_is_sorted_and_agents_come_in_requested_order,
 );
 
@@ -184,6 +185,18 @@ async fn serial_is_never_reused(fixture: &mut StoreUnderTest) {
     fixture.reopen().await;
     assert_eq!(fixture.store.last_serial().await.unwrap(), 9);
     fixture.append_fault(vec![append(9, "nine", [created("nine", None)])]).await;
+}
+
+async fn parent_has_a_lower_serial_than_its_child(fixture: &mut StoreUnderTest) {
+    fixture.create(5, "five", None).await;
+    for serial in [4, 6] {
+        let child = append(serial, "child", [created("child", Some(5))]);
+        let result = fixture.store.append(vec![child]).await;
+        assert_eq!(result.is_ok(), serial == 6, "{serial}: {result:?}");
+    }
+    let own_parent = append(7, "own", [created("own", Some(7))]);
+    assert!(matches!(fixture.store.append(vec![own_parent]).await, Err(StoreFault::Corrupt(_))));
+    assert_eq!(serials(fixture).await, [(5, false), (6, false)]);
 }
 
 async fn index_is_sorted_and_agents_come_in_requested_order(fixture: &mut StoreUnderTest) {

@@ -190,7 +190,7 @@ async fn records_of_missing_agents_are_refused(fixture: &mut StoreUnderTest) {
     let serial_reused = StoreFault::Corrupt("agent serial 1 was used before".to_owned());
     assert_eq!(fixture.append_fault(vec![append(1, "new", [created("new", None)])]).await, serial_reused);
     let no_parent = StoreFault::Corrupt("parent agent 8 does not exist".to_owned());
-    assert_eq!(fixture.append_fault(vec![append(4, "new", [created("new", Some(8))])]).await, no_parent);
+    assert_eq!(fixture.append_fault(vec![append(9, "new", [created("new", Some(8))])]).await, no_parent);
 }
 
 async fn denial_of_destroyed_agent_is_recorded(fixture: &mut StoreUnderTest) {

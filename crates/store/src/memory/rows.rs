@@ -9,7 +9,7 @@ use agent::outside::{
 };
 use agent::{AgentId, RequestId, TurnEnd};
 
-use crate::batch::{check_integer_range, is_daemon_record, refusal, requires_live_agent};
+use crate::batch::{check_integer_range, is_daemon_record, later_parent, refusal, requires_live_agent};
 use crate::digest::{self, Digest};
 
 /// The journal, agents and turns of an in-memory store.
@@ -148,6 +148,9 @@ impl Rows {
     fn create(&mut self, agent: Serial, record: &AgentRecord) -> Result<(), StoreFault> {
         if self.entry_indexes.contains_key(&agent) || self.agents.contains_key(&agent) {
             return Err(refusal::serial_reused(agent));
+        }
+        if let Some(parent) = later_parent(agent, record) {
+            return Err(refusal::later_parent(parent));
         }
         if let Some(parent) = record.parent.filter(|parent| !self.agents.contains_key(parent)) {
             return Err(refusal::no_parent(parent));

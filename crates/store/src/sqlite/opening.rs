@@ -53,7 +53,8 @@ pub(crate) enum SqliteOpenFault {
     NetworkFileSystem { path: PathBuf, system: String },
     /// The file is not a SQLite database.
     #[error(
-        "{}: not a database; restore a backup, or move the file away to start with an empty store",
+        "{}: not a database; restore a backup, or move the file and its -wal and .mark away to start with an empty \
+         store",
         .path.display()
     )]
     NotADatabase { path: PathBuf },
@@ -73,7 +74,7 @@ pub(crate) enum SqliteOpenFault {
     /// The database is damaged.
     #[error(
         "{}: damaged: {why}; run nexus3 check for a full report, then restore a backup, or move the file and its \
-         -wal away to start with an empty store", .path.display()
+         -wal and .mark away to start with an empty store", .path.display()
     )]
     Damaged { path: PathBuf, why: String },
     /// Committed entries are missing at the end of the journal.
@@ -92,14 +93,14 @@ pub(crate) enum SqliteOpenFault {
     },
     /// A write-ahead log without its database.
     #[error(
-        "{}: not there or empty, but its {}-wal holds commits; put the database back, or move the -wal file away \
-         too", .path.display(), .path.display()
+        "{}: not there or empty, but its {}-wal holds commits; put the database back, or move its -wal and .mark \
+         away to start with an empty store", .path.display(), .path.display()
     )]
     WalWithoutDatabase { path: PathBuf },
     /// The high-water mark of a database that is not there.
     #[error(
         "{}: not there or empty, but {}.mark says that {marked} entries were committed: the database was moved or \
-         removed; put it back or restore a backup, or remove the .mark file to start with an empty store",
+         removed; put it back or restore a backup, or move its .mark away to start with an empty store",
         .path.display(), .path.display()
     )]
     MarkWithoutDatabase {

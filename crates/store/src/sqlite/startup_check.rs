@@ -81,11 +81,11 @@ pub(crate) fn inspect_database(
             }));
         }
         (APPLICATION_ID, version) if version > current_version() => return Ok(DatabaseState::Newer(version)),
-        (APPLICATION_ID, version) if version < current_version() => return Ok(DatabaseState::Older(version)),
         (APPLICATION_ID, _) => {}
         (application, _) => return Ok(DatabaseState::Foreign(application)),
     }
-    if let Some(problem) = schema_problems(db)?.into_iter().next() {
+    let is_older = version < current_version();
+    if !is_older && let Some(problem) = schema_problems(db)?.into_iter().next() {
         return Ok(DatabaseState::Damaged(problem));
     }
     if let Some(problem) = page_problem(db)? {
@@ -98,10 +98,15 @@ pub(crate) fn inspect_database(
         Ok(head) => head,
         Err(problem) => return Ok(DatabaseState::Damaged(problem)),
     };
-    match mark.filter(|mark| mark.database == database) {
-        Some(mark) => compare_with_mark(db, database, head, mark),
-        None => Ok(DatabaseState::Current { database, head }),
-    }
+    // An older schema too: its newer version may be in a part of the WAL that was lost.
+    let state = match mark.filter(|mark| mark.database == database) {
+        Some(mark) => compare_with_mark(db, database, head, mark)?,
+        None => DatabaseState::Current { database, head },
+    };
+    Ok(match state {
+        DatabaseState::Current { .. } if is_older => DatabaseState::Older(version),
+        state => state,
+    })
 }
 
 fn compare_with_mark(

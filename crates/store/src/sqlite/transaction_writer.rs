@@ -10,7 +10,8 @@ use rusqlite::{Connection, OptionalExtension as _, Statement, params};
 
 use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
 use crate::batch::{
-    EncodedRecord, PreparedAppend, PreparedBatch, RowUpdate, is_daemon_record, refusal, requires_live_agent,
+    EncodedRecord, PreparedAppend, PreparedBatch, RowUpdate, is_daemon_record, later_parent, refusal,
+    requires_live_agent,
 };
 use crate::digest::{Digest, chain_hash, checksum};
 
@@ -335,6 +336,9 @@ impl<'db> TransactionWriter<'db> {
         let position = self.position(agent)?;
         if position.liveness != AgentLiveness::Absent || position.last.is_some() {
             return Err(refusal::serial_reused(agent).into());
+        }
+        if let Some(parent) = later_parent(agent, record) {
+            return Err(refusal::later_parent(parent).into());
         }
         if let Some(parent) = record.parent
             && self.position(parent)?.liveness == AgentLiveness::Absent

@@ -84,9 +84,7 @@ impl StoppedHome {
     fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let entries = fs::read_dir(self.home.path()).expect("the home can be read");
         let named = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
-        let store_files = named.filter(|name| {
-            name.starts_with("nexus3.db") && !name.ends_with(".lock") && !name.ends_with("-shm")
-        });
+        let store_files = named.filter(|name| name.starts_with("nexus3.db") && !name.ends_with("-shm"));
         let read =
             store_files.map(|name| (name.clone(), fs::read(self.home.path_of(&name)).expect("a file")));
         read.filter(|(name, bytes)| !(name.ends_with("-wal") && bytes.is_empty())).collect()

@@ -243,7 +243,8 @@ fn a_disk_too_small_for_a_store_prevents_the_start() {
     };
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{}", refused.stderr);
     assert!(
-        refused.stderr.contains("nexus3.db: no space is left on this disk; make room"),
+        refused.stderr.contains("nexus3.db: no space is left on its disk (")
+            && refused.stderr.contains("make room"),
         "{}",
         refused.stderr
     );

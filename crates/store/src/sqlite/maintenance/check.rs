@@ -10,6 +10,7 @@ use rusqlite::{Connection, Row};
 use super::chain::walk_chain;
 use super::journaled_agents::JournaledAgents;
 use super::{io_fault, with_store};
+use crate::batch::later_parent;
 use crate::codec;
 use crate::digest::EntryContent;
 use crate::maintenance::{CheckReport, MaintenanceFault, Problem};
@@ -315,7 +316,7 @@ fn agent_problem(row: &Row<'_>, journaled: Option<&JournaledAgents>) -> rusqlite
     }
     let (is_destroyed, has_children): (bool, bool) = (row.get(3)?, row.get(12)?);
     let serial = row.get::<_, i64>(0)?.unsigned_abs();
-    if parent.is_some_and(|parent| parent >= serial) {
+    if later_parent(serial, &record).is_some() {
         return Ok(Some("its parent was not created before it".to_owned()));
     }
     match journaled.map(|journaled| journaled.difference(serial, &record, is_destroyed)).transpose() {

@@ -74,6 +74,18 @@ async fn store_of_the_first_version_is_migrated() {
     assert!(home.is_sound().await);
 }
 
+/// A lost WAL may leave a database between two migrations.
+#[tokio::test]
+async fn older_schema_with_missing_entries_is_not_migrated() {
+    let home = Home::with_messages(3).await;
+    let before =
+        "DELETE FROM journal WHERE sequence > 2; DROP INDEX journal_records; PRAGMA user_version = 1";
+    Connection::open(home.path()).unwrap().execute_batch(before).unwrap();
+    assert!(matches!(home.open_fault(), SqliteOpenFault::JournalTruncated { last: 2, marked: 4, .. }));
+    assert_eq!(schema_version(&home.path()), 1);
+    assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.mark"], "no backup was made");
+}
+
 #[cfg(debug_assertions)]
 #[tokio::test]
 async fn interrupted_migration_is_repeated() {

@@ -91,7 +91,7 @@ async fn missing_database_with_a_mark_is_refused() {
         }
         let text = refusal_text(&home);
         for part in
-            ["nexus3.db.mark says that 4 entries were committed", "put it back", "remove the .mark file"]
+            ["nexus3.db.mark says that 4 entries were committed", "put it back", "move its .mark away"]
         {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -159,7 +159,10 @@ fn file_that_is_not_a_database_is_refused() {
         let home = Home::new();
         std::fs::write(home.path(), bytes).unwrap();
         let text = refusal_text(&home);
-        assert!(text.contains("not a database; restore a backup, or move the file away"), "{text}");
+        assert!(
+            text.contains("not a database; restore a backup, or move the file and its -wal and .mark away"),
+            "{text}"
+        );
     }
     let home = Home::new();
     std::fs::create_dir(home.path()).unwrap();
@@ -203,7 +206,7 @@ async fn wal_without_its_database_is_refused() {
     let crashed = home.crash_copy();
     std::fs::remove_file(crashed.path()).unwrap();
     let wal = std::fs::read(crashed.files().wal()).unwrap();
-    assert!(refusal_text(&crashed).contains("put the database back, or move the -wal file away"));
+    assert!(refusal_text(&crashed).contains("put the database back, or move its -wal and .mark away"));
     assert_eq!(std::fs::read(crashed.files().wal()).unwrap(), wal);
     std::fs::copy(home.path(), crashed.path()).unwrap();
     assert_eq!(last_sequence(&crashed.open()).await, 1, "nothing was lost");
