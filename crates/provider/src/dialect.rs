@@ -45,6 +45,14 @@ pub(crate) struct ModelOptions {
     pub(crate) accepts_images: bool,
 }
 
+impl ModelOptions {
+    /// Whether requests enable thinking, on APIs that get the thinking of earlier responses back.
+    pub(crate) fn thinks(&self) -> bool {
+        let kind = self.extra.get("thinking").and_then(|thinking| thinking.get("type"));
+        kind.is_some_and(|kind| kind != "disabled")
+    }
+}
+
 /// Incremental decoder of one response, fed with the data of its server-sent events. Never emits a partial tool call.
 pub(crate) trait ResponseDecoder: Send {
     /// Decodes the data of one event.

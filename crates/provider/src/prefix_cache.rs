@@ -27,8 +27,8 @@ const BLOCK_BYTES: usize = 16 * 1024;
 /// Cache overhead per message: its list entries, and the allocation that the weak pointer keeps alive.
 const MESSAGE_OVERHEAD_BYTES: usize = 256;
 
-/// Cache key: agent, dialect and model. Includes image support, because two servers may use the same model name and
-/// only one of them may accept images.
+/// Cache key: agent, dialect and model, and the settings of the model that the encoding of messages depends on. Two
+/// aliases may stand for one model name, and only one of them may accept images or think.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PrefixKey {
     agent: Option<AgentId>,
@@ -36,17 +36,18 @@ pub(crate) struct PrefixKey {
     dialect: &'static str,
     model: String,
     accepts_images: bool,
+    thinks: bool,
 }
 
 impl PrefixKey {
     pub(crate) fn new(requester: &Requester, dialect: &'static str, model: &ModelOptions) -> Self {
-        let accepts_images = model.accepts_images;
         Self {
             agent: requester.agent.clone(),
             root: requester.root,
             dialect,
             model: model.name.clone(),
-            accepts_images,
+            accepts_images: model.accepts_images,
+            thinks: model.thinks(),
         }
     }
 }

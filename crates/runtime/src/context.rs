@@ -91,7 +91,7 @@ impl Shared {
     pub(crate) fn visible_tools_of(&self, tools: &ToolSet) -> Vec<Arc<ToolSpec>> {
         let may_use = self.node.tool_filter();
         let specs = tools.all().iter().map(|tool| tool.spec());
-        let tools: Vec<_> = specs.filter(|spec| may_use(&spec.name)).map(Arc::clone).collect();
+        let tools: Vec<_> = specs.filter(|spec| may_use(spec)).map(Arc::clone).collect();
         match self.provider.spec().tier {
             ModelTier::Full => tools,
             ModelTier::Small => select_for_small_model(&tools),

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use super::FilePath;
-use crate::AgentId;
+use crate::{AgentId, ToolSpec};
 
 /// One effect of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Uses the tool of this name. Every call has this effect.
     Use(Arc<str>),
+    /// Uses a tool that has this name beside the one of `Use`.
+    UseAlias(Arc<str>),
     /// Reads this file.
     Read(FilePath),
     /// Writes this file.
@@ -25,13 +27,23 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// The effects of using a tool, under all its names.
+    pub fn of_tool(spec: &ToolSpec) -> impl Iterator<Item = Self> {
+        let aliases = spec.lookup_names().skip(1).map(|name| Effect::UseAlias(Arc::clone(name)));
+        std::iter::once(Effect::Use(Arc::clone(&spec.name))).chain(aliases)
+    }
+
     /// Whether the effect is a write: a call that has it is not repeated after a crash.
     #[must_use]
     pub fn is_write(&self) -> bool {
         match self {
             Effect::Write(_) | Effect::Run(_) | Effect::Create(_) => true,
             // A connection or another agent may be only read.
-            Effect::Use(_) | Effect::Read(_) | Effect::Connect(_) | Effect::Reach(..) => false,
+            Effect::Use(_)
+            | Effect::UseAlias(_)
+            | Effect::Read(_)
+            | Effect::Connect(_)
+            | Effect::Reach(..) => false,
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Grants: what is allowed, in every dimension. The intersection of two grants is exact; ceilings are built from it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::directory_identity::merge_identities;
 use super::{Budget, DirectoryIdentity, DirectorySet, FilePath, NameSet, Targets};
 
@@ -8,6 +11,8 @@ use super::{Budget, DirectoryIdentity, DirectorySet, FilePath, NameSet, Targets}
 pub struct Grant {
     /// Tools that may be called.
     pub tools: NameSet,
+    /// Names under which tools are disabled: also other names of tools, even of tools that do not exist yet.
+    pub disabled_tools: BTreeSet<Arc<str>>,
     /// Directories that may be read.
     pub read: DirectorySet,
     /// Directories that may be written.
@@ -35,6 +40,7 @@ impl Grant {
     pub fn nothing() -> Self {
         Self {
             tools: NameSet::none(),
+            disabled_tools: BTreeSet::new(),
             read: DirectorySet::none(),
             write: DirectorySet::none(),
             blocked: Vec::new(),
@@ -52,6 +58,7 @@ impl Grant {
     pub fn everything() -> Self {
         Self {
             tools: NameSet::all(),
+            disabled_tools: BTreeSet::new(),
             read: DirectorySet::all(),
             write: DirectorySet::all(),
             blocked: Vec::new(),
@@ -73,6 +80,7 @@ impl Grant {
         blocked.dedup();
         Grant {
             tools: self.tools.intersection(&other.tools),
+            disabled_tools: self.disabled_tools.union(&other.disabled_tools).cloned().collect(),
             read: self.read.intersection(&other.read),
             write: self.write.intersection(&other.write),
             blocked,
@@ -83,6 +91,12 @@ impl Grant {
             targets: self.targets.intersection(&other.targets),
             budget: self.budget.intersection(&other.budget),
         }
+    }
+
+    /// Whether a tool with these names may be called. The first is its name, by which tools are granted.
+    pub fn allows_tool<'a>(&self, mut names: impl Iterator<Item = &'a Arc<str>>) -> bool {
+        let Some(name) = names.next() else { return false };
+        self.tools.contains(name) && !names.any(|other| self.disabled_tools.contains(other))
     }
 
     /// Whether this grant allows nothing that the other does not allow.
@@ -104,6 +118,7 @@ impl Grant {
             })
         };
         self.tools.is_within(&other.tools)
+            && (self.tools.is_empty() || other.disabled_tools.is_subset(&self.disabled_tools))
             && is_identified(&self.read, &other.read)
             && is_identified(&self.write, &other.write)
             && self.read.is_within(&other.read)

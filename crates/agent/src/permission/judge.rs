@@ -46,6 +46,9 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
         Effect::Use(tool) => require(grant.tools.contains(tool), Dimension::Tools, || {
             format!("Tool '{tool}' is disabled by permission policy")
         }),
+        Effect::UseAlias(name) => require(!grant.disabled_tools.contains(name), Dimension::Tools, || {
+            format!("Tool '{name}' is disabled by permission policy")
+        }),
         Effect::Read(path) => {
             let file = judge_file("read", path, &grant.read, grant, Dimension::Read)?;
             permit.readable.push(ReadPermit(file));

@@ -195,8 +195,11 @@ impl Preset {
                 reasons.set(Dimension::Budget(resource), "budget");
             }
         }
+        let mut disabled_tools = self.base_grant.disabled_tools.clone();
+        disabled_tools.extend(request.disable_tools.iter().cloned());
         let grant = Grant {
             tools,
+            disabled_tools,
             read: read.intersection(&self.base_grant.read),
             write,
             create,
@@ -260,6 +263,7 @@ impl Preset {
         }
         let restriction = Grant {
             tools: names(narrowing.tools).without(&narrowing.disable_tools),
+            disabled_tools: narrowing.disable_tools.into_iter().collect(),
             read: directories(narrowing.read_paths),
             write: directories(narrowing.write_paths),
             blocked: narrowing.blocked_paths,

@@ -197,7 +197,8 @@ fn effect(generator: &mut Generator<'_>, grants: &[&Grant]) -> Effect {
     let vocabulary = generator.vocabulary;
     let thing = |rng: &mut TestRng| Arc::clone(rng.pick(&vocabulary.programs_and_hosts));
     match generator.rng.below(12) {
-        0 | 1 => Effect::Use(Arc::clone(generator.rng.pick(&vocabulary.tools))),
+        0 => Effect::Use(Arc::clone(generator.rng.pick(&vocabulary.tools))),
+        1 => Effect::UseAlias(Arc::clone(generator.rng.pick(&vocabulary.tools))),
         2..5 => Effect::Read(file(generator, grants)),
         5..8 => Effect::Write(file(generator, grants)),
         8 => Effect::Run(thing(&mut generator.rng)),

@@ -71,6 +71,7 @@ impl Generator<'_> {
         identities.sort();
         Grant {
             tools: self.names(&self.vocabulary.tools),
+            disabled_tools: self.sample(&self.vocabulary.tools, 1).into_iter().collect(),
             read: self.directories(),
             write: self.directories(),
             blocked,

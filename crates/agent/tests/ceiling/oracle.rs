@@ -7,6 +7,7 @@ use agent::permission::{
 pub(crate) fn allows(grant: &Grant, effect: &Effect) -> bool {
     match effect {
         Effect::Use(tool) => contains_name(&grant.tools, tool),
+        Effect::UseAlias(name) => !grant.disabled_tools.iter().any(|disabled| disabled == name),
         Effect::Read(path) => is_in_any_directory(&grant.read, path) && !is_blocked(grant, path),
         Effect::Write(path) => is_in_any_directory(&grant.write, path) && !is_blocked(grant, path),
         Effect::Run(program) => contains_name(&grant.commands, program),

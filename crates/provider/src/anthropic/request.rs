@@ -260,10 +260,9 @@ fn encode_message(
 /// Returns the thinking blocks to send back before the tool calls. The API itself ignores those of earlier turns. A
 /// request without thinking needs none; the message may come from another model.
 fn stored_reasoning<'a>(model: &ModelOptions, message: &'a Message) -> Result<Vec<&'a RawValue>, Fault> {
-    let kind = model.extra.get("thinking").and_then(|thinking| thinking.get("type"));
-    let thinks = kind.is_some_and(|kind| kind != "disabled");
     // Chat completions store reasoning as an object, not a list.
-    match message.reasoning_block.as_deref().filter(|reasoning| thinks && reasoning.starts_with('[')) {
+    match message.reasoning_block.as_deref().filter(|reasoning| model.thinks() && reasoning.starts_with('['))
+    {
         Some(reasoning) => serde_json::from_str(reasoning).map_err(encode_fault),
         None => Ok(Vec::new()),
     }

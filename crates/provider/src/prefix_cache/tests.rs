@@ -218,3 +218,28 @@ fn encoding_is_the_same_with_and_without_the_cache() {
         }
     }
 }
+
+#[test]
+fn alias_with_thinking_does_not_get_the_prefix_of_one_without() {
+    let plain = ModelOptions { name: "m".to_owned(), ..ModelOptions::default() };
+    let extra = serde_json::json!({ "thinking": { "type": "enabled", "budget_tokens": 1024 } });
+    let thinking = ModelOptions { extra: extra.as_object().unwrap().clone(), ..plain.clone() };
+    let call = ToolCall { id: "c".to_owned(), name: "t".to_owned(), arguments: "{}".to_owned() };
+    let reasoning = r#"[{"type":"thinking","thinking":"hm","signature":"s"}]"#.to_owned();
+    let called =
+        Message { reasoning_block: Some(reasoning), ..Message::assistant(String::new(), vec![call]) };
+    let result = Message::tool_result("c".to_owned(), &ToolOutcome::Done("done".to_owned()));
+    let request = ModelRequest {
+        messages: Arc::new(vec![user_message("hi"), Arc::new(called), Arc::new(result)]),
+        requester: Requester { agent: Some(AgentId::parse("a").unwrap()), ..Requester::default() },
+        ..ModelRequest::default()
+    };
+    let encode = |model: &ModelOptions, cache: &PrefixCache| {
+        String::from_utf8(Anthropic.encode(model, &request, cache).unwrap().concat()).unwrap()
+    };
+    let cache = PrefixCache::default();
+    for model in [&plain, &thinking, &plain] {
+        assert_eq!(encode(model, &cache), encode(model, &PrefixCache::default()));
+    }
+    assert!(encode(&thinking, &cache).contains("hm") && !encode(&plain, &cache).contains("hm"));
+}

@@ -1,6 +1,7 @@
 //! Effective permissions: the agent's own grant, bounded by what its ancestors may grant. Computed on each query, so
 //! that a change at an ancestor takes effect at once.
 
+use agent::ToolSpec;
 use agent::permission::{DirectorySet, Grant, LineageLink, ceiling, effective};
 
 use super::LineageNode;
@@ -22,13 +23,13 @@ impl LineageNode {
         ceiling(self.lineage().iter().map(|link| &*link.permissions))
     }
 
-    /// Returns a predicate for tool names: equal to `may().tools.contains`, without computing the whole grant.
-    pub(crate) fn tool_filter(&self) -> impl Fn(&str) -> bool + use<> {
+    /// Returns a predicate for tools: equal to `may().allows_tool`, without computing the whole grant.
+    pub(crate) fn tool_filter(&self) -> impl Fn(&ToolSpec) -> bool + use<> {
         let own = self.permissions();
         let ancestors: Vec<_> = self.ancestors().map(LineageNode::permissions).collect();
         move |tool| {
-            own.may.tools.contains(tool)
-                && ancestors.iter().all(|ancestor| ancestor.may_grant.tools.contains(tool))
+            own.may.allows_tool(tool.lookup_names())
+                && ancestors.iter().all(|ancestor| ancestor.may_grant.allows_tool(tool.lookup_names()))
         }
     }
 

@@ -5,9 +5,11 @@ mod persistence;
 
 use std::sync::Arc;
 
-use agent::AgentId;
 use agent::journal::{StoredGrantRequest, StoredPermissions};
-use agent::permission::{Budget, FilePath, Grant, NameSet, Presets, Reasons, Relation, Resource};
+use agent::permission::{
+    Budget, Effect, FilePath, Grant, NameSet, Presets, Reasons, Relation, Resource, Verdict, judge,
+};
+use agent::{AgentId, Concurrency, ToolClass, ToolSpec};
 use testkit::TestRng;
 
 use super::*;
@@ -59,7 +61,12 @@ fn node(serial: u64, parent: Option<&Arc<LineageNode>>, budget: Budget) -> Arc<L
 #[test]
 fn tool_filter_agrees_with_the_effective_grant() {
     let sets = [NameSet::all(), NameSet::none(), NameSet::only(["a", "b"]), NameSet::all_except(["b", "c"])];
-    let grant = |tools: &NameSet| Grant { tools: tools.clone(), ..Grant::everything() };
+    // A set without `b` also disables the alias of `a`.
+    let grant = |tools: &NameSet| Grant {
+        tools: tools.clone(),
+        disabled_tools: ["alias-of-a".into()].into_iter().filter(|_| !tools.contains("b")).collect(),
+        ..Grant::everything()
+    };
     for own in &sets {
         for (may, may_grant) in sets.iter().flat_map(|may| sets.iter().map(move |granted| (may, granted))) {
             let top = node(1, None, Budget::unlimited());
@@ -77,12 +84,29 @@ fn tool_filter_agrees_with_the_effective_grant() {
                 [&top, &bottom].into_iter().flat_map(|node| ["a", "b", "c", "d"].map(|tool| (node, tool)))
             {
                 assert_eq!(
-                    node.tool_filter()(tool),
-                    node.may().tools.contains(tool),
+                    node.tool_filter()(&tool_spec(tool)),
+                    matches!(
+                        judge(&Effect::of_tool(&tool_spec(tool)).collect::<Vec<_>>(), &node.may()),
+                        Verdict::Allowed(_)
+                    ),
                     "{own} {may} {may_grant} {tool}"
                 );
             }
         }
+    }
+}
+
+fn tool_spec(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        model_name: name.into(),
+        aliases: vec![format!("alias-of-{name}").into()],
+        description: "a tool".into(),
+        input_schema: "{}".into(),
+        concurrency: Concurrency::Parallel,
+        class: ToolClass::Pure,
+        time_ms_max: 1,
+        tokens: 1,
     }
 }
 

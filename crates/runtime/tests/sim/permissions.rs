@@ -52,6 +52,23 @@ async fn narrowing_an_agent_denies_its_next_effect() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tool_disabled_by_an_alias_is_disabled_when_it_comes() {
+    let world = World::new().await;
+    let parent = world.trusted_agent("p").await;
+    let child = world.child_agent("c", &parent).await;
+    disable_tools(&world, &parent, &["search"]).await;
+    world.tools.add_note_with_alias("web.search", "search");
+    for (agent, request_id) in [(&parent, 1), (&child, 2)] {
+        assert!(!agent.tool_names().iter().any(|name| &**name == "web.search"), "not offered");
+        let script = format!("#{request_id} call web.search x; call search x; done | say so; done");
+        expect_end(start_send(agent, request_id, &script)).await;
+        let denied = "Permission denied: Tool 'search' is disabled by permission policy";
+        assert_eq!(tool_texts(agent), [denied, denied]);
+    }
+    assert!(world.agent("other").await.tool_names().iter().any(|name| &**name == "web.search"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn request_lists_the_currently_allowed_tools() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;

@@ -135,7 +135,13 @@ impl TestTools {
 
     /// Adds a tool that behaves like `note`.
     pub(crate) fn add_note(&self, name: &str) {
+        self.add_note_with_alias(name, name);
+    }
+
+    /// Adds a tool like `note` that has another name too.
+    pub(crate) fn add_note_with_alias(&self, name: &str, alias: &str) {
         let spec = spec(name, Concurrency::Parallel, ToolClass::Pure);
+        let spec = Arc::new(ToolSpec { aliases: vec![Arc::from(alias)], ..ToolSpec::clone(&spec) });
         let tool = TestTool { spec, kind: ToolKind::Note, state: Arc::clone(&self.state) };
         let mut tools = self.snapshot().all().to_vec();
         tools.push(Arc::new(tool));

@@ -5,6 +5,7 @@ use super::*;
 fn grant() -> Grant {
     Grant {
         tools: NameSet::all_except(["fs.write_file"]),
+        disabled_tools: ["write_file".into()].into(),
         read: directories(&["/work", "/lib"]),
         write: directories(&["/work/out"]),
         blocked: paths(&["/work/.git", "/work/out/.keys"]),
@@ -114,6 +115,15 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
         let nothing = judge(std::slice::from_ref(&effect), &Grant::nothing());
         assert!(matches!(nothing, Verdict::Denied(_)), "{effect:?}");
     }
+}
+
+#[test]
+fn tool_is_denied_under_any_disabled_name() {
+    let effects = [Effect::Use("fs.store".into()), Effect::UseAlias("write_file".into())];
+    let Verdict::Denied(denial) = judge(&effects, &grant()) else { panic!() };
+    assert_eq!(denial.text, "Tool 'write_file' is disabled by permission policy");
+    let narrower = grant().intersection(&Grant { tools: NameSet::only(["fs.store"]), ..Grant::everything() });
+    assert!(matches!(judge(&effects, &narrower), Verdict::Denied(_)), "a list of tools does not enable it");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl ToolCalls {
         else {
             return StartedCall::Finished(ToolOutcome::Failed(format!("Unknown tool: {}", call.name)));
         };
-        let mut effects = vec![Effect::Use(Arc::clone(&spec.name))];
+        let mut effects: Vec<_> = Effect::of_tool(&spec).collect();
         match std::panic::catch_unwind(AssertUnwindSafe(|| prepared.effects())) {
             Ok(more) => effects.extend(more),
             Err(panic) => return StartedCall::Finished(tool_panicked(&spec.name, panic.as_ref())),
