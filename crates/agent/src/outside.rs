@@ -135,6 +135,9 @@ pub enum ModelEvent {
     Waiting,
     /// The request is being sent, or the server is working without output yet: the idle timeout restarts.
     Heartbeat,
+    /// The provider holds this many bytes of the response that it has not emitted, such as an incomplete tool call.
+    /// Also a heartbeat.
+    Buffered(usize),
     /// The response is complete.
     Done,
 }

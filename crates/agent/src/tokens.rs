@@ -107,6 +107,16 @@ impl TokenCalibration {
     }
 }
 
+/// Tokens that a tokenizer may need at most for one of our estimate: [`estimate_tokens`] assumes four characters per
+/// token, and no tokenizer needs more than about one token per character.
+const TOKENS_PER_ESTIMATED_MAX: TokenCount = 4;
+
+/// Input tokens beyond our count that a provider may add: its chat template and instructions for tools.
+const INPUT_TOKENS_ADDED_MAX: TokenCount = 4_096;
+
+/// Output limit for a model of unknown window size; no model has a larger one.
+const WINDOW_TOKENS_MAX: TokenCount = 1 << 21;
+
 /// Token usage of one or more requests, as reported by a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -120,9 +130,36 @@ pub struct Usage {
     pub cache_written: TokenCount,
     /// Reasoning tokens.
     pub reasoning: TokenCount,
+    /// The tokens among `input` and `output` that we counted, because the model reported none or an absurd number.
+    pub estimated: TokenCount,
 }
 
 impl Usage {
+    /// Our own count of a request and its response.
+    #[must_use]
+    pub fn counted(input: TokenCount, output: TokenCount) -> Self {
+        Self { input, output, estimated: input.saturating_add(output), ..Self::default() }
+    }
+
+    /// Replaces the counts of a report that cannot be true by our own. Zero is absurd if there was something to count;
+    /// so are more input tokens than a tokenizer could make of the request, and more output tokens than the context
+    /// window holds. Output has no tighter limit, because reasoning need not be visible. Decoders report zero for a
+    /// count that is absent, negative or not a number.
+    #[must_use]
+    pub fn or_counted(mut self, input: TokenCount, output: TokenCount, window_tokens: TokenCount) -> Self {
+        let input_max = input.saturating_mul(TOKENS_PER_ESTIMATED_MAX).saturating_add(INPUT_TOKENS_ADDED_MAX);
+        if !(1..=input_max).contains(&self.input) {
+            (self.input, self.cached, self.cache_written) = (input, 0, 0);
+            self.estimated = input;
+        }
+        let output_max = if window_tokens == 0 { WINDOW_TOKENS_MAX } else { window_tokens };
+        if self.output > output_max.max(output) || (self.output == 0 && output > 0) {
+            (self.output, self.reasoning) = (output, 0);
+            self.estimated = self.estimated.saturating_add(output);
+        }
+        self
+    }
+
     /// The saturating sum of two reports.
     #[must_use]
     pub fn plus(self, other: Usage) -> Usage {
@@ -132,6 +169,7 @@ impl Usage {
             cached: self.cached.saturating_add(other.cached),
             cache_written: self.cache_written.saturating_add(other.cache_written),
             reasoning: self.reasoning.saturating_add(other.reasoning),
+            estimated: self.estimated.saturating_add(other.estimated),
         }
     }
 }
@@ -241,6 +279,34 @@ mod tests {
     }
 
     #[test]
+    fn absurd_or_missing_counts_are_replaced_by_our_own() {
+        let reported = |input, output| Usage { input, output, cached: 7, reasoning: 3, ..Usage::default() };
+        let (counted_input, counted_output, window) = (100, 50, 8_000);
+        for (input, output, expected) in [
+            (120, 60, (120, 60, 0)),
+            (90, 1, (90, 1, 0)),
+            (4_496, 8_000, (4_496, 8_000, 0)),
+            (0, 0, (100, 50, 150)),
+            (0, 60, (100, 60, 100)),
+            (120, 0, (120, 50, 50)),
+            (4_497, 60, (100, 60, 100)),
+            (120, 8_001, (120, 50, 50)),
+            (1 << 53, 1 << 53, (100, 50, 150)),
+        ] {
+            let usage = reported(input, output).or_counted(counted_input, counted_output, window);
+            assert_eq!((usage.input, usage.output, usage.estimated), expected, "{input}, {output}");
+            assert_eq!(
+                (usage.cached, usage.reasoning),
+                (if usage.input == input { 7 } else { 0 }, if usage.output == output { 3 } else { 0 },)
+            );
+        }
+        assert_eq!(reported(9, 0).or_counted(9, 0, window).estimated, 0, "an empty response has no output");
+        assert_eq!(reported(9, 100_000).or_counted(9, 9, 0).estimated, 0, "unknown window");
+        let sum = Usage::counted(1, 2).plus(Usage::counted(3, 4));
+        assert_eq!((sum.input, sum.output, sum.estimated), (4, 6, 10));
+    }
+
+    #[test]
     fn absurd_reports_saturate() {
         let huge = Usage { input: u64::MAX, output: 1, ..Usage::default() };
         assert_eq!(huge.plus(huge).input, u64::MAX);
@@ -253,7 +319,8 @@ mod tests {
         // Per million tokens: 3 dollars for input, a tenth of it if cached, 15 dollars for output.
         let prices =
             Prices { input: 3_000_000, output: 15_000_000, cached: 300_000, cache_written: 3_750_000 };
-        let usage = Usage { input: 1000, output: 100, cached: 600, cache_written: 300, reasoning: 50 };
+        let usage =
+            Usage { input: 1000, output: 100, cached: 600, cache_written: 300, reasoning: 50, estimated: 0 };
         assert_eq!(prices.cost(usage), (100 * 3000) + (100 * 15_000) + (600 * 300) + (300 * 3750));
     }
 }

@@ -309,7 +309,11 @@ impl LoadedModel {
             text = format!("{text}{CALL_START_TAG}\n");
         }
         let prompt = self.vocabulary.encode_rendered(&text);
-        if prompt.is_empty() || prompt.len() >= self.window_tokens {
+        if prompt.is_empty() {
+            let text = "the prompt is empty: send at least one message with text";
+            return Err(GenerationFault::Refused(text.to_owned()));
+        }
+        if prompt.len() >= self.window_tokens {
             return Err(GenerationFault::PromptTooLong {
                 prompt_tokens: prompt.len(),
                 window_tokens: self.window_tokens,

@@ -173,6 +173,11 @@ impl ResponseState {
         self.calls.keys().copied()
     }
 
+    /// Bytes of the calls that are not yet emitted.
+    pub(crate) fn call_bytes(&self) -> usize {
+        self.calls.values().map(|call| call.id.len() + call.name.len() + call.arguments.len()).sum()
+    }
+
     pub(crate) fn has_calls(&self) -> bool {
         !self.calls.is_empty() || self.calls_emitted > 0
     }

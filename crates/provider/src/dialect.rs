@@ -66,4 +66,7 @@ pub(crate) trait ResponseDecoder: Send {
 
     /// Whether any part of the response has arrived; then the request must not be retried.
     fn has_started(&self) -> bool;
+
+    /// Bytes of the response that the decoder holds: incomplete tool calls, and reasoning to be stored with them.
+    fn buffered_bytes(&self) -> usize;
 }

@@ -27,6 +27,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// send SSE comments as keep-alive; without this limit, comments alone would hold a response open forever.
 const IDLES_PER_EVENT: u32 = 5;
 
+/// Change of the buffered bytes that is worth an event.
+const BUFFERED_STEP_BYTES: usize = 64 * 1024;
+
 /// One response whose head has arrived.
 pub(crate) struct ResponseStream {
     endpoint: Arc<Endpoint>,
@@ -35,6 +38,8 @@ pub(crate) struct ResponseStream {
     decoder: Box<dyn ResponseDecoder>,
     ready: VecDeque<Result<ModelEvent, Fault>>,
     bytes_read: usize,
+    /// The last number of buffered bytes that was emitted.
+    buffered_reported: usize,
     last_event_at: Instant,
     /// Deadline for the end of the body; set when the response is complete.
     drain_until: Option<Instant>,
@@ -58,6 +63,7 @@ impl ResponseStream {
             decoder,
             ready: VecDeque::new(),
             bytes_read: 0,
+            buffered_reported: 0,
             last_event_at: Instant::now(),
             drain_until: None,
             is_finished: false,
@@ -184,6 +190,11 @@ impl ResponseStream {
         });
         if fed.is_err() {
             ready.push_back(Err(Fault::new(FaultKind::Model, "The model sent an event that is too long.")));
+        }
+        let buffered = decoder.buffered_bytes() + events.buffered_bytes();
+        if decoder.has_started() && buffered.abs_diff(self.buffered_reported) >= BUFFERED_STEP_BYTES {
+            self.buffered_reported = buffered;
+            ready.push_back(Ok(ModelEvent::Buffered(buffered)));
         }
         self.drain_until = self.decoder.is_complete().then(|| Instant::now() + DRAIN_TIMEOUT);
     }

@@ -3,6 +3,9 @@
 /// Most bytes of one event.
 pub(crate) const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Buffer capacity that is retained between events; the memory of a large event is freed.
+const BUFFER_BYTES_RETAINED: usize = 64 * 1024;
+
 /// Error for an event above the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventTooLong;
@@ -39,6 +42,11 @@ impl SseDecoder {
         self.push_line(remaining)
     }
 
+    /// Bytes of the incomplete event.
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
     fn push_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
         if self.line.len() + self.data.len() + bytes.len() > EVENT_BYTES_MAX {
             return Err(EventTooLong);
@@ -56,6 +64,7 @@ impl SseDecoder {
                 each(&self.data);
             }
             self.data.clear();
+            self.data.shrink_to(BUFFER_BYTES_RETAINED);
         } else if let Some(value) = line.strip_prefix(b"data:") {
             if self.has_data {
                 self.data.push(b'\n');
@@ -64,6 +73,7 @@ impl SseDecoder {
             self.has_data = true;
         }
         self.line.clear();
+        self.line.shrink_to(BUFFER_BYTES_RETAINED);
     }
 }
 

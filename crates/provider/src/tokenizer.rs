@@ -8,6 +8,9 @@ use std::sync::{Arc, OnceLock};
 use agent::{TokenCount, estimate_tokens};
 use tiktoken::CoreBpe;
 
+/// Longest text that is tokenized at once.
+const PIECE_BYTES: usize = 16 * 1024;
+
 /// Counts the tokens of a text.
 pub type TokenCounter = Box<dyn Fn(&str) -> TokenCount + Send + Sync>;
 
@@ -52,12 +55,26 @@ impl Tokenizer {
     pub(crate) fn count(&self, text: &str) -> TokenCount {
         match self {
             Self::Estimate => estimate_tokens(text),
-            Self::Builtin(name) => {
-                encoding(name).map_or_else(|| estimate_tokens(text), |bpe| bpe.count(text) as TokenCount)
+            Self::Builtin(name) => encoding(name).map_or_else(
+                || estimate_tokens(text),
+                |bpe| pieces(text).map(|piece| bpe.count(piece) as TokenCount).sum(),
+            ),
+            Self::FromFile(tokenizer) => {
+                let count = tokenizer.counter.get_or_init(|| tokenizer.open_counter());
+                pieces(text).map(count).sum()
             }
-            Self::FromFile(tokenizer) => tokenizer.counter.get_or_init(|| tokenizer.open_counter())(text),
         }
     }
+}
+
+/// Splits a text into pieces to be counted one after another. The memory and time of a tokenizer grow faster than a
+/// text without spaces; a boundary between pieces adds at most a few tokens.
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE_BYTES));
+        text = rest;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 fn encoding(name: &str) -> Option<&'static CoreBpe> {
@@ -96,6 +113,21 @@ mod tests {
         }
         assert!(matches!(Tokenizer::for_model("claude-sonnet-4-5"), Tokenizer::Estimate));
         assert!(matches!(Tokenizer::for_model("scripted"), Tokenizer::Estimate));
+    }
+
+    #[test]
+    fn text_without_spaces_is_counted_in_pieces() {
+        let text = "x".repeat(4 << 20);
+        let pieces = text.len() / PIECE_BYTES;
+        let tokens = Tokenizer::for_model("gpt-4o").count(&text);
+        let of_piece = Tokenizer::for_model("gpt-4o").count(&text[..PIECE_BYTES]);
+        assert_eq!(tokens, of_piece * pieces as TokenCount);
+        let wide = "\u{1f980}".repeat(PIECE_BYTES);
+        assert_eq!(pieces_of(&wide), wide, "cut at character boundaries");
+    }
+
+    fn pieces_of(text: &str) -> String {
+        pieces(text).collect()
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use crate::answer_budget::AnswerBudget;
 use crate::limits::{Limits, RETRY_AFTER_MS};
 
 /// Admission control, shared by the pool and its agents.
@@ -21,6 +22,8 @@ pub(crate) struct Admission {
     closed: AtomicBool,
     /// One permit per running turn; waiting turns get them in FIFO order.
     pub(crate) slots: Arc<Semaphore>,
+    /// Memory of the running answers.
+    pub(crate) answers: Arc<AnswerBudget>,
     /// Cancelled to abort all open turns.
     pub(crate) abort: CancellationToken,
 }
@@ -63,6 +66,7 @@ impl Admission {
             open_max: limits.turns_open_max,
             closed: AtomicBool::new(false),
             slots: Arc::new(Semaphore::new(limits.turns_running_max.min(Semaphore::MAX_PERMITS))),
+            answers: Arc::new(AnswerBudget::new(limits)),
             abort: CancellationToken::new(),
         }
     }

@@ -4,6 +4,7 @@
 
 mod actor;
 mod admission;
+mod answer_budget;
 mod audit;
 mod capability;
 mod context;

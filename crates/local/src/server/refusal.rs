@@ -1,7 +1,7 @@
 //! Error responses: OpenAI's error object and its HTTP status.
 
 use bytes::Bytes;
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 
 use super::queue::QueueRejection;
@@ -16,6 +16,8 @@ const RETRY_AFTER_S: u64 = 2;
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) retry_after_s: Option<u64>,
+    /// The method that a path needs, for status 405.
+    pub(super) allow: Option<Method>,
     message: String,
     kind: &'static str,
     param: Option<String>,
@@ -38,7 +40,15 @@ struct ErrorObject<'a> {
 
 impl Refusal {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
-        Self { status, retry_after_s: None, message: message.into(), kind, param: None, code: None }
+        Self {
+            status,
+            retry_after_s: None,
+            allow: None,
+            message: message.into(),
+            kind,
+            param: None,
+            code: None,
+        }
     }
 
     /// Invalid request: status 400.
@@ -49,6 +59,12 @@ impl Refusal {
     /// Invalid request with another status.
     pub(super) fn invalid_with_status(status: StatusCode, message: impl Into<String>) -> Self {
         Self::new(status, "invalid_request_error", message)
+    }
+
+    /// Wrong method for a path: status 405 with `Allow`.
+    pub(super) fn method_not_allowed(allow: Method, message: impl Into<String>) -> Self {
+        let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message);
+        Self { allow: Some(allow), ..refusal }
     }
 
     /// Server failure: status 500.

@@ -200,6 +200,10 @@ settings! {
     tools_running_max: usize = 10, ValueKind::Integer { min: 1, max: 1_024 };
     /// Maximum size of a tool result sent to a model; longer results are truncated.
     tool_result_bytes_max: usize = 1_048_576, ValueKind::Integer { min: 1_024, max: GIB };
+    /// Maximum size of one model response (text, reasoning, tool calls); a longer one ends its turn with an error.
+    answer_bytes_max: usize = 8_388_608, ValueKind::Integer { min: 1_024, max: GIB };
+    /// Maximum size of the model responses of all running turns, without 64 KiB each; the turn that exceeds it ends.
+    running_answers_bytes_max: usize = 67_108_864, ValueKind::Integer { min: 0, max: 1_024 * GIB };
     /// Timeout for a model that sends nothing; time in a queue, in a cool-down or for `Retry-After` does not count.
     model_idle_ms: u64 = 120_000, ValueKind::Integer { min: 1, max: DAY_MS };
     /// How long after its turn has ended a send with the same `request_id` gets the stored response.

@@ -103,6 +103,9 @@ impl ThinkingBlock {
     }
 }
 
+/// Memory of a thinking block beside its texts.
+const BLOCK_BYTES: usize = 96;
+
 /// Decoder of one Messages API response.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicDecoder {
@@ -110,6 +113,7 @@ pub(super) struct AnthropicDecoder {
     usage_totals: UsageTotals,
     /// Thinking blocks by block index.
     reasoning: BTreeMap<u64, ThinkingBlock>,
+    reasoning_bytes: usize,
     /// Block indexes of incomplete tool calls.
     open_calls: BTreeSet<u64>,
     /// Whether `message_stop` has arrived.
@@ -140,6 +144,10 @@ impl ResponseDecoder for AnthropicDecoder {
 
     fn has_started(&self) -> bool {
         self.state.has_started()
+    }
+
+    fn buffered_bytes(&self) -> usize {
+        self.state.call_bytes() + self.reasoning_bytes
     }
 }
 
@@ -218,13 +226,19 @@ impl AnthropicDecoder {
             }
             _ => return,
         };
+        self.reasoning_bytes += BLOCK_BYTES;
+        if let ThinkingBlock::RedactedThinking { data } = &block {
+            self.reasoning_bytes += data.len();
+        }
         self.reasoning.insert(index, block);
     }
 
     fn emit_block(&mut self, index: u64, block: &Block<'_>, each: EventSink<'_>) {
         if let Some(ThinkingBlock::Thinking { thinking, signature }) = self.reasoning.get_mut(&index) {
+            let before = thinking.len() + signature.len();
             thinking.push_str(&parse_text(block.thinking).unwrap_or_default());
             signature.push_str(&parse_text(block.signature).unwrap_or_default());
+            self.reasoning_bytes += thinking.len() + signature.len() - before;
         }
         if let Some(text) = parse_text(block.thinking) {
             self.state.emit_reasoning(text, each);
@@ -284,6 +298,7 @@ impl AnthropicDecoder {
             cached: totals.cached,
             cache_written: totals.cache_written,
             reasoning: 0,
+            estimated: 0,
         });
     }
 }

@@ -71,6 +71,8 @@ pub(super) struct ReasoningCollector {
     model_digest: ModelDigest,
     text: String,
     details: Vec<Map<String, Value>>,
+    /// Size of what was collected, as the server sent it.
+    pub(super) bytes: usize,
     /// `extra_content` of calls that are not yet emitted.
     pending_call_extras: BTreeMap<CallIndex, Box<RawValue>>,
     /// `extra_content` of emitted calls: some servers send several finish reasons with calls between them.
@@ -80,12 +82,13 @@ pub(super) struct ReasoningCollector {
 impl ReasoningCollector {
     pub(super) fn new(echo: ReasoningEcho, model_digest: ModelDigest) -> Self {
         let (text, details, pending_call_extras, emitted_call_extras) = Default::default();
-        Self { echo, model_digest, text, details, pending_call_extras, emitted_call_extras }
+        Self { echo, model_digest, text, details, bytes: 0, pending_call_extras, emitted_call_extras }
     }
 
     /// Appends a delta of `reasoning_content`.
     pub(super) fn push_text(&mut self, reasoning_content: RawField<'_>) {
         if self.echo == ReasoningEcho::ReasoningContent {
+            self.count_bytes(reasoning_content);
             self.text.push_str(&parse_field::<Cow<'_, str>>(reasoning_content).unwrap_or_default());
         }
     }
@@ -96,6 +99,7 @@ impl ReasoningCollector {
         if self.echo != ReasoningEcho::ReasoningDetails {
             return;
         }
+        self.count_bytes(reasoning_details);
         for delta in parse_field::<Vec<Map<String, Value>>>(reasoning_details).into_iter().flatten() {
             let is_text = matches!(
                 delta.get("type").and_then(Value::as_str),
@@ -114,8 +118,13 @@ impl ReasoningCollector {
     /// Stores the `extra_content` of a call delta.
     pub(super) fn push_call_extra(&mut self, index: CallIndex, extra_content: RawField<'_>) {
         if let Some(extra) = extra_content.filter(|_| self.echo == ReasoningEcho::ExtraContent) {
+            self.count_bytes(extra_content);
             self.pending_call_extras.insert(index, extra.to_owned());
         }
+    }
+
+    fn count_bytes(&mut self, field: RawField<'_>) {
+        self.bytes += field.map_or(0, |raw| raw.get().len());
     }
 
     /// Encodes the reasoning of all calls so far, to be stored with the message. `calls` are those about to be emitted.

@@ -151,6 +151,10 @@ impl ResponseDecoder for ChatDecoder {
     fn has_started(&self) -> bool {
         self.state.has_started()
     }
+
+    fn buffered_bytes(&self) -> usize {
+        self.state.call_bytes() + self.reasoning.bytes
+    }
 }
 
 impl ChatDecoder {
@@ -292,5 +296,6 @@ fn usage(report: &RawUsage<'_>) -> Usage {
         cached: cached.or(parse_token_count(report.prompt_cache_hit_tokens)).unwrap_or(0),
         cache_written: prompt.and_then(|details| parse_token_count(details.cache_write_tokens)).unwrap_or(0),
         reasoning: completion.and_then(|details| parse_token_count(details.reasoning_tokens)).unwrap_or(0),
+        estimated: 0,
     }
 }

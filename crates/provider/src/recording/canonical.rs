@@ -61,7 +61,7 @@ const STOP_REASON_NAMES: [(&str, StopReason); 4] = [
 /// Converts an event for the recording; `None` for progress events, because recordings have no timing.
 pub(super) fn to_recorded(item: &Result<ModelEvent, Fault>) -> Option<RecordedEvent> {
     Some(match item {
-        Ok(ModelEvent::Waiting | ModelEvent::Heartbeat) => return None,
+        Ok(ModelEvent::Waiting | ModelEvent::Heartbeat | ModelEvent::Buffered(_)) => return None,
         Ok(ModelEvent::Text(text)) => RecordedEvent::Text(text.clone()),
         Ok(ModelEvent::Reasoning(text)) => RecordedEvent::Reasoning(text.clone()),
         Ok(ModelEvent::ReasoningBlock(text)) => RecordedEvent::ReasoningBlock(text.clone()),
@@ -69,7 +69,7 @@ pub(super) fn to_recorded(item: &Result<ModelEvent, Fault>) -> Option<RecordedEv
             RecordedEvent::ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() }
         }
         Ok(ModelEvent::Usage(usage) | ModelEvent::FallbackUsage(usage, _)) => {
-            let Usage { input, output, cached, cache_written, reasoning } = *usage;
+            let Usage { input, output, cached, cache_written, reasoning, estimated: _ } = *usage;
             RecordedEvent::Usage { input, output, cached, cache_written, reasoning }
         }
         Ok(ModelEvent::Stopped(reason)) => {
@@ -96,7 +96,7 @@ pub(super) fn from_recorded(event: RecordedEvent) -> Result<ModelEvent, Fault> {
             ModelEvent::ToolCall(ToolCall { id, name, arguments })
         }
         RecordedEvent::Usage { input, output, cached, cache_written, reasoning } => {
-            ModelEvent::Usage(Usage { input, output, cached, cache_written, reasoning })
+            ModelEvent::Usage(Usage { input, output, cached, cache_written, reasoning, estimated: 0 })
         }
         RecordedEvent::Stopped(name) => {
             let reason =

@@ -140,6 +140,10 @@ impl ResponseDecoder for ResponsesDecoder {
     fn has_started(&self) -> bool {
         self.state.has_started()
     }
+
+    fn buffered_bytes(&self) -> usize {
+        self.state.call_bytes()
+    }
 }
 
 fn raw_event(data: &[u8]) -> Option<&serde_json::value::RawValue> {
@@ -302,5 +306,6 @@ fn usage(report: &RawUsage<'_>) -> Usage {
         cached: cached.unwrap_or(0),
         cache_written: 0,
         reasoning: reasoning.unwrap_or(0),
+        estimated: 0,
     }
 }

@@ -53,7 +53,10 @@ pub(crate) async fn call(client: &Arc<dyn Provider>) -> CollectedResponse {
 /// Collects a stream without its progress events.
 pub(crate) async fn collect(stream: ModelStream) -> CollectedResponse {
     let is_content = |item: &Result<ModelEvent, Fault>| {
-        std::future::ready(!matches!(item, Ok(ModelEvent::Waiting | ModelEvent::Heartbeat)))
+        std::future::ready(!matches!(
+            item,
+            Ok(ModelEvent::Waiting | ModelEvent::Heartbeat | ModelEvent::Buffered(_))
+        ))
     };
     CollectedResponse { items: stream.filter(is_content).collect().await }
 }

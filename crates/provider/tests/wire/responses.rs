@@ -36,6 +36,29 @@ async fn null_fields_count_as_absent() {
 }
 
 #[tokio::test]
+async fn growing_tool_call_is_reported_while_it_is_incomplete() {
+    let piece = "x".repeat(100_000);
+    let delta = |name: &str| {
+        let call = format!(
+            r#"{{"tool_calls":[{{"index":0,"id":"c","function":{{"name":"{name}","arguments":"{piece}"}}}}]}}"#
+        );
+        PeerAction::Write(delta_event(&call).into())
+    };
+    let start = PeerAction::Write(head("connection: close\r\n"));
+    let server = HttpPeer::with_actions(vec![start, delta("echo"), delta(""), PeerAction::Hold]);
+    let mut stream = client(&server.base_url()).call(request());
+    while let Some(event) = stream.next().await {
+        if let Ok(ModelEvent::Buffered(bytes)) = event
+            // Reported in steps of 64 KiB.
+            && bytes + 65_536 >= 2 * piece.len()
+        {
+            return assert!(bytes < 2 * piece.len() + 1_000, "{bytes}");
+        }
+    }
+    panic!("the stream ended");
+}
+
+#[tokio::test]
 async fn reasoning_is_emitted_beside_the_text() {
     let events = [
         delta_event(r#"{"role":"assistant","content":null,"reasoning_content":null,"reasoning":null}"#),

@@ -66,7 +66,12 @@ pub(crate) fn send_output(request_id: RequestId, end: TurnEnd) -> SendOutput {
 }
 
 pub(crate) fn usage_output(usage: agent::Usage) -> UsageOutput {
-    UsageOutput { input_tokens: usage.input, output_tokens: usage.output, cached_tokens: usage.cached }
+    UsageOutput {
+        input_tokens: usage.input,
+        output_tokens: usage.output,
+        cached_tokens: usage.cached,
+        estimated_tokens: (usage.estimated > 0).then_some(usage.estimated),
+    }
 }
 
 impl Handler<spec::Steer> for Dispatcher {
@@ -129,6 +134,7 @@ impl Handler<spec::GetTokens> for Dispatcher {
                 output_tokens: used.usage.output,
                 cached_tokens: used.usage.cached,
                 reasoning_tokens: (used.usage.reasoning > 0).then_some(used.usage.reasoning),
+                estimated_tokens: (used.usage.estimated > 0).then_some(used.usage.estimated),
                 cost_usd: tokens.cost.map(dollars),
             },
             tree_cost_usd: tokens.tree_cost.map(dollars),

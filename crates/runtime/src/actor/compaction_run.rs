@@ -12,6 +12,7 @@ use agent::{
 use tokio::time::Instant;
 
 use super::model_stream::{GuardedStream, StreamEnd};
+use crate::answer_budget::AnswerReservation;
 use crate::handle::Shared;
 
 /// Bytes per allowed token beyond which a summary is rejected.
@@ -28,6 +29,7 @@ pub(super) struct SummaryCall {
     shared: Arc<Shared>,
     summary: SummaryPlan,
     stream: GuardedStream,
+    answer: AnswerReservation,
     text: String,
     deadline: Instant,
 }
@@ -48,15 +50,20 @@ impl SummaryCall {
     /// Creates the request; lazy until polled.
     pub(super) fn start(shared: &Arc<Shared>, summary: SummaryPlan) -> Self {
         let request = summary.request(shared.provider.spec(), &|text| shared.provider.count(text));
-        let stream = GuardedStream::start(shared, request);
+        let count = |text: &str| shared.provider.count(text);
+        let input_tokens = request.system.iter().map(|text| count(text)).sum::<TokenCount>()
+            + request.messages.iter().map(|message| count(&message.text)).sum::<TokenCount>();
+        let stream = GuardedStream::start(shared, request, input_tokens);
+        let answer = shared.admission.answers.open();
         let deadline = Instant::now() + shared.limits.summary_timeout;
-        Self { shared: Arc::clone(shared), summary, stream, text: String::new(), deadline }
+        Self { shared: Arc::clone(shared), summary, stream, answer, text: String::new(), deadline }
     }
 
     /// Waits for the next step. Cancel safe.
     pub(super) async fn next(&mut self) -> SummaryStep {
         loop {
-            let event = match tokio::time::timeout_at(self.deadline, self.stream.next()).await {
+            let event = match tokio::time::timeout_at(self.deadline, self.stream.next(&mut self.answer)).await
+            {
                 Ok(Ok(event)) => event,
                 Ok(Err(StreamEnd::Failed(fault))) => return SummaryStep::Failed(fault),
                 Ok(Err(StreamEnd::Ended)) => return summary_failed("the stream ended"),
@@ -78,7 +85,7 @@ impl SummaryCall {
                 ModelEvent::Reasoning(_) | ModelEvent::ReasoningBlock(_) => {}
                 ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
                 // The deadline covers the whole request, including waits.
-                ModelEvent::Waiting | ModelEvent::Heartbeat => {}
+                ModelEvent::Waiting | ModelEvent::Heartbeat | ModelEvent::Buffered(_) => {}
             }
             let tokens_max = usize::try_from(self.summary.tokens_max()).unwrap_or(usize::MAX);
             if self.text.len() > tokens_max.saturating_mul(TOKEN_BYTES_MAX) {
@@ -96,6 +103,14 @@ impl SummaryCall {
         match self.summary.apply_response(&self.text, &count) {
             Some(parts) => SummaryStep::Summarized(parts),
             None => SummaryStep::NotShorter,
+        }
+    }
+}
+
+impl Drop for SummaryCall {
+    fn drop(&mut self) {
+        if let Some(usage) = self.stream.take_unreported_usage() {
+            self.shared.record_model_usage(usage, self.shared.provider.spec().prices);
         }
     }
 }

@@ -30,6 +30,7 @@ use self::wall_time::WallTime;
 use super::compaction_run::SummaryCall;
 use super::model_stream::{GuardedStream, stream_ended};
 use super::pending_turn::PendingTurn;
+use crate::answer_budget::AnswerReservation;
 use crate::handle::Shared;
 
 /// A running turn.
@@ -53,6 +54,8 @@ pub(super) struct TurnDriver {
     /// Resource whose budget did not allow the turn to start.
     exhausted: Option<Resource>,
     model_call: ModelCall,
+    /// Memory of the model responses.
+    answer: AnswerReservation,
     /// Time of the model call or of its last event. Not a timer inside `step`: a command drops the step, and the timer
     /// would restart each time.
     last_event_at: Instant,
@@ -133,6 +136,7 @@ impl TurnDriver {
             awaited: Awaited::Nothing,
             tools,
             wall: WallTime::start(),
+            answer: shared.admission.answers.open(),
             shared,
             slot,
             is_aborted: false,
@@ -324,8 +328,14 @@ impl TurnDriver {
         self.advance();
     }
 
-    /// Drops the stream, which cancels the model request.
+    /// Drops the stream, which cancels the model request. Records the usage of a response that breaks off.
     fn drop_stream(&mut self) {
+        if let Awaited::Model(stream) = &mut self.awaited
+            && let Some(usage) = stream.take_unreported_usage()
+        {
+            self.shared.record_model_usage(usage, self.shared.provider.spec().prices);
+            self.apply(TurnEvent::Usage(usage));
+        }
         self.awaited = Awaited::Nothing;
     }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::history::{idle_history_violation, messages, texts, tool_texts, user_texts};
 use crate::world::{
-    World, expect_end, numeric_request_id, run_until_idle, spec_named, start_send, with_parent,
+    World, expect_end, expect_fault, numeric_request_id, run_until_idle, spec_named, start_send, with_parent,
     without_waiting,
 };
 
@@ -329,4 +329,42 @@ async fn cancelled_turn_consumes_budget() {
     assert!(without_waiting(agent.cancel(numeric_request_id(2))).await);
     expect_end(running).await;
     assert_eq!(texts(&agent).len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_budget_counts_what_the_model_does_not_report() {
+    for (report, estimates_all) in
+        [("", true), ("report 0; ", false), ("report 9007199254740992; ", false), ("think hm; ", true)]
+    {
+        let world = World::new().await;
+        let agent = world.create_handle(with_limit(spec_named("a"), Resource::Tokens, 50)).await;
+        let script = format!("say some words; {report}done");
+        let usage = expect_end(start_send(&agent, 1, &script)).await.usage.expect("counted");
+        assert!((50..100).contains(&usage.input), "{report}: {usage:?}");
+        let estimated = if estimates_all { usage.input + usage.output } else { usage.input };
+        assert_eq!(usage.estimated, estimated, "{report}: the output was reported as 1");
+        assert_eq!(agent.tokens().usage_totals.usage, usage, "{report}");
+        assert_eq!(resource_usage(&world, &agent, Resource::Tokens).used, usage.input + usage.output);
+        assert_halted(&expect_end(start_send(&agent, 2, &script)).await, Resource::Tokens);
+        assert_eq!(world.model.observations().requests.len(), 1, "{report}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_that_break_off_consume_tokens() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let used = || resource_usage(&world, &agent, Resource::Tokens).used;
+    expect_fault(start_send(&agent, 1, "fail")).await;
+    assert_eq!(used(), 0, "no response arrived");
+    expect_fault(start_send(&agent, 2, "say hel; fail")).await;
+    let failed = used();
+    assert!(failed > 50, "{failed}");
+    let sending = start_send(&agent, 3, "say hel; wait");
+    run_until_idle().await;
+    assert!(agent.cancel(numeric_request_id(3)).await);
+    let usage = expect_end(sending).await.usage.expect("counted");
+    assert_eq!((usage.estimated, used()), (usage.input + usage.output, failed + usage.input + usage.output));
+    expect_fault(start_send(&agent, 4, "report 7; say hel; fail")).await;
+    assert_eq!(agent.tokens().usage_totals.requests, 3);
 }

@@ -383,22 +383,23 @@ async fn summary_consumes_budget_or_is_skipped_without_it() {
     let model_spec = ModelSpec { prices: Some(prices), ..ModelSpec::with_window(100_000) };
     let world = World::open(WorldOptions { model_spec, ..WorldOptions::default() }).await;
     let parent = world.trusted_agent("p").await;
-    let budget = Budget::unlimited().with_limit(agent::permission::Resource::Tokens, Some(1002));
+    let budget = Budget::unlimited().with_limit(agent::permission::Resource::Tokens, Some(1022));
     let permissions = PermissionSpec { budget, ..PermissionSpec::default() };
     let child = world.create_handle(AgentSpec { permissions, ..with_parent(spec_named("c"), &parent) }).await;
     for turn in 1..=10 {
-        expect_end(start_send(&child, turn, &script(usize::try_from(turn).expect("small")))).await;
+        let script = script(usize::try_from(turn).expect("small")).replace("; done", "; report 1; done");
+        expect_end(start_send(&child, turn, &script)).await;
     }
     world.model.observations().summary_script = "say in short; report 1000; done".to_owned();
     child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("the commit succeeds");
     let tokens = child.tokens();
     assert_eq!(
         (tokens.usage_totals.requests, tokens.usage_totals.usage.input, tokens.usage_totals.usage.output),
-        (1, 1000, 1)
+        (11, 1010, 11)
     );
-    assert_eq!((tokens.cost, tokens.tree_cost), (Some(1_001_000), Some(1_001_000)));
-    assert_eq!((parent.tokens().cost, parent.tokens().tree_cost), (Some(0), Some(1_001_000)));
-    expect_end(start_send(&child, 11, &format!("#11 say {}; report 0; done", "w".repeat(4000)))).await;
+    assert_eq!((tokens.cost, tokens.tree_cost), (Some(1_021_000), Some(1_021_000)));
+    assert_eq!((parent.tokens().cost, parent.tokens().tree_cost), (Some(0), Some(1_021_000)));
+    expect_end(start_send(&child, 11, &format!("#11 say {}; report 1; done", "w".repeat(4000)))).await;
     world.model.observations().summary_requests.clear();
     let done = child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("the commit succeeds");
     assert!(
@@ -412,7 +413,7 @@ async fn summary_consumes_budget_or_is_skipped_without_it() {
     drop((parent, child));
     let world = world.restart().await;
     let parent = world.find("p").await;
-    assert_eq!(parent.tokens().tree_cost, Some(1_002_000), "the cost is persisted");
+    assert_eq!(parent.tokens().tree_cost, Some(1_023_000), "the cost is persisted");
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,3 +141,38 @@ async fn endless_queue_wait_times_out_after_an_hour() {
     let fault = expect_fault(start_send(&world.agent("a").await, 1, "queue; wait")).await;
     assert_eq!(fault.public, "API request timed out: the model was silent for 3600 s");
 }
+
+#[tokio::test(start_paused = true)]
+async fn response_beyond_its_limit_ends_the_turn() {
+    let world = World::with_limits(Limits { answer_bytes_max: 1_000, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
+    assert_eq!(expect_end(start_send(&agent, 1, "flood 1000; done")).await.content.len(), 1_000);
+    let call = format!("call note {}; done | say so; done", "x".repeat(1_001));
+    let thought = format!("say {}; think {}; done", "x".repeat(500), "x".repeat(501));
+    for (number, script) in (2..).zip(["flood 1001; wait", call.as_str(), thought.as_str()]) {
+        let fault = expect_fault(start_send(&agent, number, script)).await;
+        assert!(fault.public.contains("it is longer than 1000 bytes"), "{fault}");
+        assert_eq!(world.model.observations().live_total, 0, "the request is cancelled");
+    }
+    assert_eq!(messages(&agent)[3].text.len(), 1_000, "the partial text is committed");
+    let rounds = "flood 900; call note; done | flood 900; done";
+    assert_eq!(expect_end(start_send(&agent, 9, rounds)).await.content.len(), 1_800, "per response");
+}
+
+#[tokio::test(start_paused = true)]
+async fn responses_of_all_turns_share_a_byte_budget() {
+    let world = World::with_limits(Limits { running_answers_bytes_max: 1_000, ..Limits::default() }).await;
+    let (first, second) = (world.agent("a").await, world.agent("b").await);
+    let script = format!("say {}; say {}; wait; done", "x".repeat(65_536), "x".repeat(600));
+    let running = start_send(&first, 1, &script);
+    run_until_idle().await;
+    assert_eq!(expect_end(start_send(&second, 1, "flood 1000; done")).await.content.len(), 1_000);
+    let fault = expect_fault(start_send(&second, 2, &script)).await;
+    assert!(fault.public.contains("all running turns exceed 1000 bytes"), "{fault}");
+    world.model.release_all();
+    assert_eq!(expect_end(running).await.content.len(), 66_136, "another turn does not end it");
+    let running = start_send(&second, 3, &script);
+    run_until_idle().await;
+    world.model.release_all();
+    expect_end(running).await;
+}

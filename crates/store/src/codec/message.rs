@@ -269,6 +269,8 @@ pub(super) struct UsageBody {
     cache_written: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     reasoning: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    estimated: u64,
 }
 
 /// Whether serde omits a count: most providers never report some of them.
@@ -279,15 +281,15 @@ pub(super) fn is_zero(count: &u64) -> bool {
 
 impl From<Usage> for UsageBody {
     fn from(usage: Usage) -> Self {
-        let Usage { input, output, cached, cache_written, reasoning } = usage;
-        Self { input, output, cached, cache_written, reasoning }
+        let Usage { input, output, cached, cache_written, reasoning, estimated } = usage;
+        Self { input, output, cached, cache_written, reasoning, estimated }
     }
 }
 
 impl From<UsageBody> for Usage {
     fn from(body: UsageBody) -> Self {
-        let UsageBody { input, output, cached, cache_written, reasoning } = body;
-        Self { input, output, cached, cache_written, reasoning }
+        let UsageBody { input, output, cached, cache_written, reasoning, estimated } = body;
+        Self { input, output, cached, cache_written, reasoning, estimated }
     }
 }
 

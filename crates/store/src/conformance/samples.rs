@@ -143,7 +143,14 @@ pub(crate) fn state(turns: u64) -> AgentState {
         turns,
         usage_totals: UsageTotals {
             requests: 3,
-            usage: Usage { input: u64::MAX, output: 5, cached: 6, cache_written: 7, reasoning: 8 },
+            usage: Usage {
+                input: u64::MAX,
+                output: 5,
+                cached: 6,
+                cache_written: 7,
+                reasoning: 8,
+                estimated: 9,
+            },
             cost: 9,
         },
         calibration: TokenCalibration::from_permille(Some(1100)),

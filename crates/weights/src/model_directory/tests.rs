@@ -148,6 +148,28 @@ async fn installed_model_is_not_replaced_by_another() {
 }
 
 #[tokio::test]
+async fn second_pull_without_a_checksum_finds_the_same_file() {
+    let directory = TestDirectory::new();
+    let (one, two) = (weights(1_000), weights(2_000));
+    let unverified = |source| PullSpec { checksum: None, bytes: None, ..pull_spec(&[], vec![source]) };
+    let installed = directory.pull(&unverified(file_source(&directory, &one)), &options()).await.unwrap();
+    let again = directory.pull(&unverified(file_source(&directory, &one)), &options()).await;
+    assert_eq!(again.unwrap(), installed);
+    let fault = directory.pull(&unverified(file_source(&directory, &two)), &options()).await.unwrap_err();
+    assert!(matches!(fault, WeightsFault::NameTaken { .. }), "{fault}");
+}
+
+#[tokio::test]
+async fn file_beyond_the_limit_is_rejected_with_the_limit() {
+    let directory = TestDirectory::new();
+    let content = weights(1_000);
+    let source = file_source(&directory, &content);
+    let spec = PullSpec { checksum: None, bytes: None, ..pull_spec(&content, vec![source]) };
+    let fault = directory.pull(&spec, &PullOptions { file_bytes_max: 999, ..options() }).await.unwrap_err();
+    assert!(fault.to_string().contains("it has 1000 bytes; it may have at most 999"), "{fault}");
+}
+
+#[tokio::test]
 async fn locked_model_reports_the_lock_holder() {
     let directory = TestDirectory::new();
     let lock = Lock::acquire(&directory.file("test.lock"), &id()).unwrap();

@@ -78,7 +78,7 @@ pub struct SendOutput {
     pub usage: Option<UsageOutput>,
 }
 
-/// Token usage as reported by a model.
+/// Token usage of a turn, as reported by the model or counted by nexus3.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsageOutput {
@@ -88,6 +88,10 @@ pub struct UsageOutput {
     pub output_tokens: Count,
     /// Input tokens read from the model's prompt cache.
     pub cached_tokens: Count,
+    /// The part of the input and output tokens that nexus3 counted itself, because the model reported none or an absurd
+    /// number; omitted when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_tokens: Option<Count>,
 }
 
 /// Parameters of `cancel`.
@@ -206,11 +210,11 @@ pub struct TokensOutput {
     pub tree_cost_usd: Option<f64>,
 }
 
-/// Token usage over an agent's lifetime, as reported by its models.
+/// Token usage over an agent's lifetime, as reported by its models or counted by nexus3.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsedTokens {
-    /// Number of requests with a usage report.
+    /// Number of requests that a model answered at least in part.
     pub requests: Count,
     /// Input tokens, including cached ones.
     pub input_tokens: Count,
@@ -221,6 +225,10 @@ pub struct UsedTokens {
     /// Reasoning tokens, part of the output tokens; omitted when no model reported them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<Count>,
+    /// The part of the input and output tokens that nexus3 counted itself, because the model reported none or an absurd
+    /// number; omitted when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_tokens: Option<Count>,
     /// Cost in US dollars, where prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,

@@ -163,6 +163,14 @@ fn cancel_takes_effect_at_the_next_token_or_prompt_chunk() {
 }
 
 #[test]
+fn empty_prompt_is_refused_as_empty() {
+    let file = fixture::write(&ModelFixture { template: Some("{{ '' }}"), ..ModelFixture::default() });
+    let mut model = LoadedModel::open(&file.path, &LoadOptions::default()).unwrap();
+    let fault = model.generate(&chat("hello"), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(&fault, GenerationFault::Refused(why) if why.contains("is empty")), "{fault}");
+}
+
+#[test]
 fn prompt_beyond_the_window_reports_both_lengths() {
     let fault = model().generate(&chat(&"x".repeat(600)), &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(

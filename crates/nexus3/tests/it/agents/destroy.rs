@@ -58,7 +58,10 @@ fn sends_of_a_destroyed_agent_return_cancelled() {
             "cancelled": true, "content": content, "request_id": name, "halted_at_iteration_limit": false
         })
     };
-    assert_eq!(running.next_result(), cancelled("half an answer", "running"));
+    let mut ended = running.next_result();
+    let usage = ended.as_object_mut().and_then(|members| members.remove("usage")).expect("counted");
+    assert!(usage["estimated_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{usage}");
+    assert_eq!(ended, cancelled("half an answer", "running"));
     for (calls, name) in waiting.iter().zip(["w1", "w2", "w3"]) {
         assert_eq!(calls.next_result(), cancelled("", name));
     }

@@ -32,7 +32,10 @@ fn cancelled_turn_ends_at_once_with_its_partial_text() {
         "request_id": "essay",
         "halted_at_iteration_limit": false,
     });
-    assert_eq!(pending.next_result(), expected);
+    let mut ended = pending.next_result();
+    let usage = ended.as_object_mut().and_then(|members| members.remove("usage")).expect("counted");
+    assert!(usage["estimated_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{usage}");
+    assert_eq!(ended, expected);
     fixture.model.wait_aborted(1);
     assert_eq!(fixture.cancel("worker", "essay"), not_found("essay"));
     let page = fixture.daemon.call_result(&agent_path("worker"), "get_messages", json!({}));

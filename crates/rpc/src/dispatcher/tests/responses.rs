@@ -211,7 +211,10 @@ async fn cancelled_send_returns_the_partial_text() {
     assert!(context.contains(r#""message_count":1"#), "a running turn does not block reads: {context}");
     let cancelled = fixture.call_agent("a", &request("cancel", r#"{"request_id":4}"#)).await;
     assert_eq!(cancelled, result(r#"{"cancelled":true,"request_id":4}"#));
-    let expected = r#"{"cancelled":true,"content":"hel","request_id":4,"halted_at_iteration_limit":false}"#;
+    let expected = concat!(
+        r#"{"cancelled":true,"content":"hel","request_id":4,"halted_at_iteration_limit":false,"#,
+        r#""usage":{"input_tokens":13,"output_tokens":1,"cached_tokens":0,"estimated_tokens":14}}"#
+    );
     assert_eq!(pending_send.await.unwrap(), result(expected));
     let (_, messages) = fixture.call_agent("a", &request("get_messages", "{}")).await;
     assert!(messages.contains(r#""meta":{"cancelled":true}"#), "{messages}");

@@ -175,7 +175,10 @@ async fn dropped_stream_does_not_cancel_the_turn() {
 async fn cancel_or_destroy_ends_the_stream_with_a_response() {
     let fixture = Fixture::new().await;
     fixture.create_agents(&["a", "b"]).await;
-    let cancelled = r#"{"cancelled":true,"content":"hel","request_id":4,"halted_at_iteration_limit":false}"#;
+    let cancelled = concat!(
+        r#"{"cancelled":true,"content":"hel","request_id":4,"halted_at_iteration_limit":false,"#,
+        r#""usage":{"input_tokens":13,"output_tokens":1,"cached_tokens":0,"estimated_tokens":14}}"#
+    );
     for (name, door, end, last) in [
         ("a", "a", request("cancel", r#"{"request_id":4}"#), "turn_ended"),
         ("b", "/", request("destroy_agent", r#"{"agent_id":"b"}"#), "agent_destroyed"),

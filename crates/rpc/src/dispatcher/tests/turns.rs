@@ -21,7 +21,8 @@ async fn steered_instruction_precedes_the_next_model_call() {
     fixture.released.add_permits(1);
     let expected = concat!(
         r#"{"content":"helloyou said left","request_id":"r","halted_at_iteration_limit":false,"#,
-        r#""usage":{"input_tokens":5,"output_tokens":2,"cached_tokens":4}}"#
+        // The first response reports no usage.
+        r#""usage":{"input_tokens":18,"output_tokens":4,"cached_tokens":4,"estimated_tokens":15}}"#
     );
     assert_eq!(pending_send.await.unwrap(), result(expected));
     let messages = fixture.call_ok("a", "get_messages", r#"{"offset":1}"#).await["messages"].take();

@@ -168,7 +168,9 @@ impl TurnDriver {
         };
         (self.model_call.has_response, self.model_call.is_queued) = (false, false);
         tracing::debug!(messages = request.messages.len(), tools = request.tools.len(), "calling the model");
-        self.awaited = Awaited::Model(GuardedStream::start(&self.shared, request));
+        let input_tokens = self.model_call.counted_tokens.unwrap_or_default();
+        self.answer.begin_response();
+        self.awaited = Awaited::Model(GuardedStream::start(&self.shared, request, input_tokens));
         self.last_event_at = Instant::now();
     }
 
@@ -181,7 +183,7 @@ impl TurnDriver {
         let Awaited::Model(stream) = &mut self.awaited else {
             return DriverEvent::Turn(TurnEvent::ModelFailed(stream_ended()));
         };
-        let fault = match tokio::time::timeout(timeout, stream.next()).await {
+        let fault = match tokio::time::timeout(timeout, stream.next(&mut self.answer)).await {
             Ok(Ok(event)) => return self.on_model_event(event),
             Ok(Err(end)) => end.into_fault(),
             Err(_) => Fault::new(
@@ -200,7 +202,7 @@ impl TurnDriver {
     /// Converts a model event.
     fn on_model_event(&mut self, event: ModelEvent) -> DriverEvent {
         self.model_call.is_queued = event == ModelEvent::Waiting;
-        if matches!(event, ModelEvent::Waiting | ModelEvent::Heartbeat) {
+        if matches!(event, ModelEvent::Waiting | ModelEvent::Heartbeat | ModelEvent::Buffered(_)) {
             return DriverEvent::Nothing;
         }
         if !self.model_call.has_response {
@@ -228,7 +230,10 @@ impl TurnDriver {
                 TurnEvent::Usage(usage)
             }
             ModelEvent::Stopped(StopReason::Length) => TurnEvent::Truncated,
-            ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Heartbeat => {
+            ModelEvent::Stopped(_)
+            | ModelEvent::Waiting
+            | ModelEvent::Heartbeat
+            | ModelEvent::Buffered(_) => {
                 return DriverEvent::Nothing;
             }
             // Dropped before it is prepared: prepared calls have the indexes of the turn's calls.
@@ -247,9 +252,10 @@ impl TurnDriver {
         })
     }
 
-    /// Calibrates the token count with the first usage report of a response.
+    /// Calibrates the token count with the first usage report of a response, unless it contains our own count.
     fn calibrate(&mut self, usage: Usage) {
         if usage.input > 0
+            && usage.estimated == 0
             && let Some(counted) = self.model_call.counted_tokens.take()
         {
             self.shared.published.write().calibration.observe(counted, usage.input);

@@ -177,7 +177,12 @@ fn ends() -> Vec<(Event, String)> {
         content: text("done"),
         rounds: 1,
         halted: Some(text("budget")),
-        usage: Some(UsageOutput { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
+        usage: Some(UsageOutput {
+            input_tokens: 3,
+            output_tokens: 2,
+            cached_tokens: 1,
+            estimated_tokens: None,
+        }),
         error: None,
         reason: None,
     };

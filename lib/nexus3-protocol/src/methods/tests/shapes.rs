@@ -283,12 +283,13 @@ fn send_result_has_cancelled_only_when_true() {
         cancelled,
         r#"{"cancelled":true,"content":"hello","request_id":"r","halted_at_iteration_limit":false}"#,
     );
-    let usage = Some(UsageOutput { input_tokens: 3, output_tokens: 2, cached_tokens: 1 });
+    let usage =
+        Some(UsageOutput { input_tokens: 3, output_tokens: 2, cached_tokens: 1, estimated_tokens: Some(4) });
     check_round_trip(
         SendOutput { halted_at_iteration_limit: true, usage, ..output.clone() },
         concat!(
             r#"{"content":"hello","request_id":"r","halted_at_iteration_limit":true,"#,
-            r#""usage":{"input_tokens":3,"output_tokens":2,"cached_tokens":1}}"#,
+            r#""usage":{"input_tokens":3,"output_tokens":2,"cached_tokens":1,"estimated_tokens":4}}"#,
         ),
     );
     check_round_trip(
