@@ -36,7 +36,7 @@ pub use self::permissions::{
 use crate::admission::Admission;
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;
-use crate::event_bus::{EventBus, EventScope, Subscription};
+use crate::event_bus::{EventBus, EventScope, JournalReader, Subscription};
 use crate::handle::{AgentHandle, AgentRef};
 use crate::limits::Limits;
 use crate::output_cache::OutputCache;
@@ -260,7 +260,9 @@ impl PoolHandle {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn subscribe(&self, scope: EventScope, after: Option<u64>) -> Result<Subscription, Fault> {
-        Subscription::begin(&self.pool.event_bus, Arc::clone(&self.pool.outside.store), scope, after).await
+        let (bus, store) = (Arc::clone(&self.pool.event_bus), Arc::clone(&self.pool.outside.store));
+        let journal = JournalReader { bus, store, tasks: self.pool.tasks.clone() };
+        Subscription::begin(journal, scope, after).await
     }
 
     /// Records a denied call in the journal.

@@ -93,6 +93,8 @@ pub struct EntryRange {
     pub after: u64,
     /// The maximum number of entries.
     pub limit: usize,
+    /// The approximate maximum size of all entries. The first entry is returned whatever its size.
+    pub bytes_max: usize,
 }
 
 /// The lowest and highest sequence of the journal.
