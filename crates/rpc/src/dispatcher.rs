@@ -13,6 +13,7 @@ use nexus3_protocol::{
 use runtime::{AgentRef, PoolHandle};
 
 use crate::caller::Caller;
+use crate::streams::SharedEncodedEvents;
 
 /// Options of a [`Dispatcher`].
 #[derive(Debug, Clone)]
@@ -26,6 +27,7 @@ pub struct DispatcherOptions {
 pub struct Dispatcher {
     pub(crate) pool: PoolHandle,
     pub(crate) options: DispatcherOptions,
+    pub(crate) encoded_events: SharedEncodedEvents,
 }
 
 /// The target of a request: the daemon, or one agent.
@@ -69,7 +71,7 @@ impl Dispatcher {
     /// Creates a dispatcher for a pool.
     #[must_use]
     pub fn new(pool: PoolHandle, options: DispatcherOptions) -> Self {
-        Self { pool, options }
+        Self { pool, options, encoded_events: SharedEncodedEvents::default() }
     }
 
     /// Returns the caller a capability token authenticates, or `None` for an unknown token. The token is looked up by

@@ -8,6 +8,7 @@ mod envelopes;
 mod faults;
 mod idempotency;
 mod in_process;
+mod large_events;
 mod lifecycle;
 mod matrix;
 mod notifications;

@@ -1,5 +1,5 @@
-//! Response bodies: complete bytes, or an event stream. Streams are pull-based: events are only encoded when the client
-//! reads them.
+//! Response bodies: complete bytes, or an event stream. Streams are pull-based: a piece of an event is only taken
+//! when the connection can buffer it.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ pub(super) enum ResponseBody {
 pub(super) struct StreamBody {
     events: EventBytes,
     /// Bytes before the first event.
-    preamble: Vec<u8>,
+    preamble: Bytes,
     heartbeat_interval: Duration,
     heartbeat_timer: Pin<Box<Sleep>>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -53,11 +53,11 @@ pub(super) struct StreamContext {
 }
 
 impl StreamBody {
-    pub(super) fn new(events: EventBytes, preamble: Vec<u8>, context: StreamContext) -> Self {
+    pub(super) fn new(events: EventBytes, preamble: impl Into<Bytes>, context: StreamContext) -> Self {
         let StreamContext { heartbeat_interval, stop, activity, permit } = context;
         Self {
             events,
-            preamble,
+            preamble: preamble.into(),
             heartbeat_interval,
             heartbeat_timer: Box::pin(tokio::time::sleep(heartbeat_interval)),
             stop: Box::pin(stop.cancelled_owned()),
@@ -67,7 +67,7 @@ impl StreamBody {
         }
     }
 
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.is_finished {
             return Poll::Ready(None);
         }
@@ -93,10 +93,10 @@ impl StreamBody {
     }
 }
 
-fn comment(text: &str) -> Vec<u8> {
+fn comment(text: &str) -> Bytes {
     let mut bytes = Vec::new();
     sse::write_comment(&mut bytes, text);
-    bytes
+    bytes.into()
 }
 
 impl Body for ResponseBody {
@@ -110,8 +110,7 @@ impl Body for ResponseBody {
         match self.get_mut() {
             ResponseBody::Complete(body) => Pin::new(body).poll_frame(cx),
             ResponseBody::Stream(stream) => {
-                let frame = |bytes: Vec<u8>| Ok(Frame::data(Bytes::from(bytes)));
-                stream.poll_bytes(cx).map(|bytes| bytes.map(frame))
+                stream.poll_bytes(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
     }

@@ -1,6 +1,9 @@
 //! The HTTP transport: its options, and the lifecycle of a connection, up to a graceful shutdown that lets pending
 //! responses be written.
 
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
@@ -39,8 +42,11 @@ pub struct HttpTransport {
     options: HttpOptions,
 }
 
-/// Minimum size limit of hyper's read buffer; it must hold the largest accepted head.
-const BUFFER_BYTES_MAX: usize = 128 * 1024;
+/// The smallest buffer that hyper accepts.
+const BUFFER_BYTES_MIN: usize = 8 * 1024;
+
+/// Size of hyper's buffers beyond the largest accepted head.
+const BUFFER_HEADROOM_BYTES: usize = 1024;
 
 impl HttpTransport {
     /// Creates the transport for a bound listener.
@@ -79,14 +85,18 @@ impl Transport for HttpTransport {
     }
 }
 
-/// Connection settings of hyper. The benchmark baseline `examples/floor.rs` uses the same.
+/// Connection settings of hyper. The buffers hold the largest accepted head and not more: a client that does not read
+/// its event stream costs a full write buffer and one piece of an event. The benchmark baseline `examples/floor.rs` uses the same.
 fn connection_settings(limits: &HttpLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .keep_alive(true)
         .title_case_headers(true)
         .auto_date_header(false)
-        .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max + limits.request_line_bytes_max + 1024))
+        .max_buf_size(
+            BUFFER_BYTES_MIN
+                .max(limits.head_bytes_max + limits.request_line_bytes_max + BUFFER_HEADROOM_BYTES),
+        )
         .max_headers(limits.headers_max);
     builder
 }

@@ -16,7 +16,7 @@ impl Fixture {
     }
 
     /// Starts a streaming `send`.
-    async fn stream_send(&self, name: &str, params: &str) -> EventReader {
+    pub(super) async fn stream_send(&self, name: &str, params: &str) -> EventReader {
         match self.reply(&Caller::admin(), name, &request("send", params)).await {
             CallReply::Stream(stream) => EventReader::new(stream),
             CallReply::Complete(response) => panic!("no stream: {response:?}"),

@@ -20,7 +20,7 @@ struct StreamFixture {
 
 fn event_stream(events: UnboundedReceiver<Vec<u8>>) -> EventBytes {
     EventBytes::new(stream::unfold(events, |mut events| async move {
-        events.recv().await.map(|event| (event, events))
+        events.recv().await.map(|event| (Bytes::from(event), events))
     }))
 }
 
@@ -121,7 +121,7 @@ async fn a_stream_ends_with_its_events_and_returns_its_permit() {
 
 #[tokio::test(start_paused = true)]
 async fn the_size_of_a_chunk_of_events_is_bounded() {
-    let events = stream::iter((0..100).map(|_| vec![b'x'; 1024])).boxed();
+    let events = stream::iter((0..100).map(|_| Bytes::from_static(&[b'x'; 1024]))).boxed();
     let mut events = EventBytes::new(events);
     let mut sizes = Vec::new();
     while let Some(bytes) = poll_fn(|cx| events.poll_next(cx)).await {
