@@ -11,7 +11,7 @@ use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
 use rpc::{Dispatcher, DispatcherOptions};
 use runtime::PoolHandle;
 use server::http::{HttpLimits, HttpOptions, HttpTransport};
-use server::{BindFault, Doors, Host, Listener, Transport};
+use server::{BindFault, BoundSocket, Doors, Host, Listener, Transport};
 
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::{Config, LogSettings, RoomOptions};
@@ -63,13 +63,15 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let mut signals = StopSignals::register()?;
     let assembly = Assembly::prepare(&home, config, environment)?;
     let rooms = config.room_options();
-    let listener = listen(&rooms).await?;
-    let address = listener.address();
+    let socket = bind(&rooms).await?;
+    let address = socket.address();
     let store = open_store(&home, config, environment)?;
     let pool = assembly.open(store.clone()).await?;
     let token = if rooms.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
+    // After the token: a client that can connect must not find the token of an earlier daemon.
+    let listener = listen(socket).await?;
 
     let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
     let limits = http_limits(&rooms.http_limits, process::raise_descriptor_limit());
@@ -87,14 +89,27 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     stopped
 }
 
-async fn listen(rooms: &RoomOptions<'_>) -> Result<Listener, Failure> {
+async fn bind(rooms: &RoomOptions<'_>) -> Result<BoundSocket, Failure> {
     let host = Host::parse(rooms.host).ok_or_else(|| {
         Failure::Usage(format!("cannot listen on {:?}: only loopback is allowed", rooms.host))
     })?;
     match server::bind(host, rooms.port) {
+        Ok(socket) => Ok(socket),
+        Err(fault) => Err(bind_failure(fault).await),
+    }
+}
+
+async fn listen(socket: BoundSocket) -> Result<Listener, Failure> {
+    match socket.listen() {
         Ok(listener) => Ok(listener),
-        Err(BindFault::InUse(address)) => Err(diagnose_port(address).await),
-        Err(fault) => Err(Failure::Run(fault.to_string())),
+        Err(fault) => Err(bind_failure(fault).await),
+    }
+}
+
+async fn bind_failure(fault: BindFault) -> Failure {
+    match fault {
+        BindFault::InUse(address) => diagnose_port(address).await,
+        fault @ BindFault::Other(..) => Failure::Run(fault.to_string()),
     }
 }
 
@@ -221,13 +236,15 @@ impl Shutdown<'_> {
             self.pool.abort_turns();
         }
         failed = self.end_turns(grace, failed).await;
-        self.close_store().await;
+        self.commit_queued().await;
         if !self.doors.wait_closed(RESPONSE_DRAIN_TIMEOUT).await {
             tracing::warn!(
                 "some clients did not read their last response within {} s",
                 RESPONSE_DRAIN_TIMEOUT.as_secs()
             );
         }
+        // After the last call: one that has begun may still read the store.
+        self.store.close().await;
         match failed {
             None => {
                 tracing::info!("stopped");
@@ -262,11 +279,12 @@ impl Shutdown<'_> {
         failed
     }
 
-    /// Commits the queued writes and closes the store, unless another signal arrives. Skipping is safe: no response was
+    /// Waits until the queued writes are committed, unless another signal arrives. Skipping is safe: no response was
     /// sent for uncommitted writes.
-    async fn close_store(&mut self) {
+    async fn commit_queued(&mut self) {
         tokio::select! {
-            () = self.store.close() => {}
+            // Resolves after every earlier append.
+            _ = self.store.append(Vec::new()) => {}
             name = self.signals.next() => {
                 tracing::warn!("received {name} while stopping: closing the store without committing queued writes");
             }

@@ -33,7 +33,7 @@ pub use self::list::ListScope;
 pub use self::permissions::{
     AgentPermissions, MayGrantSpec, PermissionChange, PermissionSpec, ResourceUsage,
 };
-use crate::admission::Admission;
+use crate::admission::{Admission, shutting_down};
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;
 use crate::event_bus::{EventBus, EventScope, JournalReader, Subscription};
@@ -376,6 +376,14 @@ impl PoolHandle {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.pool.stop_requested.is_cancelled()
+    }
+
+    /// Checks that no stop was requested.
+    ///
+    /// # Errors
+    /// When the pool is stopping.
+    pub fn check_running(&self) -> Result<(), Fault> {
+        if self.is_stopping() { Err(shutting_down()) } else { Ok(()) }
     }
 
     /// Waits until a stop is requested.

@@ -56,7 +56,7 @@ impl Dispatcher {
     ) -> CallReply {
         match Incoming::parse(body, rules) {
             Ok(Incoming::Single(Request { method, params: Params::Named(params), id: Some(id) }))
-                if method == Method::Send.name() && !id.is_null() =>
+                if method == Method::Send.name() && !id.is_null() && !self.pool.is_stopping() =>
             {
                 let request = SendRequest {
                     dispatcher: self.clone(),

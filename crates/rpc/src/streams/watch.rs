@@ -11,6 +11,7 @@ use runtime::{AgentRef, BusEvent, EventScope, PoolHandle, Subscription};
 use super::encoded_events::{Encoding, PieceReader};
 use super::event_filter::{EventFilter, Visibility};
 use super::{EventBytes, StreamError, encode_event};
+use crate::authorization::missing;
 use crate::caller::{Caller, Principal};
 use crate::dispatcher::{Dispatcher, Target, TargetKind};
 use crate::events::{event, event_kind};
@@ -66,6 +67,7 @@ impl Operation for WatchEvents {
     ) -> Result<Option<AgentRef>, Fault> {
         match &target.0 {
             TargetKind::Daemon => Ok(None),
+            TargetKind::Missing(id) => Err(missing(principal, Self::NAME, id)),
             TargetKind::Agent(agent) => {
                 dispatcher.authorize(principal, agent, EVENTS_ACCESS, Self::NAME).await?;
                 Ok(Some(agent.clone()))

@@ -17,9 +17,10 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use nexus3_protocol::sse;
 use rpc::EventBytes;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::stream_permits::StreamPermit;
 
 /// Body of a response.
 pub(super) enum ResponseBody {
@@ -37,7 +38,7 @@ pub(super) struct StreamBody {
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     is_finished: bool,
     _activity: OwnedActivityGuard,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<StreamPermit>,
 }
 
 /// Everything a stream needs besides its events.
@@ -49,7 +50,7 @@ pub(super) struct StreamContext {
     /// Counts the stream as a request in flight.
     pub(super) activity: Arc<Activity>,
     /// Permit of the limit on event streams; `None` for the stream of a `send`, which needs none.
-    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(super) permit: Option<StreamPermit>,
 }
 
 impl StreamBody {

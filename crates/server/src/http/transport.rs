@@ -15,13 +15,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rpc::Dispatcher;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::Auth;
 use super::head_validator::HeadValidator;
 use super::limits::HttpLimits;
 use super::service::{self, Shared};
+use super::stream_permits::StreamPermits;
 use crate::doors::{OpenDoor, Transport};
 use crate::listen::Listener;
 
@@ -63,13 +63,11 @@ impl Transport for HttpTransport {
 
     fn open(self: Box<Self>, dispatcher: Dispatcher, activity: Arc<Activity>) -> io::Result<OpenDoor> {
         let HttpTransport { listener, options } = *self;
-        let port = listener.address().port();
         let limits = Arc::new(options.limits);
-        let streams_max = limits.event_streams_max.min(Semaphore::MAX_PERMITS);
         let shared = Arc::new(Shared {
             dispatcher,
-            auth: Auth::new(port, options.allowed_origins, options.token),
-            event_stream_permits: Arc::new(Semaphore::new(streams_max)),
+            auth: Auth::new(options.allowed_origins, options.token),
+            stream_permits: StreamPermits::new(limits.event_streams_max),
             streams_stop: CancellationToken::new(),
             limits,
             activity,

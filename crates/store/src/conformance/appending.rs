@@ -256,7 +256,7 @@ async fn closed_store_refuses_appends(fixture: &mut StoreUnderTest) {
     for result in results {
         assert_eq!(result.await, Ok(()), "queued batches are committed");
     }
-    let closed = StoreFault::Failed("the store is closed".to_owned());
+    let closed = StoreFault::Closed;
     assert_eq!(store.append(vec![append(1, "one", [begun(1)])]).await, Err(closed.clone()));
     assert_eq!(store.prune_turns(super::timestamp(0)).await, Err(closed));
     store.close().await;

@@ -10,7 +10,7 @@ impl Fixture {
     async fn reply(&self, caller: &Caller, door: &str, body: &str) -> CallReply {
         let target = match door {
             "/" => self.dispatcher.daemon_target(),
-            name => self.dispatcher.agent_target(name).unwrap(),
+            name => self.dispatcher.agent_target(name, caller).unwrap(),
         };
         self.dispatcher.respond_streaming(target, caller, body.as_bytes(), EnvelopeRules::HTTP).await
     }

@@ -82,7 +82,7 @@ impl Fixture {
     ) -> Result<EventReader, StreamError> {
         let target = match door {
             "/" => self.dispatcher.daemon_target(),
-            name => self.dispatcher.agent_target(name).unwrap(),
+            name => self.dispatcher.agent_target(name, caller).unwrap(),
         };
         let query = EventQuery::parse(query).unwrap();
         self.dispatcher.watch(&target, caller, query).await.map(EventReader::new)
@@ -342,7 +342,7 @@ async fn stream_of_a_destroyed_agents_capability_ends() {
 async fn watch_of_a_destroyed_target_is_refused() {
     let fixture = Fixture::new().await;
     fixture.create_agents(&["a"]).await;
-    let target = fixture.dispatcher.agent_target("a").unwrap();
+    let target = fixture.dispatcher.agent_target("a", &Caller::admin()).unwrap();
     fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let refused = fixture.dispatcher.watch(&target, &Caller::admin(), EventQuery::default()).await.err();
     assert_eq!(refused, Some(StreamError::AgentNotFound("Agent not found: a".to_owned())));
