@@ -26,13 +26,15 @@ fn foreign_and_unknown_agents_give_the_same_answer() {
     let door = door().open();
     let token = create(&door, "worker");
     create(&door, "foreign");
-    let named: [(&str, fn(&str) -> Value); 5] = [
-        ("destroy_agent", |id| json!({ "agent_id": id })),
-        ("export_agent", |id| json!({ "agent_id": id })),
-        ("fork_agent", |id| json!({ "agent_id": id })),
-        ("rollback_agent", |id| json!({ "agent_id": id, "messages": 0 })),
-        ("create_agent", |id| json!({ "parent_agent_id": id })),
-    ];
+    let named = |id: &str| {
+        [
+            ("destroy_agent", json!({ "agent_id": id })),
+            ("export_agent", json!({ "agent_id": id })),
+            ("fork_agent", json!({ "agent_id": id })),
+            ("rollback_agent", json!({ "agent_id": id, "messages": 0 })),
+            ("create_agent", json!({ "parent_agent_id": id })),
+        ]
+    };
     let at_agent = [
         ("get_agent", json!({})),
         ("get_messages", json!({})),
@@ -47,7 +49,7 @@ fn foreign_and_unknown_agents_give_the_same_answer() {
             request.clone().target(path).body(rpc_request(1, method, params.clone()))
         };
         let mut requests: Vec<_> =
-            named.iter().map(|(method, params)| call("/", method, &params(id))).collect();
+            named(id).iter().map(|(method, params)| call("/", method, params)).collect();
         let path = format!("/agent/{id}");
         requests.extend(at_agent.iter().map(|(method, params)| call(&path, method, params)));
         requests.push(call(&path, "send", &json!({ "content": "hi" })).header("Accept: text/event-stream"));

@@ -62,13 +62,9 @@ async fn stalled_reader_resumes_within_an_evicted_event() {
     let fixture = Fixture::new().await;
     fixture.create_agents(&["a", "b"]).await;
     fixture.send("a", "print 100000").await;
-    let mut stalled = Vec::new();
-    for query in ["after=0&kind=message", "kind=message,agent_renamed&after=0"] {
-        let mut reader = fixture.watch_as_admin("/", query).await;
-        let bytes = reader.next_bytes().await.unwrap();
-        reader.feed(&bytes);
-        stalled.push(reader);
-    }
+    let mut stalled = fixture.watch_as_admin("/", "after=0&kind=message").await;
+    let bytes = stalled.next_bytes().await.unwrap();
+    stalled.feed(&bytes);
     // More bytes than the caches hold, read by another stream: the events of `a` are evicted.
     let mut other = fixture.watch_as_admin("b", "").await;
     for _ in 0..5 {
@@ -76,13 +72,11 @@ async fn stalled_reader_resumes_within_an_evicted_event() {
         let wait = std::time::Duration::from_nanos(1);
         while tokio::time::timeout(wait, other.next_bytes()).await.is_ok() {}
     }
-    for reader in &mut stalled {
-        read_pieces(reader).await;
-        let messages = texts(&reader.drain().await.0, "message");
-        assert_eq!(messages.len(), 6, "every event once");
-        assert!(messages[0] == long_text(100_000), "the interrupted event is intact");
-        assert!(messages[1..].iter().all(|message| *message == long_text(4_000_000)));
-    }
+    read_pieces(&mut stalled).await;
+    let messages = texts(&stalled.drain().await.0, "message");
+    assert_eq!(messages.len(), 6, "every event once");
+    assert!(messages[0] == long_text(100_000), "the interrupted event is intact");
+    assert!(messages[1..].iter().all(|message| *message == long_text(4_000_000)));
 }
 
 #[tokio::test(start_paused = true)]
