@@ -219,7 +219,8 @@ impl Shutdown<'_> {
     }
 
     /// Stops in order: rejects new requests, waits up to the grace period for open turns (a second signal cancels
-    /// them), commits the queued writes and writes the pending responses. A store failure cancels turns at once.
+    /// them), commits the queued writes, writes the pending responses and closes the store. A store failure cancels
+    /// turns at once.
     async fn stop(&mut self, cause: StopCause, rooms: &RoomOptions<'_>) -> Result<(), Failure> {
         let (grace, mut failed) = match cause {
             StopCause::Requested(name) => {
@@ -236,7 +237,7 @@ impl Shutdown<'_> {
             self.pool.abort_turns();
         }
         failed = self.end_turns(grace, failed).await;
-        self.commit_queued().await;
+        let is_committed = self.commit_queued().await;
         if !self.doors.wait_closed(RESPONSE_DRAIN_TIMEOUT).await {
             tracing::warn!(
                 "some clients did not read their last response within {} s",
@@ -244,7 +245,9 @@ impl Shutdown<'_> {
             );
         }
         // After the last call: one that has begun may still read the store.
-        self.store.close().await;
+        if is_committed {
+            self.close_store().await;
+        }
         match failed {
             None => {
                 tracing::info!("stopped");
@@ -279,14 +282,24 @@ impl Shutdown<'_> {
         failed
     }
 
-    /// Waits until the queued writes are committed, unless another signal arrives. Skipping is safe: no response was
-    /// sent for uncommitted writes.
-    async fn commit_queued(&mut self) {
+    /// Waits until the queued writes are committed; returns false if another signal arrives first. Skipping them is
+    /// safe: no response was sent for uncommitted writes.
+    async fn commit_queued(&mut self) -> bool {
         tokio::select! {
             // Resolves after every earlier append.
-            _ = self.store.append(Vec::new()) => {}
+            _ = self.store.append(Vec::new()) => true,
             name = self.signals.next() => {
-                tracing::warn!("received {name} while stopping: closing the store without committing queued writes");
+                tracing::warn!("received {name} while stopping: stopping without committing queued writes");
+                false
+            }
+        }
+    }
+
+    async fn close_store(&mut self) {
+        tokio::select! {
+            () = self.store.close() => {}
+            name = self.signals.next() => {
+                tracing::warn!("received {name} while stopping: stopping without closing the store");
             }
         }
     }

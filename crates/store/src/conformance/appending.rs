@@ -22,6 +22,7 @@ conformance_tests!(
     daemon_accepts_only_daemon_records,
     listener_gets_each_entry_once_and_in_order,
     empty_append_succeeds,
+    empty_append_resolves_after_earlier_ones,
     closed_store_refuses_appends,
     appends_commit_in_order_without_awaiting,
 );
@@ -246,6 +247,15 @@ async fn empty_append_succeeds(fixture: &mut StoreUnderTest) {
     fixture.store.append(Vec::new()).await.unwrap();
     fixture.commit(append(5, "five", [])).await;
     assert_eq!(fixture.store.bounds().await.unwrap().last, 0);
+}
+
+async fn empty_append_resolves_after_earlier_ones(fixture: &mut StoreUnderTest) {
+    fixture.create(1, "one", None).await;
+    let earlier: Vec<_> =
+        (0..50).map(|turn| fixture.store.append(vec![append(1, "one", [begun(turn)])])).collect();
+    assert_eq!(fixture.store.append(Vec::new()).await, Ok(()));
+    assert_eq!(fixture.store.bounds().await.unwrap().last, 51, "the earlier appends are committed");
+    drop(earlier);
 }
 
 async fn closed_store_refuses_appends(fixture: &mut StoreUnderTest) {
