@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let in_process = InProcessApi::new(dispatcher.clone());
     // The HTTP transport is only needed for other processes. Without a token, every program on this machine may call.
-    let listener = bind(Host::parse("127.0.0.1").ok_or("no loopback")?, 0)?;
+    let listener = bind(Host::parse("127.0.0.1").ok_or("no loopback")?, 0)?.listen()?;
     let port = listener.address().port();
     let options = HttpOptions { allowed_origins: Vec::new(), token: None, limits: HttpLimits::default() };
     let doors = Doors::open(vec![Box::new(HttpTransport::new(listener, options))], &dispatcher)?;

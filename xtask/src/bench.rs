@@ -42,7 +42,8 @@ pub(crate) const COMMAND: Command = Command {
         turn    a send that the scripted model answers at once; baseline: the same\n        \
         request sent directly to the model server\n\
         memory  RSS, PSS, USS and anonymous memory after start and one call, and per\n        \
-        connection with 10,000 connections, before and after a request on each\n\
+        connection with 10,000 connections, before and after a request on each;\n        \
+        per event stream that is not read while an agent prints 10 MB per turn\n\
         start   time from start to the daemon's first response, and of `nexus3 rpc list`\n\
         stall   latency of other calls while 1,000 agents wait for a stalled model\n\
         direct  a call through the in-process API (examples/embed.rs); baseline: the\n        \

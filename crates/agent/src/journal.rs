@@ -1,6 +1,7 @@
 //! The records of an agent's journal and the state derived from them. The store encodes and persists them; [`replay`]
 //! rebuilds an agent from them.
 
+mod content_size;
 mod replay;
 #[cfg(test)]
 mod tests;

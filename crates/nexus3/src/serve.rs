@@ -11,7 +11,7 @@ use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
 use rpc::{Dispatcher, DispatcherOptions};
 use runtime::PoolHandle;
 use server::http::{HttpLimits, HttpOptions, HttpTransport};
-use server::{BindFault, Doors, Host, Listener, Transport};
+use server::{BindFault, BoundSocket, Doors, Host, Listener, Transport};
 
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::{self, Config, LogSettings, RoomOptions};
@@ -66,14 +66,16 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let mut signals = StopSignals::register()?;
     let assembly = Assembly::prepare(&home, config, environment)?;
     let rooms = config.room_options();
-    let listener = listen(&rooms).await?;
-    let address = listener.address();
+    let socket = bind(&rooms).await?;
+    let address = socket.address();
     let store = open_store(&home, config, environment)?;
     let token = if rooms.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
     token.iter().for_each(|token| assembly.add_known_secret(token));
     let pool = assembly.open(store.clone()).await?;
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
+    // After the token: a client that can connect must not find the token of an earlier daemon.
+    let listener = listen(socket).await?;
 
     let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
     let limits = http_limits(&rooms.http_limits, process::raise_descriptor_limit());
@@ -91,14 +93,27 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     stopped
 }
 
-async fn listen(rooms: &RoomOptions<'_>) -> Result<Listener, Failure> {
+async fn bind(rooms: &RoomOptions<'_>) -> Result<BoundSocket, Failure> {
     let host = Host::parse(rooms.host).ok_or_else(|| {
         Failure::Usage(format!("cannot listen on {:?}: only loopback is allowed", rooms.host))
     })?;
     match server::bind(host, rooms.port) {
+        Ok(socket) => Ok(socket),
+        Err(fault) => Err(bind_failure(fault).await),
+    }
+}
+
+async fn listen(socket: BoundSocket) -> Result<Listener, Failure> {
+    match socket.listen() {
         Ok(listener) => Ok(listener),
-        Err(BindFault::InUse(address)) => Err(diagnose_port(address).await),
-        Err(fault) => Err(Failure::Run(fault.to_string())),
+        Err(fault) => Err(bind_failure(fault).await),
+    }
+}
+
+async fn bind_failure(fault: BindFault) -> Failure {
+    match fault {
+        BindFault::InUse(address) => diagnose_port(address).await,
+        fault @ BindFault::Other(..) => Failure::Run(fault.to_string()),
     }
 }
 
@@ -208,7 +223,8 @@ impl Shutdown<'_> {
     }
 
     /// Stops in order: rejects new requests, waits up to the grace period for open turns (a second signal cancels
-    /// them), commits the queued writes and writes the pending responses. A store failure cancels turns at once.
+    /// them), commits the queued writes, writes the pending responses and closes the store. A store failure cancels
+    /// turns at once.
     async fn stop(&mut self, cause: StopCause, rooms: &RoomOptions<'_>) -> Result<(), Failure> {
         let (grace, mut failed) = match cause {
             StopCause::Requested(name) => {
@@ -225,12 +241,16 @@ impl Shutdown<'_> {
             self.pool.abort_turns();
         }
         failed = self.end_turns(grace, failed).await;
-        self.close_store().await;
+        let is_committed = self.commit_queued().await;
         if !self.doors.wait_closed(RESPONSE_DRAIN_TIMEOUT).await {
             tracing::warn!(
                 "some clients did not read their last response within {} s",
                 RESPONSE_DRAIN_TIMEOUT.as_secs()
             );
+        }
+        // After the last call: one that has begun may still read the store.
+        if is_committed {
+            self.close_store().await;
         }
         match failed {
             None => {
@@ -266,13 +286,24 @@ impl Shutdown<'_> {
         failed
     }
 
-    /// Commits the queued writes and closes the store, unless another signal arrives. Skipping is safe: no response was
-    /// sent for uncommitted writes.
+    /// Waits until the queued writes are committed; returns false if another signal arrives first. Skipping them is
+    /// safe: no response was sent for uncommitted writes.
+    async fn commit_queued(&mut self) -> bool {
+        tokio::select! {
+            // Resolves after every earlier append.
+            _ = self.store.append(Vec::new()) => true,
+            name = self.signals.next() => {
+                tracing::warn!("received {name} while stopping: stopping without committing queued writes");
+                false
+            }
+        }
+    }
+
     async fn close_store(&mut self) {
         tokio::select! {
             () = self.store.close() => {}
             name = self.signals.next() => {
-                tracing::warn!("received {name} while stopping: closing the store without committing queued writes");
+                tracing::warn!("received {name} while stopping: stopping without closing the store");
             }
         }
     }

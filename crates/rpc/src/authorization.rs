@@ -59,7 +59,7 @@ impl Dispatcher {
                 self.authorize(principal, &agent, access, operation).await.map(|()| Some(agent))
             }
             (None, Principal::Admin) => Ok(None),
-            (None, Principal::Agent(own)) => Err(not_authorized(own, operation, id)),
+            (None, Principal::Agent(_)) => Err(missing(principal, operation, id)),
         }
     }
 
@@ -78,6 +78,7 @@ impl Dispatcher {
                 self.authorize(principal, agent, access, operation).await?;
                 self.pool.wake(agent).await
             }
+            TargetKind::Missing(id) => Err(missing(principal, operation, id)),
             TargetKind::Daemon => {
                 match self.find_authorized(principal, &AgentId::main(), access, operation).await? {
                     Some(main) => self.pool.wake(&main).await,
@@ -90,6 +91,14 @@ impl Dispatcher {
 
 pub(crate) fn agent_not_found(id: &AgentId) -> Fault {
     Fault::new(FaultKind::NotFound, format!("Agent not found: {id}"))
+}
+
+/// Returns the error for an agent that does not exist.
+pub(crate) fn missing(principal: &Principal, operation: &str, id: &AgentId) -> Fault {
+    match principal {
+        Principal::Admin => agent_not_found(id),
+        Principal::Agent(own) => not_authorized(own, operation, id),
+    }
 }
 
 fn not_authorized(own: &AgentRef, operation: &str, subject: &AgentId) -> Fault {

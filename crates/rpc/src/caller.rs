@@ -75,6 +75,11 @@ impl Caller {
         self
     }
 
+    /// Whether the caller has the daemon's token and acts for itself.
+    pub(crate) fn is_admin(&self) -> bool {
+        matches!(self, Self { credential: Credential::AdminToken, acting_as: None })
+    }
+
     /// Returns the principal of this call, without waking an agent. A destroyed agent is denied.
     pub(crate) fn principal(&self, pool: &PoolHandle) -> Result<Principal, Fault> {
         match (&self.credential, self.acting_as.as_deref()) {

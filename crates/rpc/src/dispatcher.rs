@@ -12,7 +12,8 @@ use nexus3_protocol::{
 };
 use runtime::{AgentRef, PoolHandle};
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Principal};
+use crate::streams::SharedEncodedEvents;
 
 /// Options of a [`Dispatcher`].
 #[derive(Debug, Clone)]
@@ -26,6 +27,7 @@ pub struct DispatcherOptions {
 pub struct Dispatcher {
     pub(crate) pool: PoolHandle,
     pub(crate) options: DispatcherOptions,
+    pub(crate) encoded_events: SharedEncodedEvents,
 }
 
 /// The target of a request: the daemon, or one agent.
@@ -34,6 +36,9 @@ pub struct Target(pub(crate) TargetKind);
 pub(crate) enum TargetKind {
     Daemon,
     Agent(AgentRef),
+    /// No agent has this id. Only callers that act as an agent get such a target, and each call on it is denied like
+    /// one on an agent out of reach.
+    Missing(AgentId),
 }
 
 /// Why a target cannot be resolved.
@@ -61,6 +66,8 @@ pub enum ResponseKind {
     Completed,
     /// The body was not a valid request; the response holds the error.
     Refused,
+    /// The daemon shuts down: the request was not executed. The body holds the error.
+    Unavailable,
     /// A notification, which has no response.
     Notification,
 }
@@ -69,7 +76,7 @@ impl Dispatcher {
     /// Creates a dispatcher for a pool.
     #[must_use]
     pub fn new(pool: PoolHandle, options: DispatcherOptions) -> Self {
-        Self { pool, options }
+        Self { pool, options, encoded_events: SharedEncodedEvents::default() }
     }
 
     /// Returns the caller a capability token authenticates, or `None` for an unknown token. The token is looked up by
@@ -88,11 +95,24 @@ impl Dispatcher {
     /// Resolves an agent id to a target, without waking the agent.
     ///
     /// # Errors
-    /// When the id is invalid or no agent has it.
-    pub fn agent_target(&self, id: &str) -> Result<Target, TargetError> {
+    /// When the id is invalid or no agent has it. Only an admin learns the latter: to an agent, a missing agent and
+    /// one out of its reach give the same error when it calls them, so that ids cannot be probed.
+    pub fn agent_target(&self, id: &str, caller: &Caller) -> Result<Target, TargetError> {
         let id = AgentId::parse(id).map_err(|_| TargetError::InvalidName)?;
-        let agent = self.pool.find_ref(&id).ok_or(TargetError::AgentNotFound)?;
-        Ok(Target(TargetKind::Agent(agent)))
+        match self.pool.find_ref(&id) {
+            Some(agent) => Ok(Target(TargetKind::Agent(agent))),
+            None if caller.is_admin() => Err(TargetError::AgentNotFound),
+            None => Ok(Target(TargetKind::Missing(id))),
+        }
+    }
+
+    /// Returns the serial of the agent that the caller acts as; `None` for an admin, and for an unknown agent.
+    #[must_use]
+    pub fn acting_agent(&self, caller: &Caller) -> Option<u64> {
+        match caller.principal(&self.pool) {
+            Ok(Principal::Agent(agent)) => Some(agent.serial()),
+            Ok(Principal::Admin) | Err(_) => None,
+        }
     }
 
     /// Handles one body, a request or a batch, under the rules of its transport.
@@ -151,11 +171,16 @@ impl Dispatcher {
         let Some(id) = id.filter(|id| !id.is_null()) else {
             return CallResponse { kind: ResponseKind::Notification, body: Vec::new() };
         };
-        let body = match result.and_then(|output| output.serialize(&id)) {
-            Ok(body) => body,
-            Err(error) => encode_error(&id, &error),
-        };
-        CallResponse { kind: ResponseKind::Completed, body }
+        match result.and_then(|output| output.serialize(&id)) {
+            Ok(body) => CallResponse { kind: ResponseKind::Completed, body },
+            Err(error) => CallResponse { kind: self.error_kind(&error), body: encode_error(&id, &error) },
+        }
+    }
+
+    /// While the pool stops, it rejects what it would execute at other times.
+    fn error_kind(&self, error: &RpcError) -> ResponseKind {
+        let is_stopping = error.code == ErrorCode::Busy.number() && self.pool.is_stopping();
+        if is_stopping { ResponseKind::Unavailable } else { ResponseKind::Completed }
     }
 }
 
@@ -163,7 +188,7 @@ impl Target {
     pub(crate) fn door(&self) -> Door {
         match self.0 {
             TargetKind::Daemon => Door::Daemon,
-            TargetKind::Agent(_) => Door::Agent,
+            TargetKind::Agent(_) | TargetKind::Missing(_) => Door::Agent,
         }
     }
 }

@@ -8,7 +8,9 @@ use agent::journal::{AgentRecord, CompactionRecord, Record, Serial, StoredGrantR
 use agent::outside::JournalEntry;
 use agent::permission::{Budget, FilePath, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
-use nexus3_protocol::events::{self, Event, JournalEvent, JournalRecord, LiveEvent, NotJournalled};
+use nexus3_protocol::events::{
+    self, Event, EventKind, JournalEvent, JournalRecord, LiveEvent, NotJournalled,
+};
 use nexus3_protocol::methods::{BudgetParams, MayGrantParams};
 use runtime::{BusEvent, Delta, DeltaKind};
 
@@ -31,7 +33,44 @@ pub(crate) fn event(item: &BusEvent) -> Event {
     }
 }
 
-fn journal_event(entry: &JournalEntry) -> Event {
+/// Returns the kind of an event, without converting it.
+pub(crate) fn event_kind(item: &BusEvent) -> EventKind {
+    match item {
+        BusEvent::Entry(entry) => record_kind(&entry.record),
+        BusEvent::Delta(delta) => match delta.kind {
+            DeltaKind::Text => EventKind::TextDelta,
+            DeltaKind::Reasoning => EventKind::ReasoningDelta,
+        },
+        BusEvent::Gap { .. } => EventKind::Gap,
+        BusEvent::Lagged => EventKind::Lagged,
+    }
+}
+
+fn record_kind(record: &Record) -> EventKind {
+    match record {
+        Record::Created(_) => EventKind::AgentCreated,
+        Record::PermissionsChanged { .. } => EventKind::PermissionsChanged,
+        Record::Renamed { .. } => EventKind::AgentRenamed,
+        Record::Finished { .. } => EventKind::AgentFinished,
+        Record::Destroyed { .. } => EventKind::AgentDestroyed,
+        Record::TurnAccepted(_) => EventKind::TurnAccepted,
+        Record::TurnBegun { .. } => EventKind::TurnBegun,
+        Record::MessageAdded(_) => EventKind::MessageEvent,
+        Record::Steered { .. } => EventKind::Steered,
+        Record::CallBegun { .. } => EventKind::ToolBegun,
+        Record::CallDone { .. } => EventKind::ToolDone,
+        Record::TurnEnded { .. } => EventKind::TurnEnded,
+        Record::TurnReopened { .. } => EventKind::TurnReopened,
+        Record::RolledBack { .. } => EventKind::RolledBack,
+        Record::Compacted(_) => EventKind::ContextCompacted,
+        Record::Denied { .. } => EventKind::Denied,
+        Record::DaemonStarted { .. } => EventKind::DaemonStarted,
+        Record::DaemonStopped => EventKind::DaemonStopped,
+    }
+}
+
+/// Converts a journal entry to a protocol event.
+pub(crate) fn journal_event(entry: &JournalEntry) -> Event {
     Event::Journalled(Box::new(JournalEvent {
         sequence: entry.sequence,
         agent_id: entry.agent_id.as_ref().map(ToString::to_string),

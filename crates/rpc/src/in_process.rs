@@ -29,7 +29,7 @@ impl InProcessApi {
 
     fn agent_target(&self, agent_id: &str) -> Result<Target, RpcError> {
         let not_found = |_| RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {agent_id}"));
-        self.dispatcher.agent_target(agent_id).map_err(not_found)
+        self.dispatcher.agent_target(agent_id, &self.caller).map_err(not_found)
     }
 }
 

@@ -62,6 +62,7 @@ impl Dispatcher {
         Self: Handler<O>,
     {
         let call = async {
+            self.pool.check_running()?;
             let principal = caller.principal(&self.pool)?;
             let subject = O::authorize(self, target, &principal, &params).await?;
             Handler::<O>::handle(self, &principal, &subject, params).await

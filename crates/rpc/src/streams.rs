@@ -1,6 +1,7 @@
 //! Event streams: watching events, and streaming the turn of a `send`. The client pulls; no agent waits for a slow
 //! client, and a client that disconnects ends only its stream.
 
+mod encoded_events;
 mod event_filter;
 mod send;
 mod watch;
@@ -9,17 +10,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use agent::FaultKind;
+use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use nexus3_protocol::events::Event;
 
+pub(crate) use self::encoded_events::SharedEncodedEvents;
 use crate::dispatcher::CallResponse;
 use crate::operation::{CallFault, PANICKED_TEXT};
 
-/// Serialized event stream (SSE).
+/// Serialized event stream (SSE). While it is not polled, it holds no event.
 pub struct EventBytes {
-    chunks: BoxStream<'static, Vec<u8>>,
+    chunks: BoxStream<'static, Bytes>,
     starts_after: Option<u64>,
     has_ended: bool,
 }
@@ -45,13 +48,13 @@ pub enum StreamError {
     Failed(String),
 }
 
-/// Ready chunks are coalesced up to this size, to write many events at once.
-const COALESCED_BYTES_MAX: usize = 16 * 1024;
+/// Ready chunks are coalesced until they have this size, to write many events at once.
+const COALESCED_BYTES: usize = encoded_events::PIECE_BYTES_MAX;
 
 impl EventBytes {
     /// Creates a stream of chunks.
     #[must_use]
-    pub fn new(chunks: impl Stream<Item = Vec<u8>> + Send + 'static) -> Self {
+    pub fn new(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Self {
         Self { chunks: chunks.boxed(), starts_after: None, has_ended: false }
     }
 
@@ -68,17 +71,21 @@ impl EventBytes {
     }
 
     /// Polls for the next bytes; `None` at the end.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        let mut bytes = Vec::new();
-        while !self.has_ended && bytes.len() < COALESCED_BYTES_MAX {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let (mut first, mut coalesced) = (Bytes::new(), BytesMut::new());
+        while !self.has_ended && first.len() + coalesced.len() < COALESCED_BYTES {
             match Pin::new(&mut self.chunks).poll_next(cx) {
-                Poll::Ready(Some(chunk)) if bytes.is_empty() => bytes = chunk,
-                Poll::Ready(Some(chunk)) => bytes.extend_from_slice(&chunk),
+                Poll::Ready(Some(chunk)) if first.is_empty() && coalesced.is_empty() => first = chunk,
+                Poll::Ready(Some(chunk)) => {
+                    coalesced.extend_from_slice(&std::mem::take(&mut first));
+                    coalesced.extend_from_slice(&chunk);
+                }
                 Poll::Ready(None) => self.has_ended = true,
-                Poll::Pending if bytes.is_empty() => return Poll::Pending,
+                Poll::Pending if first.is_empty() && coalesced.is_empty() => return Poll::Pending,
                 Poll::Pending => break,
             }
         }
+        let bytes = if coalesced.is_empty() { first } else { coalesced.freeze() };
         Poll::Ready((!bytes.is_empty()).then_some(bytes))
     }
 }

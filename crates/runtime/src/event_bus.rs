@@ -1,16 +1,27 @@
 //! Event bus: publishes journal entries in commit order, and model output while it streams. Publishing never waits for
-//! a subscriber; one that lags catches up from the journal.
+//! a subscriber; one that lags catches up from the journal. Channels and subscribers hold positions: the events
+//! themselves are in caches that all subscribers share, bounded in bytes.
 
-use std::collections::{HashMap, VecDeque};
+mod delta_window;
+mod entry_cache;
+mod journal_reader;
+mod subscription;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use agent::journal::Serial;
-use agent::outside::{CommitListener, EntryRange, JournalEntry, Store};
-use agent::{AgentId, Fault, RequestId};
-use tokio::sync::broadcast::error::RecvError;
+use agent::outside::{CommitListener, JournalEntry};
+use agent::{AgentId, RequestId};
 use tokio::sync::{broadcast, watch};
 
+use self::delta_window::DeltaWindow;
+use self::entry_cache::EntryCache;
+pub(crate) use self::journal_reader::JournalReader;
+pub use self::subscription::Subscription;
 use crate::handle::AgentHandle;
 
 /// An event of a subscription.
@@ -65,25 +76,31 @@ pub enum EventScope {
     Agent(AgentHandle),
 }
 
+/// What a channel delivers: a reference to an event in the shared caches.
 #[derive(Debug, Clone)]
 enum Delivery {
-    Entry(Arc<JournalEntry>),
-    Delta(Arc<Delta>),
+    /// Sequence of a committed entry.
+    Entry(u64),
+    Delta(Weak<Delta>),
 }
 
-/// Events buffered per channel; a subscriber that lags further catches up from the journal.
+/// Events referenced per channel; a subscriber that lags further catches up from the journal.
 const ALL_LAG_MAX: usize = 4096;
 const AGENT_LAG_MAX: usize = 512;
-
-/// Journal entries read per page.
-const PAGE_ENTRIES_MAX: usize = 256;
 
 /// Publishes journal entries and deltas to subscribers.
 pub(crate) struct EventBus {
     all: broadcast::Sender<Delivery>,
     agents: RwLock<HashMap<Serial, broadcast::Sender<Delivery>>>,
-    /// Number of subscribers; with none, nothing is published.
-    subscribers: Arc<AtomicUsize>,
+    /// Number of subscribers; with none, nothing is published or cached.
+    subscribers: AtomicUsize,
+    /// Entries that were published or read from the journal lately.
+    entries: EntryCache,
+    /// Deltas that were published lately.
+    deltas: DeltaWindow,
+    /// Held while a page of the journal is read: one page at a time is in flight, and readers at the same position
+    /// read it once.
+    page_lock: tokio::sync::Mutex<()>,
     store_failure: watch::Sender<Option<String>>,
 }
 
@@ -92,7 +109,10 @@ impl EventBus {
         Self {
             all: broadcast::Sender::new(ALL_LAG_MAX),
             agents: RwLock::default(),
-            subscribers: Arc::default(),
+            subscribers: AtomicUsize::new(0),
+            entries: EntryCache::default(),
+            deltas: DeltaWindow::default(),
+            page_lock: tokio::sync::Mutex::default(),
             store_failure: watch::Sender::new(None),
         }
     }
@@ -112,10 +132,13 @@ impl EventBus {
         self.subscribers.load(Ordering::Relaxed) > 0
     }
 
-    /// Publishes a piece of model output.
+    /// Publishes a piece of model output, in several deltas if it is long.
     pub(crate) fn publish_delta(&self, delta: Delta) {
         let serial = delta.agent;
-        self.publish(serial, &Delivery::Delta(Arc::new(delta)));
+        for delta in delta_window::split(delta) {
+            let delta = self.deltas.push(delta);
+            self.publish(serial, &Delivery::Delta(delta));
+        }
     }
 
     fn publish(&self, serial: Serial, delivery: &Delivery) {
@@ -127,136 +150,35 @@ impl EventBus {
         }
     }
 
-    fn receiver(&self, serial: Option<Serial>) -> broadcast::Receiver<Delivery> {
+    /// Adds a subscriber. Later entries arrive by the channel, earlier ones are to be read from the journal.
+    fn subscribe(&self, serial: Option<Serial>) -> broadcast::Receiver<Delivery> {
+        self.subscribers.fetch_add(1, Ordering::AcqRel);
         let Some(serial) = serial else { return self.all.subscribe() };
         let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
         agents.retain(|_, agent| agent.receiver_count() > 0);
         agents.entry(serial).or_insert_with(|| broadcast::Sender::new(AGENT_LAG_MAX)).subscribe()
+    }
+
+    /// Removes a subscriber. The caches are emptied with the last one.
+    fn unsubscribe(&self) {
+        if self.subscribers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.entries.clear();
+            self.deltas.clear();
+        }
     }
 }
 
 impl CommitListener for EventBus {
     fn committed(&self, entries: &[Arc<JournalEntry>]) {
         if self.has_subscribers() {
-            entries.iter().for_each(|entry| self.publish(entry.agent, &Delivery::Entry(Arc::clone(entry))));
+            for entry in entries {
+                self.entries.insert(entry);
+                self.publish(entry.agent, &Delivery::Entry(entry.sequence));
+            }
         }
     }
 
     fn store_failed(&self, why: &str) {
         self.store_failure.send_replace(Some(why.to_owned()));
-    }
-}
-
-/// A subscription to journal entries and deltas.
-pub struct Subscription {
-    store: Arc<dyn Store>,
-    deliveries: broadcast::Receiver<Delivery>,
-    serial: Option<Serial>,
-    /// Sequence of the last entry returned.
-    cursor: u64,
-    /// Entries read from the journal, not yet returned.
-    backlog: VecDeque<Arc<JournalEntry>>,
-    /// Whether the journal may hold entries that the channel did not deliver.
-    is_behind: bool,
-    initial: VecDeque<BusEvent>,
-    subscribers: Arc<AtomicUsize>,
-    _agent: Option<AgentHandle>,
-}
-
-impl Subscription {
-    /// Subscribes to events after sequence `after`; with `None`, from now on.
-    pub(crate) async fn begin(
-        bus: &EventBus,
-        store: Arc<dyn Store>,
-        scope: EventScope,
-        after: Option<u64>,
-    ) -> Result<Self, Fault> {
-        let agent = match scope {
-            EventScope::All => None,
-            EventScope::Agent(agent) => Some(agent),
-        };
-        let serial = agent.as_ref().map(|agent| agent.agent_ref().serial());
-        bus.subscribers.fetch_add(1, Ordering::AcqRel);
-        // Increment, subscribe, then read the bounds: later entries arrive by the channel, earlier ones are read from
-        // the journal.
-        let mut subscription = Self {
-            deliveries: bus.receiver(serial),
-            store,
-            serial,
-            cursor: 0,
-            backlog: VecDeque::new(),
-            is_behind: after.is_some(),
-            initial: VecDeque::new(),
-            subscribers: Arc::clone(&bus.subscribers),
-            _agent: agent,
-        };
-        let bounds = subscription.store.bounds().await?;
-        subscription.cursor = match after {
-            None => bounds.last,
-            Some(after) if after > bounds.last || after + 1 < bounds.first => {
-                subscription.initial.push_back(BusEvent::Gap { first: bounds.first, last: bounds.last });
-                bounds.first.saturating_sub(1)
-            }
-            Some(after) => after,
-        };
-        Ok(subscription)
-    }
-
-    /// Returns the next event. Cancel safe.
-    ///
-    /// # Errors
-    /// When the journal cannot be read.
-    pub async fn next(&mut self) -> Result<BusEvent, Fault> {
-        loop {
-            if let Some(event) = self.initial.pop_front() {
-                return Ok(event);
-            }
-            if let Some(entry) = self.backlog.pop_front() {
-                self.cursor = entry.sequence;
-                return Ok(BusEvent::Entry(entry));
-            }
-            if self.is_behind {
-                self.catch_up().await?;
-                continue;
-            }
-            match self.deliveries.recv().await {
-                Ok(Delivery::Entry(entry)) if entry.sequence > self.cursor => {
-                    self.cursor = entry.sequence;
-                    return Ok(BusEvent::Entry(entry));
-                }
-                // Already returned from the journal.
-                Ok(Delivery::Entry(_)) => {}
-                Ok(Delivery::Delta(delta)) => return Ok(BusEvent::Delta(delta)),
-                Err(RecvError::Lagged(_)) => {
-                    self.is_behind = true;
-                    return Ok(BusEvent::Lagged);
-                }
-                Err(RecvError::Closed) => std::future::pending().await,
-            }
-        }
-    }
-
-    /// Returns the sequence of the last entry returned, or the start of the subscription.
-    #[must_use]
-    pub fn cursor(&self) -> u64 {
-        self.cursor
-    }
-
-    async fn catch_up(&mut self) -> Result<(), Fault> {
-        let range = EntryRange { agent: self.serial, after: self.cursor, limit: PAGE_ENTRIES_MAX };
-        // Discards buffered events: the entries are read from the journal, and the deltas would arrive after the end
-        // of their turn.
-        self.deliveries = self.deliveries.resubscribe();
-        let page = self.store.read(range).await?;
-        // A partial page is the last one; later entries arrive by the channel.
-        self.is_behind = page.len() >= PAGE_ENTRIES_MAX;
-        self.backlog.extend(page);
-        Ok(())
-    }
-}
-
-impl Drop for Subscription {
-    fn drop(&mut self) {
-        self.subscribers.fetch_sub(1, Ordering::AcqRel);
     }
 }

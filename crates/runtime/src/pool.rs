@@ -33,10 +33,10 @@ pub use self::list::{AgentPage, DamagedAgent, ListScope};
 pub use self::permissions::{
     AgentPermissions, MayGrantSpec, PermissionChange, PermissionSpec, ResourceUsage,
 };
-use crate::admission::Admission;
+use crate::admission::{Admission, shutting_down};
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;
-use crate::event_bus::{EventBus, EventScope, Subscription};
+use crate::event_bus::{EventBus, EventScope, JournalReader, Subscription};
 use crate::handle::{AgentHandle, AgentRef};
 use crate::limits::Limits;
 use crate::output_cache::OutputCache;
@@ -263,7 +263,9 @@ impl PoolHandle {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn subscribe(&self, scope: EventScope, after: Option<u64>) -> Result<Subscription, Fault> {
-        Subscription::begin(&self.pool.event_bus, Arc::clone(&self.pool.outside.store), scope, after).await
+        let (bus, store) = (Arc::clone(&self.pool.event_bus), Arc::clone(&self.pool.outside.store));
+        let journal = JournalReader { bus, store, tasks: self.pool.tasks.clone() };
+        Subscription::begin(journal, scope, after).await
     }
 
     /// Records a denied call in the journal.
@@ -377,6 +379,14 @@ impl PoolHandle {
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.pool.stop_requested.is_cancelled()
+    }
+
+    /// Checks that no stop was requested.
+    ///
+    /// # Errors
+    /// When the pool is stopping.
+    pub fn check_running(&self) -> Result<(), Fault> {
+        if self.is_stopping() { Err(shutting_down()) } else { Ok(()) }
     }
 
     /// Waits until a stop is requested.

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Same values as in `listen.rs`, `accept.rs` and `limits.rs`, so that only the request handling differs.
 const BACKLOG: i32 = 4096;
-const BUFFER_BYTES_MAX: usize = 128 * 1024;
+const BUFFER_BYTES_MAX: usize = 41 * 1024;
 const HEADERS_MAX: usize = 128;
 
 /// 103 bytes: the daemon's response to `create_agent`.

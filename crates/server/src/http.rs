@@ -9,6 +9,7 @@ mod head_validator;
 mod limits;
 mod refusal;
 mod service;
+mod stream_permits;
 mod transport;
 
 pub use limits::HttpLimits;

@@ -6,4 +6,4 @@ pub mod http;
 mod listen;
 
 pub use doors::{DoorFault, Doors, OpenDoor, Transport};
-pub use listen::{BindFault, Host, Listener, bind};
+pub use listen::{BindFault, BoundSocket, Host, Listener, bind};

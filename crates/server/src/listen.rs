@@ -50,6 +50,41 @@ pub enum BindFault {
     Other(SocketAddr, #[source] io::Error),
 }
 
+impl BindFault {
+    fn new(address: SocketAddr, fault: io::Error) -> Self {
+        match fault.kind() {
+            io::ErrorKind::AddrInUse => BindFault::InUse(address),
+            _ => BindFault::Other(address, fault),
+        }
+    }
+}
+
+/// A socket that is bound and does not listen yet: it holds its address, and clients are refused. What they need to
+/// call the daemon, such as the token file, is written before [`BoundSocket::listen`].
+#[derive(Debug)]
+pub struct BoundSocket {
+    socket: Socket,
+    address: SocketAddr,
+}
+
+impl BoundSocket {
+    /// The bound address, with the actual port.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// When another process has begun to listen on the address meanwhile.
+    pub fn listen(self) -> Result<Listener, BindFault> {
+        let Self { socket, address } = self;
+        socket.listen(BACKLOG).map_err(|fault| BindFault::new(address, fault))?;
+        Ok(Listener { socket: socket.into(), address })
+    }
+}
+
 /// An open listening socket.
 #[derive(Debug)]
 pub struct Listener {
@@ -83,27 +118,22 @@ impl Listen for LoopbackSocket {
     }
 }
 
-/// Opens a listening socket; port 0 selects any free port.
+/// Binds a socket; port 0 selects any free port.
 ///
 /// # Errors
 /// When the address is in use or the socket cannot be opened.
-pub fn bind(host: Host, port: u16) -> Result<Listener, BindFault> {
+pub fn bind(host: Host, port: u16) -> Result<BoundSocket, BindFault> {
     let address = SocketAddr::new(host.address(), port);
-    open_socket(address).map_err(|fault| match fault.kind() {
-        io::ErrorKind::AddrInUse => BindFault::InUse(address),
-        _ => BindFault::Other(address, fault),
-    })
+    open_socket(address).map_err(|fault| BindFault::new(address, fault))
 }
 
-fn open_socket(requested: SocketAddr) -> io::Result<Listener> {
+fn open_socket(requested: SocketAddr) -> io::Result<BoundSocket> {
     let socket = Socket::new(Domain::for_address(requested), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&requested.into())?;
-    socket.listen(BACKLOG)?;
-    let socket = std::net::TcpListener::from(socket);
-    let address = socket.local_addr()?;
-    Ok(Listener { socket, address })
+    let address = socket.local_addr()?.as_socket().unwrap_or(requested);
+    Ok(BoundSocket { socket, address })
 }
 
 #[cfg(test)]
@@ -124,8 +154,26 @@ mod tests {
 
     #[test]
     fn a_port_in_use_is_a_distinct_error() {
-        let first = bind(Host::Ipv4, 0).unwrap();
+        let first = bind(Host::Ipv4, 0).unwrap().listen().unwrap();
         let second = bind(Host::Ipv4, first.address().port());
         assert!(matches!(second, Err(BindFault::InUse(address)) if address == first.address()));
+    }
+
+    #[test]
+    fn a_bound_socket_refuses_clients_until_it_listens() {
+        let bound = bind(Host::Ipv4, 0).unwrap();
+        let address = bound.address();
+        let refused = std::net::TcpStream::connect(address).map_err(|fault| fault.kind());
+        assert!(matches!(refused, Err(io::ErrorKind::ConnectionRefused)), "{refused:?}");
+        let _listener = bound.listen().unwrap();
+        std::net::TcpStream::connect(address).unwrap();
+    }
+
+    #[test]
+    fn only_one_of_two_bound_sockets_may_listen() {
+        let first = bind(Host::Ipv4, 0).unwrap();
+        let second = bind(Host::Ipv4, first.address().port()).unwrap();
+        let _listener = first.listen().unwrap();
+        assert!(matches!(second.listen(), Err(BindFault::InUse(_))));
     }
 }

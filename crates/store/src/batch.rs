@@ -208,6 +208,6 @@ pub(crate) mod refusal {
     }
 
     pub(crate) fn closed() -> StoreFault {
-        StoreFault::Failed("the store is closed".to_owned())
+        StoreFault::Closed
     }
 }

@@ -124,13 +124,23 @@ pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 
 /// Returns the bytes of a POST request with a JSON body, and a bearer token if one is given.
 pub(crate) fn post_request(address: SocketAddr, path: &str, token: Option<&str>, body: &str) -> Vec<u8> {
-    let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let authorization = authorization(token);
     format!(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nAccept: */*\r\n{authorization}Content-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .into_bytes()
+}
+
+/// Returns the bytes of a GET request, with a bearer token if one is given.
+pub(crate) fn get_request(address: SocketAddr, path: &str, token: Option<&str>) -> Vec<u8> {
+    let authorization = authorization(token);
+    format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: */*\r\n{authorization}\r\n").into_bytes()
+}
+
+fn authorization(token: Option<&str>) -> String {
+    token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default()
 }
 
 pub(crate) fn invalid_data(text: &str) -> io::Error {

@@ -11,6 +11,9 @@ use super::http::{header, invalid_data};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// Text of one delta of a long response.
+const DELTA_BYTES: usize = 16 * 1024;
+
 const RESPONSE_BODY: &str = concat!(
     r#"data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"ok"},"finish_reason":null}]}"#,
     "\n\n",
@@ -28,15 +31,33 @@ pub(crate) struct InstantModel {
 
 impl InstantModel {
     pub(crate) fn start() -> io::Result<Self> {
+        Self::start_with(RESPONSE_BODY)
+    }
+
+    /// Starts a model that responds with `bytes` bytes of text, in deltas of 16 KiB.
+    pub(crate) fn printing(bytes: usize) -> io::Result<Self> {
+        let text = "x".repeat(DELTA_BYTES);
+        let delta = format!(
+            "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{{\"index\":0,\"delta\":\
+             {{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
+        );
+        Self::start_with(&(delta.repeat(bytes / DELTA_BYTES) + RESPONSE_BODY))
+    }
+
+    fn start_with(body: &str) -> io::Result<Self> {
+        let length = body.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n");
+        let response: Arc<str> = (head + body).into();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let last_request_bytes = Arc::new(AtomicUsize::new(0));
         let recorded = Arc::clone(&last_request_bytes);
         thread::Builder::new().name("instant-model".to_owned()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                let recorded = Arc::clone(&recorded);
+                let (recorded, response) = (Arc::clone(&recorded), Arc::clone(&response));
                 // An error ends the connection, which the client notices.
-                thread::spawn(move || drop(serve(stream, &recorded)));
+                thread::spawn(move || drop(serve(stream, &response, &recorded)));
             }
         })?;
         Ok(Self { address, last_request_bytes })
@@ -48,12 +69,8 @@ impl InstantModel {
     }
 }
 
-fn serve(mut stream: TcpStream, last_request_bytes: &AtomicUsize) -> io::Result<()> {
+fn serve(mut stream: TcpStream, response: &str, last_request_bytes: &AtomicUsize) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let length = RESPONSE_BODY.len();
-    let head =
-        format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n");
-    let response = head + RESPONSE_BODY;
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let RequestBody { length, mut unread } = read_head(&mut stream, &mut buffer)?;

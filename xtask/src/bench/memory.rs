@@ -1,6 +1,8 @@
-//! The group `memory`: memory of the daemon after a call and per connection; the baseline is bare hyper.
+//! The group `memory`: memory of the daemon after a call and per connection; the baseline is bare hyper. Memory per
+//! event stream that is not read, without a baseline.
 
 use super::Bench;
+use super::instant_model::InstantModel;
 use super::machine;
 use super::process::{Figure, Memory};
 use super::report::{Goal, Row, Table};
@@ -12,6 +14,13 @@ const ROUNDS: usize = 3;
 const CONNECTIONS: usize = 10_000;
 /// File descriptors reserved for uses other than connections.
 const DESCRIPTORS_RESERVED: usize = 200;
+/// Event streams that are opened and not read, fewer than `limits.event_streams_max`.
+const SILENT_READERS: usize = 1_000;
+/// Turns before and after they are opened, and what the model prints in each.
+const PRINTING_TURNS: usize = 5;
+const PRINTED_BYTES: usize = 10_000_000;
+/// Memory per silent reader: hyper's write buffer, a piece of an event, and the connection.
+const SILENT_READER_KB_MAX: f64 = 128.0;
 const MEGABYTES: f64 = 1e6;
 const KILOBYTES: f64 = 1e3;
 
@@ -45,11 +54,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
             "only {connections} connections: raise the hard limit on file descriptors (ulimit -Hn)"
         ));
     }
+    let mut rows = rows(connections, &baseline, &measured);
+    rows.push(silent_readers(bench, SILENT_READERS.min(available))?);
     Ok(Table {
         title: "memory: after start and one call, and per connection",
         baseline: "bare hyper",
         comparison: "",
-        rows: rows(connections, &baseline, &measured),
+        rows,
         notes,
     })
 }
@@ -96,4 +107,31 @@ fn rows(connections: usize, baseline: &[MemorySamples], measured: &[MemorySample
         per_connection(figure(&samples.used), figure(&samples.started))
     });
     rows
+}
+
+/// Measures what each event stream costs that begins at the start of the journal and is not read, while an agent
+/// prints 10 MB in each turn.
+fn silent_readers(bench: &Bench, readers: usize) -> Result<Row, Failure> {
+    let model = InstantModel::printing(PRINTED_BYTES).map_err(|cause| Failure::Failed(cause.to_string()))?;
+    let options = DaemonOptions { model: Some(model.address), ..DaemonOptions::default() };
+    let server = Server::daemon(bench, &options)?;
+    let mut connection = server.connect()?;
+    server.create_agent(&mut connection, "printer")?;
+    let mut print = || -> Result<f64, Failure> {
+        for _ in 0..PRINTING_TURNS {
+            server.call(&mut connection, "/agent/printer", "send", r#"{"content":"print"}"#)?;
+        }
+        server.process.memory().map(|memory| memory.rss)
+    };
+    let before = print()?;
+    let request = server.get_request("/events?after=0");
+    let mut silent = Vec::new();
+    for _ in 0..readers {
+        let mut reader = server.connect()?;
+        reader.send(&request).map_err(|cause| server.failure(&cause))?;
+        silent.push(reader);
+    }
+    let growth = (print()? - before) / readers as f64 / KILOBYTES;
+    let name = format!("per silent reader, {readers} event streams, 10 MB printed per turn: RSS");
+    Ok(Row::new(name, "KB", Spread::from_values([growth])).goal(Goal::AtMost(SILENT_READER_KB_MAX)))
 }

@@ -117,6 +117,11 @@ impl Server {
         http::post_request(self.address, path, self.token.as_deref(), &body)
     }
 
+    /// Returns the bytes of a GET request for a path.
+    pub(crate) fn get_request(&self, path: &str) -> Vec<u8> {
+        http::get_request(self.address, path, self.token.as_deref())
+    }
+
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
         Connection::open(self.address).map_err(|cause| self.failure(&cause))
     }

@@ -93,6 +93,8 @@ pub struct EntryRange {
     pub after: u64,
     /// The maximum number of entries.
     pub limit: usize,
+    /// The approximate maximum size of all entries. The first entry is returned whatever its size.
+    pub bytes_max: usize,
 }
 
 /// The lowest and highest sequence of the journal.
@@ -122,6 +124,9 @@ pub enum StoreFault {
     /// The store failed and accepts no more appends: it is unknown how much of the last batch is on disk.
     #[error("the store has failed: {0}")]
     Failed(String),
+    /// The store is closed, because the daemon shuts down.
+    #[error("the store is closed")]
+    Closed,
     /// Stored data cannot be decoded.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
@@ -129,6 +134,9 @@ pub enum StoreFault {
 
 /// The suggested retry delay while the disk is full.
 const FULL_RETRY_AFTER_MS: u64 = 1000;
+
+/// The suggested retry delay while the daemon shuts down.
+const CLOSED_RETRY_AFTER_MS: u64 = 250;
 
 impl From<StoreFault> for Fault {
     fn from(fault: StoreFault) -> Self {
@@ -144,6 +152,9 @@ impl From<StoreFault> for Fault {
             ),
             StoreFault::Failed(_) => {
                 (FaultKind::Internal, "Internal error: the store has failed; restart the daemon")
+            }
+            StoreFault::Closed => {
+                (FaultKind::Busy { retry_after_ms: CLOSED_RETRY_AFTER_MS }, "Server shutting down")
             }
             StoreFault::Corrupt(_) => {
                 (FaultKind::Internal, "Internal error: the store is damaged; run nexus3 check")

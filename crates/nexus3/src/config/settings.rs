@@ -208,7 +208,7 @@ settings! {
     model_idle_ms: u64 = 120_000, ValueKind::Integer { min: 1, max: DAY_MS };
     /// How long after its turn has ended a send with the same `request_id` gets the stored response.
     request_retention_s: u64 = 86_400, ValueKind::Integer { min: 1, max: YEAR_S };
-    /// Maximum number of open event streams, without those of a `send`.
+    /// Maximum number of open event streams, without those of a `send`; one agent may open a sixteenth of them.
     event_streams_max: usize = 1_024, ValueKind::Integer { min: 1, max: 1_000_000 };
     /// Interval of heartbeats on a silent event stream.
     heartbeat_ms: u64 = 15_000, ValueKind::Integer { min: 10, max: DAY_MS };

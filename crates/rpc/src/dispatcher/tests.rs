@@ -8,6 +8,7 @@ mod envelopes;
 mod faults;
 mod idempotency;
 mod in_process;
+mod large_events;
 mod lifecycle;
 mod matrix;
 mod notifications;
@@ -86,7 +87,7 @@ impl Fixture {
     async fn call_as(&self, caller: &Caller, door: &str, body: &str) -> (ResponseKind, String) {
         let target = match door {
             "/" => self.dispatcher.daemon_target(),
-            name => self.dispatcher.agent_target(name).unwrap(),
+            name => self.dispatcher.agent_target(name, caller).unwrap(),
         };
         let response = self.dispatcher.respond(&target, caller, body.as_bytes(), EnvelopeRules::HTTP).await;
         (response.kind, String::from_utf8(response.body).unwrap())

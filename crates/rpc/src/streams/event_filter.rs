@@ -90,6 +90,14 @@ impl EventFilter {
             }
         }
     }
+
+    /// Whether events of this agent may still be sent. Call `refresh` before.
+    pub(super) fn sees_agent(&mut self, pool: &PoolHandle, agent: Serial) -> bool {
+        match self {
+            EventFilter::All => true,
+            EventFilter::Subtree(filter) => pool.exists(&filter.own) && filter.is_visible(pool, agent),
+        }
+    }
 }
 
 impl SubtreeFilter {

@@ -7,6 +7,7 @@ use std::task::Poll;
 use agent::journal::Record;
 use agent::outside::JournalEntry;
 use agent::{Fault, FaultKind, RequestId, TurnEnd, TurnOutcome};
+use bytes::Bytes;
 use futures_util::{FutureExt, stream};
 use nexus3_protocol::envelope::{encode_error, encode_result};
 use nexus3_protocol::events::RESPONSE_EVENT;
@@ -14,6 +15,7 @@ use nexus3_protocol::methods::{SendParams, spec};
 use nexus3_protocol::{EnvelopeRules, ErrorCode, Id, Incoming, Method, Params, Request, RpcError, sse};
 use runtime::{AgentHandle, BusEvent, EventScope, Subscription, TurnFuture};
 
+use super::encoded_events::{Encoding, PIECE_BYTES_MAX, PieceReader};
 use super::{CallReply, EventBytes, encode_event};
 use crate::caller::{Caller, Principal};
 use crate::dispatcher::{Dispatcher, Target};
@@ -36,7 +38,10 @@ struct SendRequest {
 enum Stage {
     Requested(Box<SendRequest>),
     Streaming(Box<SendStream>),
-    Finished,
+    /// The response is the end of the turn in the journal, whose pieces are being read.
+    Responding(Box<SendStream>),
+    /// The bytes of a response that is not in the journal.
+    Closing(Bytes),
 }
 
 impl Dispatcher {
@@ -51,7 +56,7 @@ impl Dispatcher {
     ) -> CallReply {
         match Incoming::parse(body, rules) {
             Ok(Incoming::Single(Request { method, params: Params::Named(params), id: Some(id) }))
-                if method == Method::Send.name() && !id.is_null() =>
+                if method == Method::Send.name() && !id.is_null() && !self.pool.is_stopping() =>
             {
                 let request = SendRequest {
                     dispatcher: self.clone(),
@@ -68,29 +73,43 @@ impl Dispatcher {
     }
 }
 
-async fn next_chunk(stage: Stage) -> Option<(Vec<u8>, Stage)> {
+async fn next_chunk(stage: Stage) -> Option<(Bytes, Stage)> {
     let mut stream = match stage {
-        Stage::Finished => return None,
+        Stage::Closing(bytes) => return next_of_response(bytes),
+        Stage::Responding(mut stream) => {
+            let piece = stream.next_piece().await?;
+            return Some((piece, Stage::Responding(stream)));
+        }
         Stage::Streaming(stream) => stream,
         Stage::Requested(request) => {
             let id = request.id.clone();
             match request.start().await {
                 Ok(stream) => Box::new(stream),
-                Err(error) => return Some((response_event(&encode_error(&id, &error)), Stage::Finished)),
+                Err(error) => return next_of_response(response_event(&encode_error(&id, &error)).into()),
             }
         }
     };
-    Some(match stream.next_event().await {
-        Some(chunk) => (chunk, Stage::Streaming(stream)),
-        None => (response_event(&stream.final_response()), Stage::Finished),
-    })
+    match stream.next_event().await {
+        Some(chunk) => Some((chunk, Stage::Streaming(stream))),
+        None => match stream.journalled_response().await {
+            Some(piece) => Some((piece, Stage::Responding(stream))),
+            None => next_of_response(response_event(&stream.final_response()).into()),
+        },
+    }
+}
+
+/// Splits a piece off a response.
+fn next_of_response(mut bytes: Bytes) -> Option<(Bytes, Stage)> {
+    let piece = bytes.split_to(bytes.len().min(PIECE_BYTES_MAX));
+    (!piece.is_empty()).then_some((piece, Stage::Closing(bytes)))
 }
 
 impl SendRequest {
     async fn start(self) -> Result<SendStream, RpcError> {
         let SendRequest { dispatcher, target, caller, params, id } = self;
         let started = dispatcher.invoke::<StreamedSend>(&target, &caller, params?).await?;
-        Ok(SendStream { dispatcher, caller, id, started, end: None })
+        let pieces = dispatcher.encoded_events.reader();
+        Ok(SendStream { dispatcher, caller, id, started, pieces, end: None })
     }
 }
 
@@ -141,6 +160,7 @@ struct SendStream {
     caller: Caller,
     id: Id<'static>,
     started: StartedSend,
+    pieces: PieceReader,
     end: Option<Result<TurnEnd, Fault>>,
 }
 
@@ -152,15 +172,25 @@ enum Step {
 }
 
 impl SendStream {
-    /// Returns the next event; `None` when only the response is left.
-    async fn next_event(&mut self) -> Option<Vec<u8>> {
+    /// Returns the next bytes of an event; `None` when only the response is left.
+    async fn next_event(&mut self) -> Option<Bytes> {
+        if let Some(piece) = self.next_piece().await {
+            return Some(piece);
+        }
         loop {
             match self.next_step().await? {
                 Step::Item(item) if self.started.turn.accepts(&item) => {
-                    return Some(encode_event(&event(&item)));
+                    self.drop_journalled_content();
+                    return Some(match &item {
+                        BusEvent::Entry(entry) => self.pieces.begin(Encoding::Event, entry),
+                        _ => encode_event(&event(&item)).into(),
+                    });
                 }
                 Step::Item(_) => {}
-                Step::TurnEnded(end) => self.end = Some(end),
+                Step::TurnEnded(end) => {
+                    self.end = Some(end);
+                    self.drop_journalled_content();
+                }
                 Step::SubscriptionLost => {
                     self.started.turn.has_ended = true;
                     if self.end.is_none() {
@@ -195,21 +225,67 @@ impl SendStream {
         }
     }
 
+    /// Returns the next piece of the entry that was begun. If the journal cannot be read, the stream ends within an
+    /// event: the client discards it and may send the request again.
+    async fn next_piece(&mut self) -> Option<Bytes> {
+        let piece = self.pieces.next(&self.started.subscription).await;
+        piece.unwrap_or_else(|fault| {
+            let cause = fault.cause.as_deref().unwrap_or_default();
+            tracing::error!(cause, "stream of a send ended: the journal cannot be read: {fault}");
+            None
+        })
+    }
+
+    /// Begins the response with the content in the journal, so that a stream which is not read does not hold it.
+    async fn journalled_response(&mut self) -> Option<Bytes> {
+        let sequence = self.started.turn.ended_at.filter(|_| matches!(self.end, Some(Ok(_))))?;
+        match self.started.subscription.entry(sequence).await {
+            Ok(entry) => Some(self.pieces.begin(Encoding::Response(self.id.clone()), &entry)),
+            Err(fault) => {
+                self.end = Some(Err(fault));
+                None
+            }
+        }
+    }
+
+    /// Drops the content of the response once it is known to be in the journal.
+    fn drop_journalled_content(&mut self) {
+        if let (Some(_), Some(Ok(end))) = (self.started.turn.ended_at, &mut self.end) {
+            end.content = String::new();
+        }
+    }
+
     fn final_response(&mut self) -> Vec<u8> {
         let request_id = self.started.turn.request_id.clone();
-        let response = match self.end.take() {
-            Some(Ok(end)) => encode_result(&self.id, &send_output(request_id, end)).map_err(|fault| {
-                tracing::error!(%fault, "cannot serialize a result");
-                RpcError::new(ErrorCode::Internal, "Internal error: the result cannot be serialized")
-            }),
+        let error = match self.end.take() {
+            Some(Ok(end)) => return result_bytes(&self.id, request_id, end),
             Some(Err(fault)) => {
                 self.dispatcher.audit_denial(&fault, &self.caller, StreamedSend::NAME);
-                Err(rpc_error_logged(&fault))
+                rpc_error_logged(&fault)
             }
-            None => Err(RpcError::new(ErrorCode::Internal, "Internal error: the turn has no end")),
+            None => RpcError::new(ErrorCode::Internal, "Internal error: the turn has no end"),
         };
-        response.unwrap_or_else(|error| encode_error(&self.id, &error))
+        encode_error(&self.id, &error)
     }
+}
+
+/// Encodes the end of a turn as the response event of a streamed `send`.
+pub(super) fn encode_response(id: &Id<'_>, entry: &JournalEntry) -> Vec<u8> {
+    match &entry.record {
+        Record::TurnEnded { request_id, end, .. } => {
+            response_event(&result_bytes(id, request_id.clone(), TurnEnd::clone(end)))
+        }
+        // Not expected: the sequence is the one of the turn's end.
+        _ => Vec::new(),
+    }
+}
+
+fn result_bytes(id: &Id<'_>, request_id: RequestId, end: TurnEnd) -> Vec<u8> {
+    encode_result(id, &send_output(request_id, end)).unwrap_or_else(|fault| {
+        tracing::error!(%fault, "cannot serialize a result");
+        let error = RpcError::new(ErrorCode::Internal, "Internal error: the result cannot be serialized");
+        encode_error(id, &error)
+    })
 }
 
 /// Whether a turn with this end always has a `turn_ended` record in the journal. A cancelled turn has none if its agent
@@ -235,11 +311,13 @@ struct TurnFilter {
     turn: Option<u64>,
     is_running: bool,
     has_ended: bool,
+    /// Sequence of the turn's end.
+    ended_at: Option<u64>,
 }
 
 impl TurnFilter {
     fn new(request_id: RequestId) -> Self {
-        Self { request_id, turn: None, is_running: false, has_ended: false }
+        Self { request_id, turn: None, is_running: false, has_ended: false, ended_at: None }
     }
 
     fn has_turn(&self) -> bool {
@@ -287,7 +365,10 @@ impl TurnFilter {
             }
             Record::TurnEnded { request_id, .. } => {
                 let is_ours = *request_id == self.request_id;
-                self.has_ended |= is_ours;
+                if is_ours {
+                    self.has_ended = true;
+                    self.ended_at = Some(entry.sequence);
+                }
                 is_ours
             }
             Record::Destroyed { .. } => {

@@ -42,7 +42,10 @@ pub(super) async fn cancel_unstarted(
         });
         return pending.respond(&result);
     }
-    if let Err(fault @ (StoreFault::Full(_) | StoreFault::Failed(_) | StoreFault::Corrupt(_))) = accepted {
+    if let Err(
+        fault @ (StoreFault::Full(_) | StoreFault::Failed(_) | StoreFault::Closed | StoreFault::Corrupt(_)),
+    ) = accepted
+    {
         // It is unknown whether a stored request has this id, so the cancellation cannot be confirmed.
         drop(reply);
         return pending.respond(&Err(fault.into()));

@@ -19,10 +19,11 @@ async fn subscribe_to_agent(world: &World, name: &str, after: Option<u64>) -> Su
     world.pool.subscribe(scope, after).await.expect("the journal is readable")
 }
 
-/// Every event that is ready now.
-fn drain(subscription: &mut Subscription) -> Vec<BusEvent> {
+/// Every event up to the time when all tasks wait.
+async fn drain(subscription: &mut Subscription) -> Vec<BusEvent> {
     let mut items = Vec::new();
-    while let Some(item) = tokio::task::unconstrained(subscription.next()).now_or_never() {
+    // The paused clock advances only when no task can run.
+    while let Ok(item) = tokio::time::timeout(std::time::Duration::from_nanos(1), subscription.next()).await {
         items.push(item.expect("the journal is readable"));
     }
     items
@@ -86,17 +87,17 @@ async fn subscriber_gets_every_sequence_once_in_order() {
     for sending in sendings {
         while !sending.is_finished() {
             tokio::task::yield_now().await;
-            received.extend(drain(&mut early));
+            received.extend(drain(&mut early).await);
             tokio::time::sleep(std::time::Duration::from_micros(100)).await;
         }
         expect_end(sending).await;
     }
-    received.extend(drain(&mut early));
+    received.extend(drain(&mut early).await);
     let all: Vec<_> = (1..=last_sequence(&world).await).collect();
     assert_eq!(sequences(&received), all, "no gap and no duplicate");
     assert_eq!(early.cursor(), last_sequence(&world).await);
     let mut late = subscribe_all(&world, Some(0)).await;
-    assert_eq!(entries(&drain(&mut late)), entries(&received), "a late subscriber reads the same");
+    assert_eq!(entries(&drain(&mut late).await), entries(&received), "a late subscriber reads the same");
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,8 +107,8 @@ async fn resuming_at_any_cursor_has_no_gap_or_duplicate() {
     world.agent("b").await;
     run_turns(&world, "a", 3).await;
     run_turns(&world, "b", 2).await;
-    let all = entries(&drain(&mut subscribe_all(&world, Some(0)).await));
-    let agent_entries = entries(&drain(&mut subscribe_to_agent(&world, "a", Some(0)).await));
+    let all = entries(&drain(&mut subscribe_all(&world, Some(0)).await).await);
+    let agent_entries = entries(&drain(&mut subscribe_to_agent(&world, "a", Some(0)).await).await);
     assert!(
         agent_entries.iter().all(|entry| entry.agent_id.as_ref().is_some_and(|name| name.as_str() == "a"))
     );
@@ -118,9 +119,9 @@ async fn resuming_at_any_cursor_has_no_gap_or_duplicate() {
         "an agent's entries are numbered"
     );
     for cursor in 0..=last_sequence(&world).await {
-        let rest = entries(&drain(&mut subscribe_all(&world, Some(cursor)).await));
+        let rest = entries(&drain(&mut subscribe_all(&world, Some(cursor)).await).await);
         assert_eq!(rest, all[usize::try_from(cursor).expect("small")..], "after {cursor}");
-        let rest = entries(&drain(&mut subscribe_to_agent(&world, "a", Some(cursor)).await));
+        let rest = entries(&drain(&mut subscribe_to_agent(&world, "a", Some(cursor)).await).await);
         let expected: Vec<_> =
             agent_entries.iter().filter(|entry| entry.sequence > cursor).cloned().collect();
         assert_eq!(rest, expected, "after {cursor}, one agent");
@@ -145,7 +146,7 @@ async fn reader_that_reconnects_continues_at_its_cursor() {
         }
         expect_end(sending).await;
     }
-    let rest = sequences(&drain(&mut subscribe_all(&world, Some(cursor)).await));
+    let rest = sequences(&drain(&mut subscribe_all(&world, Some(cursor)).await).await);
     read.extend(rest);
     assert_eq!(read, (1..=last_sequence(&world).await).collect::<Vec<_>>());
 }
@@ -167,7 +168,7 @@ async fn sequence_continues_after_a_restart() {
     let before = last_sequence(&world).await;
     let world = world.restart().await;
     run_turns(&world, "a", 3).await;
-    let rest = drain(&mut subscribe_all(&world, Some(before)).await);
+    let rest = drain(&mut subscribe_all(&world, Some(before)).await).await;
     assert_eq!(sequences(&rest), (before + 1..=last_sequence(&world).await).collect::<Vec<_>>());
     assert_eq!(entries(&rest)[0].record.kind(), "daemon_started");
 }
@@ -180,11 +181,11 @@ async fn subscription_without_cursor_gets_only_new_events() {
     let (mut all, mut agent_events) =
         (subscribe_all(&world, None).await, subscribe_to_agent(&world, "a", None).await);
     let before = last_sequence(&world).await;
-    assert_eq!(drain(&mut all).len(), 0);
+    assert_eq!(drain(&mut all).await.len(), 0);
     world.agent("b").await;
     run_turns(&world, "b", 1).await;
-    assert_eq!(drain(&mut agent_events).len(), 0, "events of other agents are not delivered");
-    let delivered = sequences(&drain(&mut all));
+    assert_eq!(drain(&mut agent_events).await.len(), 0, "events of other agents are not delivered");
+    let delivered = sequences(&drain(&mut all).await);
     assert_eq!(delivered, (before + 1..=last_sequence(&world).await).collect::<Vec<_>>());
 }
 
@@ -196,10 +197,10 @@ async fn deltas_precede_their_message_and_are_complete() {
     let (mut all, mut agent_events) =
         (subscribe_all(&world, None).await, subscribe_to_agent(&world, "a", Some(0)).await);
     let mut other = subscribe_to_agent(&world, "b", None).await;
-    drain(&mut agent_events);
+    drain(&mut agent_events).await;
     let script = "#1 think hm; say hel; yield; say lo; call note x; done | say more; done";
     expect_end(start_send(&agent, 1, script)).await;
-    for items in [drain(&mut all), drain(&mut agent_events)] {
+    for items in [drain(&mut all).await, drain(&mut agent_events).await] {
         let received: Vec<_> = deltas(&items);
         let texts = |kind| {
             let of_kind = received.iter().filter(|delta| delta.kind == kind);
@@ -212,7 +213,7 @@ async fn deltas_precede_their_message_and_are_complete() {
         assert!(received.iter().all(|delta| delta.agent_id.as_str() == "a" && delta.turn == 1));
         assert_eq!(text_deltas_per_response(&items), ["hello", "more"], "each message follows its deltas");
     }
-    assert_eq!(drain(&mut other).len(), 0);
+    assert_eq!(drain(&mut other).await.len(), 0);
 }
 
 /// The joined text deltas before each model message; checks that they equal its text.
@@ -248,9 +249,9 @@ async fn no_delta_follows_its_message_for_a_late_reader() {
         for _ in 0..delay {
             tokio::task::yield_now().await;
         }
-        let mut items = drain(&mut subscription);
+        let mut items = drain(&mut subscription).await;
         expect_end(sending).await;
-        items.extend(drain(&mut subscription));
+        items.extend(drain(&mut subscription).await);
         let mut ended = false;
         for item in &items {
             match item {
@@ -269,7 +270,7 @@ async fn dropped_subscribers_are_removed() {
     for round in 0..50 {
         let mut subscription = subscribe_to_agent(&world, "a", None).await;
         expect_end(start_send(&agent, round, &format!("#{round} say a; done"))).await;
-        assert_eq!(deltas(&drain(&mut subscription)).len(), 1);
+        assert_eq!(deltas(&drain(&mut subscription).await).len(), 1);
     }
     expect_end(start_send(&agent, 100, "#100 flood 10000; done")).await;
 }
@@ -281,22 +282,24 @@ async fn stalled_reader_delays_no_writer_and_catches_up() {
     let (mut all, mut agent_events) =
         (subscribe_all(&world, Some(0)).await, subscribe_to_agent(&world, "a", Some(0)).await);
     for subscription in [&mut all, &mut agent_events] {
-        let first = subscription.next().await.expect("the journal is readable");
-        assert!(matches!(first, BusEvent::Entry(_)));
+        assert!(!drain(subscription).await.is_empty(), "it has read the journal and waits for events");
     }
+    let before = last_sequence(&world).await;
     let started_at = tokio::time::Instant::now();
     // More events than a subscriber's buffer holds.
     for number in 0..1500 {
         expect_end(start_send(&agent, number, &format!("#{number} flood 5; done"))).await;
     }
     assert_eq!(started_at.elapsed(), std::time::Duration::ZERO, "no turn waited for the readers");
-    for (mut subscription, first) in [(all, 2), (agent_events, 3)] {
-        let items = drain(&mut subscription);
+    for (mut subscription, number) in [(all, 10_000), (agent_events, 10_001)] {
+        let first = subscription.cursor() + 1;
+        assert_eq!(first, before + 1);
+        let items = drain(&mut subscription).await;
         assert!(items.iter().any(|item| matches!(item, BusEvent::Lagged)), "the reader is notified");
         let expected: Vec<_> = (first..=last_sequence(&world).await).collect();
         assert_eq!(sequences(&items), expected, "no entry is lost");
-        expect_end(start_send(&agent, 10_000 + first as i64, "#x say again; done")).await;
-        let now = drain(&mut subscription);
+        expect_end(start_send(&agent, number, "#x say again; done")).await;
+        let now = drain(&mut subscription).await;
         assert!(!deltas(&now).is_empty() && !entries(&now).is_empty(), "it gets live events again");
     }
 }
@@ -309,13 +312,14 @@ async fn cursor_beyond_the_end_is_a_gap_and_restarts() {
     let end = last_sequence(&world).await;
     for cursor in [end + 1, u64::MAX] {
         let mut subscription = subscribe_all(&world, Some(cursor)).await;
-        let items = drain(&mut subscription);
+        let items = drain(&mut subscription).await;
         let BusEvent::Gap { first, last } = items[0] else { panic!("{:?}", items[0]) };
         assert_eq!((first, last), (1, end));
         assert_eq!(sequences(&items), (1..=end).collect::<Vec<_>>());
     }
     assert!(
         !drain(&mut subscribe_all(&world, Some(end)).await)
+            .await
             .iter()
             .any(|item| matches!(item, BusEvent::Gap { .. }))
     );
@@ -329,13 +333,13 @@ async fn pruned_cursor_is_a_gap_and_starts_at_the_first_entry() {
     let (first, end) = (4, last_sequence(&world).await);
     world.store.prune_before(first);
     for cursor in [0, 1, first - 2] {
-        let items = drain(&mut subscribe_all(&world, Some(cursor)).await);
+        let items = drain(&mut subscribe_all(&world, Some(cursor)).await).await;
         assert!(
             matches!(items[0], BusEvent::Gap { first: gap_first, last } if (gap_first, last) == (first, end))
         );
         assert_eq!(sequences(&items), (first..=end).collect::<Vec<_>>());
     }
-    let items = drain(&mut subscribe_all(&world, Some(first - 1)).await);
+    let items = drain(&mut subscribe_all(&world, Some(first - 1)).await).await;
     assert!(!items.iter().any(|item| matches!(item, BusEvent::Gap { .. })), "no gap");
     assert_eq!(sequences(&items), (first..=end).collect::<Vec<_>>());
 }
@@ -345,15 +349,15 @@ async fn dropped_next_call_loses_no_event() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let mut subscription = subscribe_all(&world, Some(0)).await;
+    let mut received = drain(&mut subscription).await;
     let sending = start_send(&agent, 1, "#1 say a; pass 5; say b; call slow 7; done | say c; done");
-    let mut received = Vec::new();
     while !sending.is_finished() {
         let wait = std::time::Duration::from_millis(1);
         if let Ok(item) = tokio::time::timeout(wait, subscription.next()).await {
             received.push(item.expect("the journal is readable"));
         }
     }
-    received.extend(drain(&mut subscription));
+    received.extend(drain(&mut subscription).await);
     assert_eq!(sequences(&received), (1..=last_sequence(&world).await).collect::<Vec<_>>());
     assert_eq!(deltas(&received).len(), 3);
 }
@@ -364,11 +368,11 @@ async fn subscription_outlives_the_pool() {
     world.agent("a").await;
     let mut subscription = subscribe_to_agent(&world, "a", None).await;
     world.pool.stop(std::time::Duration::ZERO).await;
-    drain(&mut subscription);
+    drain(&mut subscription).await;
     assert!(subscription.next().now_or_never().is_none());
     drop(world);
     run_until_idle().await;
-    drain(&mut subscription);
+    drain(&mut subscription).await;
     assert!(subscription.next().now_or_never().is_none());
 }
 
@@ -385,7 +389,7 @@ async fn agent_events_are_delivered_in_order() {
     world.finish(&agent).await;
     assert_eq!(agent.rollback(0, runtime::Initiator::Admin).await, Ok(5));
     assert!(world.destroy(&agent).await);
-    let kinds: Vec<_> = entries(&drain(&mut all)).iter().map(|entry| entry.record.kind()).collect();
+    let kinds: Vec<_> = entries(&drain(&mut all).await).iter().map(|entry| entry.record.kind()).collect();
     let expected = [
         "daemon_started",
         "agent_created",

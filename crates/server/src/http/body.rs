@@ -1,5 +1,5 @@
-//! Response bodies: complete bytes, or an event stream. Streams are pull-based: events are only encoded when the client
-//! reads them.
+//! Response bodies: complete bytes, or an event stream. Streams are pull-based: a piece of an event is only taken
+//! when the connection can buffer it.
 
 #[cfg(test)]
 mod tests;
@@ -17,9 +17,10 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use nexus3_protocol::sse;
 use rpc::EventBytes;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use super::stream_permits::StreamPermit;
 
 /// Body of a response.
 pub(super) enum ResponseBody {
@@ -31,13 +32,13 @@ pub(super) enum ResponseBody {
 pub(super) struct StreamBody {
     events: EventBytes,
     /// Bytes before the first event.
-    preamble: Vec<u8>,
+    preamble: Bytes,
     heartbeat_interval: Duration,
     heartbeat_timer: Pin<Box<Sleep>>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     is_finished: bool,
     _activity: OwnedActivityGuard,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<StreamPermit>,
 }
 
 /// Everything a stream needs besides its events.
@@ -49,15 +50,15 @@ pub(super) struct StreamContext {
     /// Counts the stream as a request in flight.
     pub(super) activity: Arc<Activity>,
     /// Permit of the limit on event streams; `None` for the stream of a `send`, which needs none.
-    pub(super) permit: Option<OwnedSemaphorePermit>,
+    pub(super) permit: Option<StreamPermit>,
 }
 
 impl StreamBody {
-    pub(super) fn new(events: EventBytes, preamble: Vec<u8>, context: StreamContext) -> Self {
+    pub(super) fn new(events: EventBytes, preamble: impl Into<Bytes>, context: StreamContext) -> Self {
         let StreamContext { heartbeat_interval, stop, activity, permit } = context;
         Self {
             events,
-            preamble,
+            preamble: preamble.into(),
             heartbeat_interval,
             heartbeat_timer: Box::pin(tokio::time::sleep(heartbeat_interval)),
             stop: Box::pin(stop.cancelled_owned()),
@@ -67,7 +68,7 @@ impl StreamBody {
         }
     }
 
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.is_finished {
             return Poll::Ready(None);
         }
@@ -93,10 +94,10 @@ impl StreamBody {
     }
 }
 
-fn comment(text: &str) -> Vec<u8> {
+fn comment(text: &str) -> Bytes {
     let mut bytes = Vec::new();
     sse::write_comment(&mut bytes, text);
-    bytes
+    bytes.into()
 }
 
 impl Body for ResponseBody {
@@ -110,8 +111,7 @@ impl Body for ResponseBody {
         match self.get_mut() {
             ResponseBody::Complete(body) => Pin::new(body).poll_frame(cx),
             ResponseBody::Stream(stream) => {
-                let frame = |bytes: Vec<u8>| Ok(Frame::data(Bytes::from(bytes)));
-                stream.poll_bytes(cx).map(|bytes| bytes.map(frame))
+                stream.poll_bytes(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
     }

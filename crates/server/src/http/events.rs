@@ -17,12 +17,15 @@ use rpc::{Caller, EventBytes, StreamError, Target};
 use super::body::{ResponseBody, StreamBody, StreamContext};
 use super::refusal::Refusal;
 use super::service::Shared;
+use super::stream_permits::StreamsFull;
 
 /// Reconnect delay sent to the client.
 const RETRY_MS: u64 = 1000;
 
 const STREAMS_FULL: &str =
     "busy: too many event streams are open; close one or raise limits.event_streams_max";
+
+const SHARE_FULL: &str = "busy: this agent has too many event streams open; close one";
 
 static LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static(LAST_EVENT_ID);
 
@@ -68,9 +71,8 @@ pub(super) async fn stream_events(
 ) -> Result<Response<ResponseBody>, Refusal> {
     let query =
         parse_query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
-    let permit = Arc::clone(&shared.event_stream_permits)
-        .try_acquire_owned()
-        .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, STREAMS_FULL))?;
+    let agent = shared.dispatcher.acting_agent(caller);
+    let permit = shared.stream_permits.try_acquire(agent).map_err(streams_full)?;
     let events = shared.dispatcher.watch(target, caller, query).await.map_err(stream_refusal)?;
     let mut preamble = Vec::new();
     sse::write_retry(&mut preamble, RETRY_MS);
@@ -107,6 +109,14 @@ fn parse_query(parts: &Parts) -> Result<EventQuery, QueryFault> {
         query.after = Some(parse_cursor("Last-Event-ID", &id)?);
     }
     Ok(query)
+}
+
+fn streams_full(full: StreamsFull) -> Refusal {
+    let text = match full {
+        StreamsFull::All => STREAMS_FULL,
+        StreamsFull::Share => SHARE_FULL,
+    };
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
 }
 
 fn stream_refusal(fault: StreamError) -> Refusal {

@@ -29,7 +29,8 @@ pub struct HttpLimits {
     pub keep_alive_timeout: Duration,
     /// Number of open connections. Beyond: they wait in the kernel's backlog.
     pub connections_max: usize,
-    /// Number of open event streams, without those of a `send`. Beyond: 503.
+    /// Number of open event streams, without those of a `send`. A quarter is reserved for admins, and one agent may
+    /// open a sixteenth. Beyond: 503.
     pub event_streams_max: usize,
     /// Silence on an event stream after which a heartbeat comment is written.
     pub heartbeat_interval: Duration,

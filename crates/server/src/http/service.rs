@@ -9,12 +9,11 @@ use accept::Activity;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use nexus3_protocol::EnvelopeRules;
 use rpc::{CallReply, CallResponse, Caller, Dispatcher, ResponseKind, Target, TargetError};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::{Auth, Credential, invalid_token};
@@ -24,6 +23,7 @@ use super::head::body_too_large;
 use super::head_validator::{PLACEHOLDER_PATH, RefusalSlot};
 use super::limits::HttpLimits;
 use super::refusal::{Refusal, json_response, no_content_response};
+use super::stream_permits::StreamPermits;
 
 /// State shared by all connections.
 pub(super) struct Shared {
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     pub(super) limits: Arc<HttpLimits>,
     pub(super) activity: Arc<Activity>,
     /// Permits for event streams.
-    pub(super) event_stream_permits: Arc<Semaphore>,
+    pub(super) stream_permits: Arc<StreamPermits>,
     /// Ends all event streams.
     pub(super) streams_stop: CancellationToken,
 }
@@ -81,12 +81,15 @@ async fn handle(
     if parts.method != Method::POST && event_path.is_none() {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed. Use POST."));
     }
-    let caller = authenticate(shared, &parts.headers)?;
+    let authenticated = authenticate(shared, &parts.headers)?;
+    let narrowed = narrow_caller(authenticated.clone(), &parts.headers);
+    // What a route reveals depends on the caller; a fault of the header is reported after one of the route.
+    let caller = narrowed.as_ref().unwrap_or(&authenticated);
     let target = match event_path {
-        None => route(&shared.dispatcher, &parts.uri)?,
-        Some(path) => event_route(&shared.dispatcher, &parts.uri, path)?,
+        None => route(&shared.dispatcher, &parts.uri, caller)?,
+        Some(path) => event_route(&shared.dispatcher, &parts.uri, path, caller)?,
     };
-    let caller = narrow_caller(caller, &parts.headers)?;
+    let caller = narrowed?;
     if event_path.is_some() {
         return events::stream_events(shared, parts, &target, &caller).await;
     }
@@ -112,6 +115,10 @@ fn http_response(parts: &mut Parts, response: CallResponse) -> Response<Response
     headers.clear();
     match response.kind {
         ResponseKind::Completed => json_response(StatusCode::OK, headers, response.body),
+        ResponseKind::Unavailable => {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            json_response(StatusCode::SERVICE_UNAVAILABLE, headers, response.body)
+        }
         ResponseKind::Refused => json_response(StatusCode::BAD_REQUEST, headers, response.body),
         ResponseKind::Notification => no_content_response(),
     }
@@ -137,27 +144,32 @@ async fn discard_received_body(headers: &HeaderMap, body: &mut Incoming) -> bool
 }
 
 /// Resolves the target of a call. Paths must match exactly: a query or a trailing slash makes another path.
-fn route(dispatcher: &Dispatcher, uri: &hyper::Uri) -> Result<Target, Refusal> {
+fn route(dispatcher: &Dispatcher, uri: &hyper::Uri, caller: &Caller) -> Result<Target, Refusal> {
     if uri.authority().is_some() || uri.query().is_some() {
         return Err(no_route());
     }
     match uri.path() {
         "/" | "/rpc" => Ok(dispatcher.daemon_target()),
-        path => agent_route(dispatcher, path.strip_prefix("/agent/").ok_or_else(no_route)?),
+        path => agent_route(dispatcher, path.strip_prefix("/agent/").ok_or_else(no_route)?, caller),
     }
 }
 
 /// Resolves the target of an event stream; here a query is allowed.
-fn event_route(dispatcher: &Dispatcher, uri: &hyper::Uri, path: EventPath<'_>) -> Result<Target, Refusal> {
+fn event_route(
+    dispatcher: &Dispatcher,
+    uri: &hyper::Uri,
+    path: EventPath<'_>,
+    caller: &Caller,
+) -> Result<Target, Refusal> {
     match path {
         _ if uri.authority().is_some() => Err(no_route()),
         EventPath::All => Ok(dispatcher.daemon_target()),
-        EventPath::Agent(id) => agent_route(dispatcher, id),
+        EventPath::Agent(id) => agent_route(dispatcher, id, caller),
     }
 }
 
-fn agent_route(dispatcher: &Dispatcher, id: &str) -> Result<Target, Refusal> {
-    dispatcher.agent_target(id).map_err(|fault| match fault {
+fn agent_route(dispatcher: &Dispatcher, id: &str, caller: &Caller) -> Result<Target, Refusal> {
+    dispatcher.agent_target(id, caller).map_err(|fault| match fault {
         TargetError::InvalidName => no_route(),
         TargetError::AgentNotFound => Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {id}")),
     })

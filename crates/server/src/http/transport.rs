@@ -1,6 +1,9 @@
 //! The HTTP transport: its options, and the lifecycle of a connection, up to a graceful shutdown that lets pending
 //! responses be written.
 
+#[cfg(test)]
+mod tests;
+
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
@@ -12,13 +15,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rpc::Dispatcher;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::auth::Auth;
 use super::head_validator::HeadValidator;
 use super::limits::HttpLimits;
 use super::service::{self, Shared};
+use super::stream_permits::StreamPermits;
 use crate::doors::{OpenDoor, Transport};
 use crate::listen::Listener;
 
@@ -39,8 +42,11 @@ pub struct HttpTransport {
     options: HttpOptions,
 }
 
-/// Minimum size limit of hyper's read buffer; it must hold the largest accepted head.
-const BUFFER_BYTES_MAX: usize = 128 * 1024;
+/// The smallest buffer that hyper accepts.
+const BUFFER_BYTES_MIN: usize = 8 * 1024;
+
+/// Size of hyper's buffers beyond the largest accepted head.
+const BUFFER_HEADROOM_BYTES: usize = 1024;
 
 impl HttpTransport {
     /// Creates the transport for a bound listener.
@@ -57,13 +63,11 @@ impl Transport for HttpTransport {
 
     fn open(self: Box<Self>, dispatcher: Dispatcher, activity: Arc<Activity>) -> io::Result<OpenDoor> {
         let HttpTransport { listener, options } = *self;
-        let port = listener.address().port();
         let limits = Arc::new(options.limits);
-        let streams_max = limits.event_streams_max.min(Semaphore::MAX_PERMITS);
         let shared = Arc::new(Shared {
             dispatcher,
-            auth: Auth::new(port, options.allowed_origins, options.token),
-            event_stream_permits: Arc::new(Semaphore::new(streams_max)),
+            auth: Auth::new(options.allowed_origins, options.token),
+            stream_permits: StreamPermits::new(limits.event_streams_max),
             streams_stop: CancellationToken::new(),
             limits,
             activity,
@@ -79,14 +83,18 @@ impl Transport for HttpTransport {
     }
 }
 
-/// Connection settings of hyper. The benchmark baseline `examples/floor.rs` uses the same.
+/// Connection settings of hyper. The buffers hold the largest accepted head and not more: a client that does not read
+/// its event stream costs a full write buffer and one piece of an event. The benchmark baseline `examples/floor.rs` uses the same.
 fn connection_settings(limits: &HttpLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .keep_alive(true)
         .title_case_headers(true)
         .auto_date_header(false)
-        .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max + limits.request_line_bytes_max + 1024))
+        .max_buf_size(
+            BUFFER_BYTES_MIN
+                .max(limits.head_bytes_max + limits.request_line_bytes_max + BUFFER_HEADROOM_BYTES),
+        )
         .max_headers(limits.headers_max);
     builder
 }

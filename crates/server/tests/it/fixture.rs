@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use rpc::{Dispatcher, DispatcherOptions};
 use runtime::{Outside, PoolHandle, PoolOptions};
 use server::http::{HttpLimits, HttpOptions, HttpTransport};
-use server::{Doors, Host};
+use server::{BoundSocket, Doors, Host};
 use testkit::{CountingEntropy, DaemonClient, ScriptedProvider, SingleModel, TestClock, WINDOW_TOKENS};
 use tokio::runtime::Runtime;
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
@@ -48,7 +48,7 @@ impl DoorBuilder {
         let runtime = runtime.expect("a runtime can be created");
         let model = Arc::new(ScriptedProvider::new(ModelSpec::with_window(WINDOW_TOKENS)));
         let token = self.options.token.clone();
-        let listener = server::bind(Host::Ipv4, 0).expect("a port is free");
+        let listener = server::bind(Host::Ipv4, 0).and_then(BoundSocket::listen).expect("a port is free");
         let port = listener.address().port();
         let doors = runtime.block_on(async {
             let dispatcher = dispatcher(Arc::clone(&model)).await;

@@ -3,6 +3,7 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 
+mod agent_callers;
 mod check_order;
 mod connection_reuse;
 mod disconnects;
@@ -17,4 +18,5 @@ mod refusals;
 mod route_matrix;
 mod slow_peers;
 mod split_requests;
+mod stopping;
 mod tokens;

@@ -23,6 +23,7 @@ conformance_tests!(
     daemon_accepts_only_daemon_records,
     listener_gets_each_entry_once_and_in_order,
     empty_append_succeeds,
+    empty_append_resolves_after_earlier_ones,
     closed_store_refuses_appends,
     appends_commit_in_order_without_awaiting,
 );
@@ -249,6 +250,15 @@ async fn empty_append_succeeds(fixture: &mut StoreUnderTest) {
     assert_eq!(fixture.store.bounds().await.unwrap().last, 0);
 }
 
+async fn empty_append_resolves_after_earlier_ones(fixture: &mut StoreUnderTest) {
+    fixture.create(1, "one", None).await;
+    let earlier: Vec<_> =
+        (0..50).map(|turn| fixture.store.append(vec![append(1, "one", [begun(turn)])])).collect();
+    assert_eq!(fixture.store.append(Vec::new()).await, Ok(()));
+    assert_eq!(fixture.store.bounds().await.unwrap().last, 51, "the earlier appends are committed");
+    drop(earlier);
+}
+
 async fn closed_store_refuses_appends(fixture: &mut StoreUnderTest) {
     let store = Arc::clone(&fixture.store);
     fixture.create(1, "one", None).await;
@@ -257,7 +267,7 @@ async fn closed_store_refuses_appends(fixture: &mut StoreUnderTest) {
     for result in results {
         assert_eq!(result.await, Ok(()), "queued batches are committed");
     }
-    let closed = StoreFault::Failed("the store is closed".to_owned());
+    let closed = StoreFault::Closed;
     assert_eq!(store.append(vec![append(1, "one", [begun(1)])]).await, Err(closed.clone()));
     assert_eq!(store.prune_turns(super::timestamp(0)).await, Err(closed));
     store.close().await;

@@ -2,11 +2,12 @@
 
 use agent::outside::{EntryRange, JournalBounds};
 
-use super::samples::entry_range;
+use super::samples::{entry_range, message};
 use super::{StoreUnderTest, append, begun};
 
 conformance_tests!(
     read_honours_agent_after_and_limit,
+    read_stops_at_its_size_but_returns_one_entry,
     empty_journal_has_empty_bounds,
     bounds_follow_the_journal,
     committed_entry_is_visible_at_once,
@@ -23,7 +24,7 @@ async fn read_honours_agent_after_and_limit(fixture: &mut StoreUnderTest) {
     let read = |agent, after, limit| {
         let store = std::sync::Arc::clone(&fixture.store);
         async move {
-            let entries = store.read(EntryRange { agent, after, limit }).await.unwrap();
+            let entries = store.read(EntryRange { limit, ..entry_range(agent, after) }).await.unwrap();
             entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>()
         }
     };
@@ -36,6 +37,28 @@ async fn read_honours_agent_after_and_limit(fixture: &mut StoreUnderTest) {
     assert_eq!(read(Some(2), 4, 2).await, [6, 8]);
     assert!(read(Some(2), 10, 2).await.is_empty());
     assert!(read(Some(7), 0, 2).await.is_empty());
+}
+
+async fn read_stops_at_its_size_but_returns_one_entry(fixture: &mut StoreUnderTest) {
+    fixture.create(1, "one", None).await;
+    // More than a stretch of 64 entries, so that an agent's entries are read in several steps.
+    for _ in 0..70 {
+        fixture.commit(append(1, "one", [message(&"x".repeat(10_000))])).await;
+    }
+    for agent in [None, Some(1)] {
+        let read = |after, bytes_max| {
+            let store = std::sync::Arc::clone(&fixture.store);
+            async move {
+                let entries =
+                    store.read(EntryRange { bytes_max, ..entry_range(agent, after) }).await.unwrap();
+                entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>()
+            }
+        };
+        assert_eq!(read(1, 35_000).await, [2, 3, 4], "{agent:?}");
+        assert_eq!(read(63, 35_000).await, [64, 65, 66], "{agent:?}");
+        assert_eq!(read(1, 0).await, [2], "one entry whatever its size, {agent:?}");
+        assert_eq!(read(1, usize::MAX).await.len(), 70, "{agent:?}");
+    }
 }
 
 async fn empty_journal_has_empty_bounds(fixture: &mut StoreUnderTest) {

@@ -58,7 +58,7 @@ pub(crate) fn append(agent: Serial, name: &str, records: impl Into<Vec<Record>>)
 }
 
 pub(crate) fn entry_range(agent: Option<Serial>, after: u64) -> EntryRange {
-    EntryRange { agent, after, limit: usize::MAX }
+    EntryRange { agent, after, limit: usize::MAX, bytes_max: usize::MAX }
 }
 
 pub(crate) fn message(text: &str) -> Record {

@@ -314,11 +314,11 @@ impl Rows {
     pub(super) fn read(&self, range: EntryRange) -> Vec<Arc<JournalEntry>> {
         let Some(agent) = range.agent else {
             let first = usize::try_from(range.after).unwrap_or(usize::MAX).min(self.entries.len());
-            return self.entries[first..].iter().take(range.limit).cloned().collect();
+            return page(self.entries[first..].iter(), range);
         };
         let indexes = self.entry_indexes.get(&agent).map_or(&[][..], Vec::as_slice);
         let first = indexes.partition_point(|index| self.entries[*index].sequence <= range.after);
-        indexes[first..].iter().take(range.limit).map(|index| Arc::clone(&self.entries[*index])).collect()
+        page(indexes[first..].iter().map(|index| &self.entries[*index]), range)
     }
 
     pub(super) fn bounds(&self) -> JournalBounds {
@@ -334,4 +334,18 @@ impl Rows {
         }
         pruned
     }
+}
+
+/// Takes entries up to the range's limits, but at least one unless the limit is zero.
+fn page<'a>(
+    entries: impl Iterator<Item = &'a Arc<JournalEntry>>,
+    range: EntryRange,
+) -> Vec<Arc<JournalEntry>> {
+    let mut bytes: usize = 0;
+    let fits = |entry: &&Arc<JournalEntry>| {
+        let is_first = bytes == 0;
+        bytes = bytes.saturating_add(entry.record.content_bytes());
+        is_first || bytes <= range.bytes_max
+    };
+    entries.take(range.limit).take_while(fits).cloned().collect()
 }

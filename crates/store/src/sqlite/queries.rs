@@ -153,7 +153,7 @@ pub(super) fn history(db: &Connection, agent: Serial) -> Result<Vec<Record>, Sto
 fn read_history(db: &Connection, agent: Serial) -> Result<Vec<Record>, QueryFault> {
     let mut records = Vec::new();
     if let Some(tail) = read_tail(db, agent)? {
-        visit_backwards(db, agent, &tail, 0, |row| {
+        visit_backwards(db, SELECT_ENTRIES, agent, &tail, 0, |row| {
             records.push(decode_record(row)?);
             Ok(())
         })?;
@@ -181,30 +181,35 @@ fn read_tail(db: &Connection, agent: Serial) -> Result<Option<JournalTail>, Quer
     Ok(Some(JournalTail { last, agent_sequence: Some(to_u64(number, "agent sequence")?) }))
 }
 
-/// Visits an agent's entries from the tail backwards, down to the first one after sequence `after`.
+/// Selects the columns that [`visit_backwards`] reads, at their positions in [`SELECT_ENTRIES`]. Without the body, an
+/// entry's size does not matter.
+const SELECT_POINTERS: &str = "SELECT sequence, agent, number, 0, 0, 0, 0, 0, previous FROM journal";
+
+/// Visits an agent's entries from the tail backwards, down to the first one after sequence `after`. `select` is
+/// [`SELECT_ENTRIES`] or [`SELECT_POINTERS`].
 fn visit_backwards(
     db: &Connection,
+    select: &str,
     agent: Serial,
     tail: &JournalTail,
     after: i64,
     mut visit: impl FnMut(&Row<'_>) -> Result<(), QueryFault>,
 ) -> Result<(), QueryFault> {
-    let mut statement = db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence = ?1"))?;
+    let mut statement = db.prepare_cached(&format!("{select} WHERE sequence = ?1"))?;
     let mut next = Some(tail.last);
     let mut expected = tail.agent_sequence;
     while let Some(sequence) = next.filter(|sequence| *sequence > after) {
         let mut rows = statement.query([sequence])?;
         let entry_fault = |why: &str| corrupt(&format!("entry {sequence}"), why);
         let row = rows.next()?.ok_or_else(|| entry_fault("missing"))?;
-        let entry = read_entry_row(row)?;
-        if entry.content.agent != agent || expected.is_some_and(|number| number != entry.agent_sequence) {
+        let (found, number) = (row.get::<_, i64>(1)?.unsigned_abs(), row.get::<_, i64>(2)?.unsigned_abs());
+        if found != agent || expected.is_some_and(|expected| expected != number) {
             return Err(entry_fault("unexpected agent or agent sequence").into());
         }
         visit(row)?;
-        expected = entry.agent_sequence.checked_sub(1);
+        expected = number.checked_sub(1);
         next = row.get(8)?;
-        if next.is_some_and(|previous| previous >= sequence) || next.is_none() != (entry.agent_sequence == 1)
-        {
+        if next.is_some_and(|previous| previous >= sequence) || next.is_none() != (number == 1) {
             return Err(entry_fault("invalid pointer to the agent's previous entry").into());
         }
     }
@@ -281,14 +286,18 @@ pub(super) fn read(db: &Connection, range: EntryRange) -> Result<Vec<Arc<Journal
 fn read_range(db: &Connection, range: EntryRange) -> Result<Vec<Arc<JournalEntry>>, QueryFault> {
     let after = i64::try_from(range.after).unwrap_or(i64::MAX);
     if let Some(agent) = range.agent {
-        return read_agent_entries(db, agent, after, range.limit);
+        return read_agent_entries(db, agent, after, range);
     }
     let limit = i64::try_from(range.limit).unwrap_or(i64::MAX);
     let mut statement =
         db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     let mut rows = statement.query([after, limit])?;
     let (mut entries, mut last): (Vec<Arc<JournalEntry>>, _) = (Vec::new(), range.after);
+    let mut bytes = 0;
     while let Some(row) = rows.next()? {
+        if !fits(row, &mut bytes, range.bytes_max)? {
+            break;
+        }
         let entry = decode_entry(row)?;
         // A reader that continues after the last entry must never be sent backwards.
         if entry.sequence <= last {
@@ -302,16 +311,17 @@ fn read_range(db: &Connection, range: EntryRange) -> Result<Vec<Arc<JournalEntry
 }
 
 /// Reads one agent's entries in stretches of up to 64: the partial index on every 64th entry finds the end of a
-/// stretch, from which the pointers lead backwards.
+/// stretch, from which the pointers lead backwards. Only the entries that are returned are decoded.
 fn read_agent_entries(
     db: &Connection,
     agent: Serial,
     mut after: i64,
-    limit: usize,
+    range: EntryRange,
 ) -> Result<Vec<Arc<JournalEntry>>, QueryFault> {
-    let mut entries = Vec::new();
+    let (mut entries, mut bytes) = (Vec::new(), 0);
     let Some(tail) = read_tail(db, agent)? else { return Ok(entries) };
-    while entries.len() < limit && after < tail.last {
+    let mut statement = db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence = ?1"))?;
+    while after < tail.last {
         let milestone: Option<i64> = db
             .prepare_cached(
                 "SELECT sequence FROM journal WHERE agent = ?1 AND number % 64 = 0 AND sequence > ?2 \
@@ -320,16 +330,29 @@ fn read_agent_entries(
             .query_row([to_i64(agent)?, after], |row| row.get(0))
             .optional()?;
         let end = milestone.map_or(JournalTail { ..tail }, |last| JournalTail { last, agent_sequence: None });
-        let stretch_start = entries.len();
-        visit_backwards(db, agent, &end, after, |row| {
-            entries.push(Arc::new(decode_entry(row)?));
+        let mut sequences: Vec<i64> = Vec::new();
+        visit_backwards(db, SELECT_POINTERS, agent, &end, after, |row| {
+            sequences.push(row.get(0)?);
             Ok(())
         })?;
-        entries[stretch_start..].reverse();
+        for sequence in sequences.into_iter().rev() {
+            let mut rows = statement.query([sequence])?;
+            let row = rows.next()?.ok_or_else(|| corrupt(&format!("entry {sequence}"), "missing"))?;
+            if entries.len() >= range.limit || !fits(row, &mut bytes, range.bytes_max)? {
+                return Ok(entries);
+            }
+            entries.push(Arc::new(decode_entry(row)?));
+        }
         after = end.last;
     }
-    entries.truncate(limit);
     Ok(entries)
+}
+
+/// Adds the size of a row of [`SELECT_ENTRIES`]; returns whether it fits. The first row always does.
+fn fits(row: &Row<'_>, bytes: &mut usize, bytes_max: usize) -> Result<bool, QueryFault> {
+    let is_first = *bytes == 0;
+    *bytes = bytes.saturating_add(read_entry_row(row)?.content.body.len().max(1));
+    Ok(is_first || *bytes <= bytes_max)
 }
 
 /// Decodes a row of [`SELECT_ENTRIES`] into an entry.

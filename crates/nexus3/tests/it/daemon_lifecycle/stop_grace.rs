@@ -122,6 +122,8 @@ fn requests_completed_during_the_stop_start_nothing() {
         (agent_path("worker"), r#"{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"hi"}}"#),
         ("/".to_owned(), r#"{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{}}"#),
         ("/".to_owned(), r#"{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"hi"}}"#),
+        ("/".to_owned(), r#"{"jsonrpc":"2.0","id":1,"method":"list_sessions"}"#),
+        (agent_path("worker"), r#"{"jsonrpc":"2.0","id":1,"method":"get_messages"}"#),
     ];
     let mut half_sent = Vec::new();
     for (path, body) in &requests {
@@ -136,7 +138,9 @@ fn requests_completed_during_the_stop_start_nothing() {
     fixture.daemon.wait_stderr("agent ended");
     for (connection, body) in &mut half_sent {
         connection.send(body);
-        let response = connection.read_response().json();
+        let response = connection.read_response();
+        assert_eq!(response.status, 503);
+        let response = response.json();
         assert_eq!(response["error"]["code"], -32001, "{response}");
         assert_eq!(response["error"]["message"], "Server shutting down");
         assert!(response["error"]["data"]["retry_after_ms"].is_u64(), "{response}");

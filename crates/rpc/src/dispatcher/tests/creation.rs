@@ -210,7 +210,11 @@ async fn refused_create_does_not_reserve_the_id() {
         r#"{"agent_id":"new","parent_agent_id":"full"}"#,
     ] {
         assert!(fixture.request_create(wrong).await.1.contains(r#""error":"#), "{wrong}");
-        assert_eq!(fixture.dispatcher.agent_target("new").err(), Some(TargetError::AgentNotFound), "{wrong}");
+        assert_eq!(
+            fixture.dispatcher.agent_target("new", &Caller::admin()).err(),
+            Some(TargetError::AgentNotFound),
+            "{wrong}"
+        );
     }
     assert!(fixture.request_create(r#"{"agent_id":"new"}"#).await.1.contains(r#""agent_id":"new""#));
 }

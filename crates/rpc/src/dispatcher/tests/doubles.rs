@@ -31,6 +31,10 @@ impl Provider for EchoModel {
                 let fault = Fault::new(FaultKind::Model, "the model failed").caused_by("for the log alone");
                 stream::iter([Err(fault)]).boxed()
             }
+            ("print", bytes) => {
+                let text = long_text(bytes.parse().unwrap_or_default());
+                stream::iter([Ok(ModelEvent::Text(text))]).chain(done()).boxed()
+            }
             ("tool", "") => tool_call_stream("clock", "{}"),
             ("read", path) => tool_call_stream("fs.read_file", path),
             _ => {
@@ -174,4 +178,9 @@ pub(super) fn capability_token(count: u8) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let [high, low] = [count >> 4, (count & 15) << 2].map(|digit| char::from(DIGITS[usize::from(digit)]));
     format!("nxc_{}{high}{low}", "A".repeat(41))
+}
+
+/// A text of about this many bytes. Its characters lie across any border between two pieces of the text.
+pub(super) fn long_text(bytes: usize) -> String {
+    format!("a{}", "\u{1f980}\u{e9}\u{20ac}".repeat(bytes / 9))
 }

@@ -146,7 +146,7 @@ async fn daemon_door_routes_agent_methods_to_main() {
 #[tokio::test]
 async fn target_needs_a_valid_and_existing_agent() {
     let fixture = Fixture::new().await;
-    let target_error = |name: &str| fixture.dispatcher.agent_target(name).err();
+    let target_error = |name: &str| fixture.dispatcher.agent_target(name, &Caller::admin()).err();
     for name in ["", "..", "a/b", "a b", "%61", "\u{e4}", "-a", "a\n"] {
         assert_eq!(target_error(name), Some(TargetError::InvalidName), "{name:?}");
     }

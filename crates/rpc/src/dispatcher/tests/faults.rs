@@ -115,11 +115,40 @@ async fn full_queue_returns_busy_with_retry_after() {
     assert_eq!(full, error_with(-32001, "busy: 1 turns are open at this agent", later));
     let crowded = fixture.call_daemon(&request("create_agent", "{}")).await;
     assert_eq!(crowded, error_with(-32001, "busy: 1 agents exist", later));
-    fixture.pool.request_stop();
-    let stopping = fixture.call_daemon(&request("create_agent", "{}")).await;
-    assert_eq!(stopping, error_with(-32001, "Server shutting down", later));
     fixture.released.add_permits(1);
     assert!(pending_send.await.unwrap().1.contains(r#""content":"hello""#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_is_unavailable_while_the_daemon_stops() {
+    let fixture = Fixture::new().await;
+    fixture.create_agents(&["a"]).await;
+    let pending_send =
+        fixture.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
+    run_until_idle().await;
+    fixture.pool.request_stop();
+    let later = r#","data":{"retry_after_ms":250}"#;
+    let (_, text) = error_with(-32001, "Server shutting down", later);
+    for (door, method, params) in [
+        ("/", "create_agent", "{}"),
+        ("/", "list_agents", "{}"),
+        ("/", "list_sessions", "{}"),
+        ("/", "shutdown_server", "{}"),
+        ("a", "send", r#"{"content":"hi"}"#),
+        ("a", "get_messages", "{}"),
+    ] {
+        let response = fixture.call_as(&Caller::admin(), door, &request(method, params)).await;
+        assert_eq!(response, (ResponseKind::Unavailable, text.clone()), "{method}");
+    }
+    fixture.released.add_permits(1);
+    assert!(pending_send.await.unwrap().1.contains(r#""content":"hello""#), "a call in flight is answered");
+}
+
+#[test]
+fn closed_store_is_no_internal_error() {
+    let fault = agent::Fault::from(agent::outside::StoreFault::Closed);
+    let error = crate::fault::rpc_error(&fault);
+    assert_eq!((error.code, error.message.as_str()), (-32001, "Server shutting down"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +179,7 @@ async fn reused_request_id_with_other_content_is_refused() {
 async fn call_to_a_destroyed_target_is_not_found() {
     let fixture = Fixture::new().await;
     fixture.create_agents(&["a"]).await;
-    let target = fixture.dispatcher.agent_target("a").unwrap();
+    let target = fixture.dispatcher.agent_target("a", &Caller::admin()).unwrap();
     fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let body = request("send", r#"{"content":"hi"}"#);
     let response =

@@ -23,7 +23,10 @@ async fn transcript_matches_dispatcher_responses() {
     for (index, line) in transcript::exchanges().into_iter().enumerate() {
         let target = match line.door {
             "/" => fixture.dispatcher.daemon_target(),
-            path => match fixture.dispatcher.agent_target(path.strip_prefix("/agent/").unwrap()) {
+            path => match fixture
+                .dispatcher
+                .agent_target(path.strip_prefix("/agent/").unwrap(), &Caller::admin())
+            {
                 Ok(target) => target,
                 Err(fault) => {
                     assert_eq!((fault, line.response), (TargetError::AgentNotFound, "404"), "line {index}");

@@ -60,7 +60,7 @@ async fn target_and_capability_lookup_wake_no_agent() {
     let fixture = Fixture::with_limits(Limits { idle_before_sleep, ..Limits::default() }).await;
     let token = fixture.create_agent("a", "sandboxed", None).await;
     tokio::time::sleep(idle_before_sleep * 2).await;
-    assert!(fixture.dispatcher.agent_target("a").is_ok());
+    assert!(fixture.dispatcher.agent_target("a", &Caller::admin()).is_ok());
     let caller = fixture.dispatcher.capability_caller(token.as_bytes()).unwrap();
     let (_, list) = fixture.call_as(&caller, "/", &request("list_sessions", "{}")).await;
     assert!(list.contains(r#""state":"asleep""#), "{list}");
@@ -175,7 +175,10 @@ async fn rename_preserves_the_agent_and_frees_the_old_id() {
     let renamed = fixture.call_ok("/", "rename_agent", r#"{"agent_id":"a","new_agent_id":"b"}"#).await;
     assert_eq!(renamed, json!({ "agent_id": "b", "url": "/agent/b" }));
     assert_eq!(messages(&fixture, "b").await, before);
-    assert_eq!(fixture.dispatcher.agent_target("a").err(), Some(TargetError::AgentNotFound));
+    assert_eq!(
+        fixture.dispatcher.agent_target("a", &Caller::admin()).err(),
+        Some(TargetError::AgentNotFound)
+    );
     let caller = fixture.dispatcher.capability_caller(token.as_bytes()).unwrap();
     let (_, sent) = fixture.call_as(&caller, "b", &request("send", r#"{"content":"two"}"#)).await;
     assert!(sent.contains("you said two"), "its token stays valid: {sent}");

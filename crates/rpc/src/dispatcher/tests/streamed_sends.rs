@@ -10,13 +10,13 @@ impl Fixture {
     async fn reply(&self, caller: &Caller, door: &str, body: &str) -> CallReply {
         let target = match door {
             "/" => self.dispatcher.daemon_target(),
-            name => self.dispatcher.agent_target(name).unwrap(),
+            name => self.dispatcher.agent_target(name, caller).unwrap(),
         };
         self.dispatcher.respond_streaming(target, caller, body.as_bytes(), EnvelopeRules::HTTP).await
     }
 
     /// Starts a streaming `send`.
-    async fn stream_send(&self, name: &str, params: &str) -> EventReader {
+    pub(super) async fn stream_send(&self, name: &str, params: &str) -> EventReader {
         match self.reply(&Caller::admin(), name, &request("send", params)).await {
             CallReply::Stream(stream) => EventReader::new(stream),
             CallReply::Complete(response) => panic!("no stream: {response:?}"),

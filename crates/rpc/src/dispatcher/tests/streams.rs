@@ -1,7 +1,9 @@
 //! Event subscriptions: visibility, cursors, kind filters, and when a stream ends.
 
 use std::future::poll_fn;
+use std::time::Duration;
 
+use bytes::Bytes;
 use nexus3_protocol::events::{Event, EventQuery};
 use nexus3_protocol::sse::{SseDecoder, SseEvent};
 
@@ -16,7 +18,7 @@ pub(super) struct EventReader {
 
 impl EventReader {
     pub(super) fn new(stream: EventBytes) -> Self {
-        Self { stream, decoder: SseDecoder::new(1024 * 1024) }
+        Self { stream, decoder: SseDecoder::new(16 * 1024 * 1024) }
     }
 
     pub(super) async fn next(&mut self) -> Option<SseEvent> {
@@ -24,29 +26,33 @@ impl EventReader {
             if let Some(event) = self.decoder.next_event().unwrap() {
                 return Some(event);
             }
-            self.decoder.feed(&poll_fn(|cx| self.stream.poll_next(cx)).await?);
+            let bytes = self.next_bytes().await?;
+            self.decoder.feed(&bytes);
         }
     }
 
-    /// Reads all events available now; returns them and whether the stream has ended.
-    async fn drain(&mut self) -> (Vec<SseEvent>, bool) {
+    /// Reads what the stream hands out at once.
+    pub(super) async fn next_bytes(&mut self) -> Option<Bytes> {
+        poll_fn(|cx| self.stream.poll_next(cx)).await
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        self.decoder.feed(bytes);
+    }
+
+    /// Reads events until all tasks wait; returns them and whether the stream has ended.
+    pub(super) async fn drain(&mut self) -> (Vec<SseEvent>, bool) {
         let mut events = Vec::new();
-        loop {
-            // tokio's coop budget can make a poll pending early: the stream is drained when a full pass yields nothing.
-            run_until_idle().await;
-            let before = events.len();
-            while let Some(next) = self.next().now_or_never() {
-                let Some(event) = next else { return (events, true) };
-                events.push(event);
-            }
-            if events.len() == before {
-                return (events, false);
-            }
+        // The paused clock advances only when no task can run.
+        while let Ok(next) = tokio::time::timeout(Duration::from_nanos(1), self.next()).await {
+            let Some(event) = next else { return (events, true) };
+            events.push(event);
         }
+        (events, false)
     }
 
     /// Reads all events available now as `kind agent`.
-    async fn kinds(&mut self) -> Vec<String> {
+    pub(super) async fn kinds(&mut self) -> Vec<String> {
         self.drain().await.0.iter().map(kind).collect()
     }
 }
@@ -68,20 +74,25 @@ fn sequence(event: &SseEvent) -> Option<u64> {
 }
 
 impl Fixture {
-    async fn watch(&self, caller: &Caller, door: &str, query: &str) -> Result<EventReader, StreamError> {
+    pub(super) async fn watch(
+        &self,
+        caller: &Caller,
+        door: &str,
+        query: &str,
+    ) -> Result<EventReader, StreamError> {
         let target = match door {
             "/" => self.dispatcher.daemon_target(),
-            name => self.dispatcher.agent_target(name).unwrap(),
+            name => self.dispatcher.agent_target(name, caller).unwrap(),
         };
         let query = EventQuery::parse(query).unwrap();
         self.dispatcher.watch(&target, caller, query).await.map(EventReader::new)
     }
 
-    async fn watch_as_admin(&self, door: &str, query: &str) -> EventReader {
+    pub(super) async fn watch_as_admin(&self, door: &str, query: &str) -> EventReader {
         self.watch(&Caller::admin(), door, query).await.unwrap()
     }
 
-    async fn send(&self, name: &str, text: &str) {
+    pub(super) async fn send(&self, name: &str, text: &str) {
         self.call_agent(name, &request("send", &format!(r#"{{"content":"{text}"}}"#))).await;
     }
 }
@@ -199,7 +210,7 @@ async fn deltas_are_marked_not_journalled_and_have_no_id() {
 }
 
 /// lead → helper → scout; other.
-async fn tree() -> (Fixture, Caller) {
+pub(super) async fn tree() -> (Fixture, Caller) {
     let fixture = Fixture::new().await;
     let permissions = r#""preset":"trusted","may_create":["trusted","sandboxed"]"#;
     fixture.request_create(&format!(r#"{{"agent_id":"lead",{permissions}}}"#)).await;
@@ -331,7 +342,7 @@ async fn stream_of_a_destroyed_agents_capability_ends() {
 async fn watch_of_a_destroyed_target_is_refused() {
     let fixture = Fixture::new().await;
     fixture.create_agents(&["a"]).await;
-    let target = fixture.dispatcher.agent_target("a").unwrap();
+    let target = fixture.dispatcher.agent_target("a", &Caller::admin()).unwrap();
     fixture.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let refused = fixture.dispatcher.watch(&target, &Caller::admin(), EventQuery::default()).await.err();
     assert_eq!(refused, Some(StreamError::AgentNotFound("Agent not found: a".to_owned())));
@@ -361,7 +372,7 @@ async fn events_before_a_restart_are_delivered_after_it() {
     let fixture = Fixture::with_store(Arc::clone(&store), Limits::default()).await;
     fixture.create_agents(&["a"]).await;
     fixture.send("a", "hi").await;
-    fixture.pool.stop(std::time::Duration::ZERO).await;
+    fixture.pool.stop(Duration::ZERO).await;
     let fixture = Fixture::with_store(store, Limits::default()).await;
     let mut reader = fixture.watch_as_admin("/", "after=0&deltas=false").await;
     let expected = [
