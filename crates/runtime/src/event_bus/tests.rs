@@ -46,8 +46,8 @@ impl Fixture {
     }
 
     async fn commit(&self, text: String) {
-        let [principal, action, rule] = ["admin", "send", "identity"].map(str::to_owned);
-        let record = Record::Denied { principal, action, rule, text };
+        let [action, rule] = ["send", "identity"].map(str::to_owned);
+        let record = Record::Denied { principal: agent::PrincipalId::Admin, action, rule, text };
         let append = Append {
             agent: agent::journal::DAEMON,
             agent_id: None,

@@ -127,7 +127,7 @@ async fn known_secrets_are_redacted_from_every_kind_of_result() {
     assert_eq!(results[..2], ["noted [redacted] [redacted]", "Unknown tool: [redacted]"]);
     assert!(results[2].starts_with("Permission denied: cannot write '/etc/[redacted]'"), "{}", results[2]);
     assert_eq!(world.tools.call_lines(), [format!("a note key-of-a-provider {token}")], "the tool gets them");
-    let everything = EntryRange { agent: None, after: 0, limit: 1000 };
+    let everything = EntryRange { agent: None, after: 0, limit: 1000, bytes_max: usize::MAX };
     let entries = world.store.memory().read(everything).await.expect("the store is readable");
     let is_result = |record: &Record| match record {
         Record::CallDone { .. } | Record::Denied { .. } => true,
