@@ -194,6 +194,7 @@ fn probe_all(inside: &Path, outside: &Path, daemon: i32) -> Vec<ProbeOutcome> {
         refused("bind a UDP socket", &UdpSocket::bind("127.0.0.1:0").map(drop)),
         refused("connect to a Unix socket", &UnixStream::connect(outside.join("socket")).map(drop)),
         refused("create a Unix socket", &UnixDatagram::unbound().map(drop)),
+        refused("create a pair of datagram sockets", &UnixDatagram::pair().map(drop)),
         refused("signal the daemon", &signal(daemon)),
         refused("read the daemon's environment", &fs::read(format!("/proc/{daemon}/environ")).map(drop)),
         refused("create a user namespace", &unshare()),

@@ -98,11 +98,13 @@ fn prepare(
     rustix::process::fchdir(cwd).map_err(step("working directory"))?;
     sys::close_from_on_exec(3).map_err(step("descriptors"))?;
     sys::restore_signals();
+    // When memory runs out, the kernel shall kill the command rather than the daemon.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     set_limits(&request.limits).map_err(step("resource limits"))?;
     rustix::thread::set_no_new_privs(true).map_err(step("no_new_privs"))?;
     drop_capabilities().map_err(step("capabilities"))?;
     landlock_domain::enter(&rules.grants(), request.tier).map_err(step("Landlock"))?;
-    seccomp::restrict().map_err(step("seccomp"))
+    seccomp::restrict(request.tier).map_err(step("seccomp"))
 }
 
 fn set_limits(limits: &ResourceLimits) -> rustix::io::Result<()> {
@@ -112,6 +114,7 @@ fn set_limits(limits: &ResourceLimits) -> rustix::io::Result<()> {
         rustix::process::setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })
     };
     at_most(Resource::Core, 0)?;
+    at_most(Resource::Rtprio, 0)?;
     at_most(Resource::Fsize, limits.file_bytes_max)?;
     at_most(Resource::Data, limits.memory_bytes_max)?;
     at_most(Resource::Nofile, limits.open_files_max)?;

@@ -96,7 +96,7 @@ pub(crate) async fn finish(mut running: RunningCommand) -> Finished {
     Finished { exit: running.exit().unwrap().clone(), stdout: stdout.text(), stderr: stderr.text() }
 }
 
-/// Waits until no process runs in this session-wide unique directory: until the directory's marker lock is free.
+/// Whether a process lives.
 pub(crate) fn is_alive(pid: &str) -> bool {
     // A zombie has been killed and waits for its parent.
     std::fs::read_to_string(Path::new("/proc").join(pid).join("stat"))

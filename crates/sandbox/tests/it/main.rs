@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its helpers")]
 
 mod commands;
+#[cfg(target_arch = "x86_64")]
+mod escapes;
 mod fixture;
 mod lifecycle;
+mod programs;
 mod self_test;
