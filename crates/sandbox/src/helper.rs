@@ -1,8 +1,10 @@
 //! The helper process: receives a request on its standard input, confines and runs the command, reports how it ended.
 //! It has one thread and starts nothing else, so that it is ready in a millisecond.
 
+mod kill_scope;
 mod landlock_domain;
 mod namespaces;
+mod process_limit;
 mod restrict;
 mod seccomp;
 mod supervise;
@@ -12,8 +14,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::process::{Signal, WaitOptions};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitOptions, waitpid};
 
+use self::kill_scope::KillScope;
+use self::process_limit::ProcessLimit;
 use self::restrict::OpenedRules;
 use self::sys::Fork;
 use crate::control;
@@ -42,19 +47,12 @@ fn serve_request() -> io::Result<()> {
     let job = Job::new(request, descriptors)?;
     // Outside the daemon's session: Ctrl-C in a terminal must not end the helper before the command.
     let _ = rustix::process::setsid();
-    sys::ignore_termination();
-    let report = match job.request.tier {
-        Tier::Landlock => {
-            rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-            job.run(control.as_fd())?
-        }
-        Tier::Namespaces => return run_in_namespaces(&job, control.as_fd()),
-    };
-    send_report(control.as_fd(), report)
-}
-
-fn send_report(control: BorrowedFd<'_>, report: Option<Report>) -> io::Result<()> {
-    report.map_or(Ok(()), |report| control::send(control, &report, &[]))
+    sys::ignore_signals();
+    if let Err(error) = job.watch(control.as_fd()) {
+        let why = format!("cannot confine the command: {error}");
+        control::send(control.as_fd(), &Report::NotStarted(why), &[])?;
+    }
+    Ok(())
 }
 
 /// A request with its descriptors.
@@ -79,15 +77,64 @@ impl Job {
         Ok(Self { request, cwd, stdin, held })
     }
 
+    /// Starts the supervisor of the command and waits for its end. Should it die before the command, for example because
+    /// the system ran out of memory, this process kills what is left; in namespaces the kernel does.
+    fn watch(&self, control: BorrowedFd<'_>) -> io::Result<()> {
+        let scope = match self.request.tier {
+            Tier::Landlock => {
+                rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+                Some(KillScope::enter_domain()?)
+            }
+            Tier::Namespaces => {
+                namespaces::enter().map_err(|error| io::Error::other(format!("namespaces: {error}")))?;
+                None
+            }
+        };
+        match sys::fork()? {
+            Fork::Child => {
+                let report = self.supervise(control).unwrap_or_else(|error| {
+                    Some(Report::NotStarted(format!("cannot confine the command: {error}")))
+                });
+                let sent = report.map_or(Ok(()), |report| control::send(control, &report, &[]));
+                sys::exit_now(i32::from(sent.is_err()))
+            }
+            Fork::Parent(supervisor) => {
+                release_output()?;
+                while let Err(Errno::INTR) = waitpid(Some(supervisor), WaitOptions::empty()) {}
+                scope.iter().for_each(supervise::kill_descendants);
+                Ok(())
+            }
+        }
+    }
+
     /// Runs the command and supervises it in this process.
-    fn run(&self, control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
+    fn supervise(&self, control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
+        let scope = match self.request.tier {
+            Tier::Landlock => {
+                rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+                // Within the domain of the watching process, which this process therefore cannot kill.
+                KillScope::enter_domain()?
+            }
+            // Their first process: when it ends, the kernel kills all others.
+            Tier::Namespaces => {
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                let held: Vec<BorrowedFd<'_>> = self.held.iter().map(AsFd::as_fd).collect();
+                namespaces::build_root(&self.request, &held)
+                    .map_err(|why| io::Error::other(format!("namespaces: {why}")))?;
+                KillScope::of_namespace()?
+            }
+        };
+        let limit = ProcessLimit::new(self.request.limits.processes_max);
         match sys::fork()? {
             Fork::Child => {
                 let why = self.execute();
                 let _ = control::send(control, &Report::NotStarted(why), &[]);
                 sys::exit_now(127)
             }
-            Fork::Parent(command) => supervise::supervise(control, command),
+            Fork::Parent(command) => {
+                release_output()?;
+                supervise::supervise(control, command, &scope, limit)
+            }
         }
     }
 
@@ -139,36 +186,11 @@ impl Job {
     }
 }
 
-/// Runs the command in new namespaces. Their first process supervises it: when that process ends, the kernel kills all
-/// others. This process only waits for it.
-fn run_in_namespaces(job: &Job, control: BorrowedFd<'_>) -> io::Result<()> {
-    if let Err(error) = namespaces::enter() {
-        let why = format!("cannot confine the command: namespaces: {error}");
-        return send_report(control, Some(Report::NotStarted(why)));
-    }
-    match sys::fork()? {
-        Fork::Child => {
-            let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-            let held: Vec<BorrowedFd<'_>> = job.held.iter().map(AsFd::as_fd).collect();
-            let report = match namespaces::build_root(&job.request, &held) {
-                Ok(()) => {
-                    job.run(control).unwrap_or_else(|error| Some(Report::NotStarted(error.to_string())))
-                }
-                Err(why) => {
-                    Some(Report::NotStarted(format!("cannot confine the command: namespaces: {why}")))
-                }
-            };
-            let sent = send_report(control, report);
-            sys::exit_now(i32::from(sent.is_err()))
-        }
-        Fork::Parent(init) => loop {
-            match rustix::process::waitpid(Some(init), WaitOptions::empty()) {
-                Err(rustix::io::Errno::INTR) => {}
-                Ok(_) => return Ok(()),
-                Err(errno) => return Err(errno.into()),
-            }
-        },
-    }
+/// Leaves the output to the command: it ends when the command and its descendants have ended.
+fn release_output() -> io::Result<()> {
+    let null = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
 /// Tries to enter a new user namespace, for the self-test.

@@ -23,7 +23,7 @@ impl Tier {
     }
 }
 
-/// Resource limits of one command. Each process of the command has these limits of its own.
+/// Resource limits of one command. Each process of the command has those for files and memory of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
     /// The longest file that it may write.
@@ -32,7 +32,8 @@ pub struct ResourceLimits {
     pub memory_bytes_max: u64,
     /// Open descriptors of a process.
     pub open_files_max: u64,
-    /// Processes of the user. The kernel does not apply it to root.
+    /// Processes and threads. The kernel applies it to all processes of a user other than root; the supervisor kills a
+    /// command that has more.
     pub processes_max: u64,
 }
 
@@ -98,4 +99,6 @@ pub(crate) enum Report {
     Exited(i32),
     /// A signal killed the command; its descendants are dead.
     Killed(i32),
+    /// The supervisor killed the command with its descendants; the reason.
+    Stopped(String),
 }

@@ -18,6 +18,8 @@ pub enum CommandExit {
     Exited(i32),
     /// A signal killed it.
     Killed(i32),
+    /// The supervisor killed it because it exceeded a limit; the reason.
+    Stopped(String),
     /// It was not started; the reason.
     NotStarted(String),
     /// The helper ended without a report, for example because the system ran out of memory.
@@ -150,6 +152,7 @@ async fn read_exit(control: &tokio::net::UnixStream, frame: &mut Vec<u8>) -> Com
                 Report::NotStarted(why) => CommandExit::NotStarted(why),
                 Report::Exited(code) => CommandExit::Exited(code),
                 Report::Killed(signal) => CommandExit::Killed(signal),
+                Report::Stopped(why) => CommandExit::Stopped(why),
             };
         }
         if control.readable().await.is_err() {

@@ -40,6 +40,17 @@ pub(super) fn enter(grants: &[Grant<'_>], tier: Tier) -> Result<(), String> {
     }
 }
 
+/// Enters a domain that restricts signals alone: to processes of this domain and of domains within it.
+pub(super) fn enter_signal_scope() -> Result<(), String> {
+    let required = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let created = required.scope(Scope::Signal).and_then(Ruleset::create);
+    let status = created.and_then(RulesetCreated::restrict_self).map_err(|error| error.to_string())?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        _ => Err("the kernel does not enforce Landlock rules".to_owned()),
+    }
+}
+
 fn ruleset(tier: Tier) -> Result<RulesetCreated, landlock::RulesetError> {
     let required = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

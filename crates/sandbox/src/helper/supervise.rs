@@ -6,28 +6,41 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, pidfd_open, wait,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process_group, pidfd_open, wait,
 };
 
+use super::kill_scope::KillScope;
+use super::process_limit::ProcessLimit;
 use crate::control;
 use crate::request::{Order, Report};
 
-/// Orphans of the command are reaped at this interval while it runs; killed processes are awaited as long.
-const REAP_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+/// How many dead children are reaped before anything else is looked at.
+const REAPED_AT_ONCE_MAX: usize = 100;
+
+/// How often the end of killed processes is looked for.
+const DEATH_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A descendant that resists SIGKILL is in an uninterruptible wait, for example for a dead disk.
 const KILL_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Waits for the command or the end of the daemon, then kills what is left. Returns the report, if there is a daemon
 /// to read it.
-pub(super) fn supervise(control: BorrowedFd<'_>, command: Pid) -> io::Result<Option<Report>> {
+pub(super) fn supervise(
+    control: BorrowedFd<'_>,
+    command: Pid,
+    scope: &KillScope,
+    mut limit: ProcessLimit,
+) -> io::Result<Option<Report>> {
+    // Ahead of a command that starts processes without end. Only root may; the kernel limits the processes of others.
+    let _ = rustix::process::setpriority_process(None, -20);
     let pidfd = pidfd_open(command, PidfdFlags::empty())?;
     let report = loop {
         let mut events =
             [PollFd::from_borrowed_fd(control, PollFlags::IN), PollFd::new(&pidfd, PollFlags::IN)];
-        match poll(&mut events, Some(&REAP_INTERVAL)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        match poll(&mut events, Some(&limit.interval())) {
+            Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
         let has_order = !events[0].revents().is_empty();
@@ -37,15 +50,20 @@ pub(super) fn supervise(control: BorrowedFd<'_>, command: Pid) -> io::Result<Opt
         if has_order && !follow_order(control.as_fd(), command) {
             break None;
         }
+        if let Some(why) = limit.check(scope) {
+            break Some(Report::Stopped(why));
+        }
     };
-    kill_descendants();
+    kill_descendants(scope);
     Ok(report)
 }
 
-/// Reaps all dead children; returns how the command ended, if it is one of them.
+/// Reaps dead children; returns how the command ended, if it is one of them.
 fn reap(command: Option<Pid>) -> Option<Report> {
     let mut report = None;
-    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+    // Processes that fork and end without end must not occupy the supervisor.
+    for _ in 0..REAPED_AT_ONCE_MAX {
+        let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else { break };
         if Some(pid) == command {
             report = Some(describe(status));
         }
@@ -72,45 +90,16 @@ fn follow_order(control: BorrowedFd<'_>, command: Pid) -> bool {
     }
 }
 
-/// Kills all descendants. This process is their subreaper, or the init of their namespace: when a parent dies, its
-/// children become children of this process, so that none is left when it has no children.
-pub(super) fn kill_descendants() {
+/// Kills all descendants and waits for their end. This process is their subreaper, or the init of their namespace: none
+/// is left when it has no children.
+pub(super) fn kill_descendants(scope: &KillScope) {
     let start = Instant::now();
+    scope.signal_all(Signal::KILL);
     while start.elapsed() < KILL_TIME_MAX {
         reap(None);
-        if matches!(wait(WaitOptions::NOHANG), Err(rustix::io::Errno::CHILD)) {
+        if matches!(wait(WaitOptions::NOHANG), Err(Errno::CHILD)) {
             return;
         }
-        let children = children();
-        for child in &children {
-            // An error means that it is dead already.
-            let _ = kill_process(*child, Signal::KILL);
-        }
-        if let Some(pidfd) = children.first().and_then(|child| pidfd_open(*child, PidfdFlags::empty()).ok()) {
-            let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&REAP_INTERVAL));
-        }
+        let _ = poll(&mut [], Some(&DEATH_INTERVAL));
     }
-}
-
-/// The children of this process, which has one thread.
-fn children() -> Vec<Pid> {
-    let own = rustix::process::getpid().as_raw_nonzero();
-    let listed = std::fs::read_to_string(format!("/proc/self/task/{own}/children"));
-    match listed {
-        Ok(text) => text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect(),
-        // Kernels without CONFIG_PROC_CHILDREN.
-        Err(_) => children_by_parent(own.get()),
-    }
-}
-
-fn children_by_parent(parent: i32) -> Vec<Pid> {
-    let is_child = |pid: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name in parentheses may contain anything; state and parent follow it.
-        let mut fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
-        fields.nth(1).and_then(|field| field.parse::<i32>().ok()) == Some(parent)
-    };
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(is_child).filter_map(Pid::from_raw).collect()
 }

@@ -1,11 +1,11 @@
 //! System calls that have no safe wrapper. Called in the helper only, which has one thread.
 
-#![expect(unsafe_code, reason = "fork, close_range, unshare and signal dispositions have no safe wrapper")]
+#![expect(unsafe_code, reason = "fork, close_range, unshare and signals have no safe wrapper")]
 
 use std::ffi::CStr;
 use std::io;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use rustix::thread::UnshareFlags;
 
 /// Which side of a fork this is.
@@ -51,19 +51,17 @@ pub(super) fn truncate(path: &CStr) -> io::Result<()> {
     }
 }
 
-/// Signals that end a process by default and that a person or a script may send to the helper.
-const TERMINATING: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
-
-/// Ignores the signals that would end the helper before it has killed the command.
-pub(super) fn ignore_termination() {
-    set_dispositions(&TERMINATING, libc::SIG_IGN);
+/// Ignores all signals that can be ignored, except that children are reported: nothing but SIGKILL shall end the helper
+/// before it has killed the command. A daemon that ignores SIGCHLD must not hide the end of the command.
+pub(super) fn ignore_signals() {
+    set_dispositions(libc::SIG_IGN);
+    // SAFETY: no handler is installed.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Restores the default disposition of the signals that a Rust program or the helper ignores; an executed program would
-/// inherit them.
+/// Restores the default disposition of all signals and blocks none; an executed program would inherit both.
 pub(super) fn restore_signals() {
-    set_dispositions(&TERMINATING, libc::SIG_DFL);
-    set_dispositions(&[libc::SIGPIPE], libc::SIG_DFL);
+    set_dispositions(libc::SIG_DFL);
     // SAFETY: the set is initialized by sigemptyset before it is used.
     unsafe {
         let mut none = std::mem::zeroed();
@@ -72,11 +70,18 @@ pub(super) fn restore_signals() {
     }
 }
 
-fn set_dispositions(signals: &[libc::c_int], disposition: libc::sighandler_t) {
-    for signal in signals {
-        // SAFETY: no handler is installed, only SIG_IGN or SIG_DFL.
-        unsafe { libc::signal(*signal, disposition) };
+fn set_dispositions(disposition: libc::sighandler_t) {
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: no handler is installed, only SIG_IGN or SIG_DFL. It fails for SIGKILL, SIGSTOP and signals of the C
+        // library.
+        unsafe { libc::signal(signal, disposition) };
     }
+}
+
+/// Sends a signal to every other process that this process may signal. Only a kill scope calls it.
+pub(super) fn signal_reachable(signal: Signal) {
+    // SAFETY: the call has no memory effects. It fails if there is no other process.
+    unsafe { libc::kill(-1, signal.as_raw()) };
 }
 
 /// Ends the process at once, without running destructors or flushing buffers of the parent's state.

@@ -7,5 +7,7 @@ mod commands;
 mod escapes;
 mod fixture;
 mod lifecycle;
+mod limits;
 mod programs;
+mod requests;
 mod self_test;
