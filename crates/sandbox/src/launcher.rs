@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ pub struct Launch {
     pub cwd: String,
     /// The handle of the working directory.
     pub cwd_handle: Arc<OwnedFd>,
-    /// The directories that it may access besides those of the system.
+    /// The directories that it may access besides those of the system. For a directory within another one its own access
+    /// applies; the tier `landlock` cannot restrict it further than that of the outer one.
     pub roots: Vec<GrantedDirectory>,
     /// Whether the command gets a pipe as its standard input; else it reads end of file.
     pub has_stdin: bool,
@@ -67,6 +68,14 @@ pub enum LaunchFault {
     /// There is no such program.
     #[error("program not found: {0}")]
     ProgramNotFound(String),
+    /// A directory cannot be granted like this.
+    #[error("cannot grant {path}: {why}")]
+    Grant {
+        /// The directory.
+        path: String,
+        /// The reason.
+        why: &'static str,
+    },
     /// The helper could not be started, or the request not be sent.
     #[error("cannot start the sandbox helper: {0}")]
     Helper(#[from] io::Error),
@@ -96,8 +105,10 @@ impl Launcher {
     /// Starts a command. Call it on a thread that may block: the helper reads the request while this sends it.
     ///
     /// # Errors
-    /// When the program does not exist or the helper does not start. What fails later is reported by the command's exit.
+    /// When a directory cannot be granted, the program does not exist or the helper does not start. What fails later is
+    /// reported by the command's exit.
     pub fn start(&self, launch: Launch) -> Result<RunningCommand, LaunchFault> {
+        launch.roots.iter().try_for_each(|root| self.check_grant(root, &launch.roots))?;
         let program = resolve_program(&launch)?;
         let (near, far) = UnixStream::pair()?;
         let mut child = tokio::process::Command::new(&self.helper.program)
@@ -129,6 +140,30 @@ impl Launcher {
         descriptors.extend(launch.roots.iter().map(|root| root.handle.as_fd()));
         control::send(near.as_fd(), &request, &descriptors)?;
         RunningCommand::new(&mut child, near, write_end).map_err(LaunchFault::Helper)
+    }
+}
+
+/// File systems through which root could change the system, even without capabilities.
+const KERNEL_DIRECTORIES: [&str; 3] = ["/dev", "/proc", "/sys"];
+
+impl Launcher {
+    fn check_grant(&self, root: &GrantedDirectory, all: &[GrantedDirectory]) -> Result<(), LaunchFault> {
+        let fault = |why| Err(LaunchFault::Grant { path: root.path.clone(), why });
+        let path = Path::new(&root.path);
+        if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+            return fault("it is not an absolute path without `..`");
+        }
+        let is_of_kernel = |kernel: &&str| path.starts_with(kernel) || Path::new(kernel).starts_with(path);
+        if root.is_writable && KERNEL_DIRECTORIES.iter().any(is_of_kernel) {
+            return fault("it must not be writable, because the kernel's own files are in it");
+        }
+        let contains = |other: &GrantedDirectory| {
+            other.is_writable && other.path != root.path && path.starts_with(&other.path)
+        };
+        if self.tier == Tier::Landlock && !root.is_writable && all.iter().any(contains) {
+            return fault("the tier landlock cannot make it read-only within a writable directory");
+        }
+        Ok(())
     }
 }
 

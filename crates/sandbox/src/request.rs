@@ -1,5 +1,7 @@
 //! The request of the daemon to the helper, and the helper's reports: JSON frames on the control socket.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 /// How a command is confined.
@@ -79,6 +81,13 @@ pub(crate) struct HelperRequest {
     pub(crate) system: Vec<Rule>,
     pub(crate) limits: ResourceLimits,
     pub(crate) tier: Tier,
+}
+
+impl HelperRequest {
+    /// Whether a held directory contains the path, or is it.
+    pub(crate) fn is_held(&self, path: &str) -> bool {
+        self.held.iter().any(|held| Path::new(path).starts_with(&held.path))
+    }
 }
 
 /// An order of the daemon while the command runs. When the socket closes, the helper kills the command.

@@ -81,7 +81,8 @@ impl SystemDirectories {
             add(Path::new(device), Access::Device);
         }
         add(Path::new("/proc"), Access::Read);
-        for directory in path.split(':').filter(|directory| directory.starts_with('/')) {
+        // A search path with `/` itself would grant everything.
+        for directory in path.split(':').filter(|directory| directory.starts_with('/') && *directory != "/") {
             for directory in search_directories(Path::new(directory)) {
                 add(&directory, Access::Read);
             }
@@ -119,13 +120,15 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("bin")).unwrap();
         let bin = home.path().join("bin");
-        let system = SystemDirectories::new(&format!("relative:{}:/usr/bin", bin.display()), &[]);
+        let system = SystemDirectories::new(&format!("relative:/:{}:/usr/bin", bin.display()), &[]);
         let home = std::fs::canonicalize(home.path()).unwrap();
         let paths: Vec<&str> = system.paths().collect();
         assert!(
             paths.contains(&bin.to_str().unwrap()) && paths.contains(&home.join("lib").to_str().unwrap())
         );
-        assert!(!paths.contains(&home.to_str().unwrap()) && !paths.contains(&"relative"));
+        assert!(
+            !paths.contains(&home.to_str().unwrap()) && !paths.contains(&"relative") && !paths.contains(&"/")
+        );
         // Below /usr already.
         assert!(!paths.contains(&"/usr/bin"));
     }

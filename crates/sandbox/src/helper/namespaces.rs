@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
+    move_mount, open_tree, unmount,
 };
 use rustix::thread::UnshareFlags;
 
@@ -19,21 +21,21 @@ use crate::request::{Access, HelperRequest, Rule};
 /// Where the new root is built; hidden in this namespace only.
 const STAGING: &str = "/tmp";
 
-/// ResourceLimits of the file systems in memory.
+/// Options of the file systems in memory, with their limits.
 const ROOT_OPTIONS: &str = "mode=0755,size=1m,nr_inodes=4k";
 const TEMPORARY_OPTIONS: &str = "mode=1777,size=256m,nr_inodes=64k";
 const SHARED_MEMORY_OPTIONS: &str = "mode=1777,size=64m,nr_inodes=4k";
 
 /// Links that programs expect in /dev.
 const DEVICE_LINKS: [(&str, &str); 4] = [
-    ("/proc/self/fd", "dev/fd"),
-    ("/proc/self/fd/0", "dev/stdin"),
-    ("/proc/self/fd/1", "dev/stdout"),
-    ("/proc/self/fd/2", "dev/stderr"),
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
 ];
 
-/// Enters new namespaces; the next child is the first process in them. GrantedDirectory needs no user namespace, in which it would
-/// lose its power over files of other users.
+/// Enters new namespaces; the next child is the first process in them. Root needs no user namespace, in which it would lose its
+/// power over files of other users.
 pub(super) fn enter() -> io::Result<()> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let mut flags = UnshareFlags::NEWNS
@@ -53,154 +55,209 @@ pub(super) fn enter() -> io::Result<()> {
 
 /// Builds the file tree and makes it the root. Runs in the first process of the namespaces.
 pub(super) fn build_root(request: &HelperRequest, held: &[BorrowedFd<'_>]) -> Result<(), String> {
-    let fail = |what: &str| {
-        let what = what.to_owned();
-        move |errno: rustix::io::Errno| format!("{what}: {errno}")
-    };
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC).map_err(fail("/"))?;
-    let system = open_system(&request.system)?;
-    let held = request.held.iter().zip(held).map(|(rule, handle)| reopen(&rule.path, *handle));
-    let held: Vec<OwnedFd> = held.collect::<Result<_, _>>()?;
-    mount_memory(STAGING, ROOT_OPTIONS).map_err(fail(STAGING))?;
-    let root = Path::new(STAGING);
-    make_directory(root, "dev/shm")?;
-    mount_memory(root.join("dev/shm"), SHARED_MEMORY_OPTIONS).map_err(fail("/dev/shm"))?;
-    for (target, link) in DEVICE_LINKS {
-        make_link(root, link, Path::new(target))?;
+    // Cloned before the new root hides any of them, or becomes a part of one.
+    let mut entries = private_entries(request);
+    entries.extend(system_entries(request)?);
+    for (rule, handle) in request.held.iter().zip(held) {
+        let handle = reopen(&rule.path, *handle)?;
+        entries.push(Entry { path: rule.path.clone(), content: clone_tree(rule, handle.as_fd())? });
     }
-    make_directory(root, "proc")?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", root.join("proc"), "proc", flags, None).map_err(fail("/proc"))?;
-    make_directory(root, "tmp")?;
-    mount_memory(root.join("tmp"), TEMPORARY_OPTIONS).map_err(fail("/tmp"))?;
-    for (rule, source) in &system {
-        match source {
-            Source::Link(target) => make_link(root, &rule.path, target)?,
-            Source::Handle(handle) => bind(root, &rule.path, handle.as_fd(), rule.access)?,
-        }
-    }
-    for (rule, handle) in request.held.iter().zip(&held) {
-        bind(root, &rule.path, handle.as_fd(), rule.access)?;
-    }
-    enter_root(root).map_err(fail("new root"))
+    entries.extend(pinned_entries(request)?);
+    // Directories before what is in them. The sort is stable: of two entries with one path the held one is on top.
+    entries.sort_by(|one, other| Path::new(&one.path).cmp(Path::new(&other.path)));
+    mount_memory(Path::new(STAGING), ROOT_OPTIONS).map_err(fail(STAGING))?;
+    entries.iter().try_for_each(|entry| entry.place(Path::new(STAGING)))?;
+    enter_root(Path::new(STAGING), request.is_held("/")).map_err(|error| format!("new root: {error}"))
 }
 
-/// Where the content of a system path comes from.
-enum Source {
-    Handle(OwnedFd),
+fn fail(what: &str) -> impl Fn(Errno) -> String {
+    let what = what.to_owned();
+    move |errno| format!("{what}: {errno}")
+}
+
+/// A path in the new file tree.
+struct Entry {
+    path: String,
+    content: Content,
+}
+
+/// What is at a path.
+enum Content {
     /// A symbolic link, such as /bin of merged systems: made again.
     Link(PathBuf),
+    /// A file system in memory, with its options.
+    Memory(&'static str),
+    /// The processes of the namespace.
+    Processes,
+    /// A clone of a file or directory of the old tree, with all mounts below it.
+    Tree(OwnedFd),
+}
+
+/// What every tree has. A granted /tmp is not hidden by a private one.
+fn private_entries(request: &HelperRequest) -> Vec<Entry> {
+    let entry = |path: &str, content| Entry { path: path.to_owned(), content };
+    let mut entries =
+        vec![entry("/dev/shm", Content::Memory(SHARED_MEMORY_OPTIONS)), entry("/proc", Content::Processes)];
+    if !request.is_held("/tmp") {
+        entries.push(entry("/tmp", Content::Memory(TEMPORARY_OPTIONS)));
+    }
+    entries.extend(DEVICE_LINKS.iter().map(|(target, link)| entry(link, Content::Link((*target).into()))));
+    entries
+}
+
+/// Opens system paths; skips those that do not exist, and those that a held directory contains.
+fn system_entries(request: &HelperRequest) -> Result<Vec<Entry>, String> {
+    let is_needed = |rule: &&Rule| {
+        rule.path != "/proc" && (rule.access == Access::Device || !request.is_held(&rule.path))
+    };
+    let mut entries = Vec::new();
+    for rule in request.system.iter().filter(is_needed) {
+        let entry = |content| Entry { path: rule.path.clone(), content };
+        if let Ok(target) = fs::read_link(&rule.path) {
+            entries.push(entry(Content::Link(target)));
+            continue;
+        }
+        match rustix::fs::open(&*rule.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        {
+            Ok(handle) => entries.push(entry(clone_tree(rule, handle.as_fd())?)),
+            Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => {}
+            Err(errno) => return Err(format!("{}: {errno}", rule.path)),
+        }
+    }
+    Ok(entries)
+}
+
+/// The directories between a writable directory and a read-only one in it. As mounts they cannot be renamed, so that no
+/// other directory can take the place of the read-only one.
+fn pinned_entries(request: &HelperRequest) -> Result<Vec<Entry>, String> {
+    let mut entries = Vec::new();
+    for inner in request.held.iter().filter(|rule| rule.access == Access::Read) {
+        let contains =
+            |outer: &&Rule| outer.path != inner.path && Path::new(&inner.path).starts_with(&outer.path);
+        let outer = request.held.iter().filter(contains).max_by_key(|outer| outer.path.len());
+        let Some(outer) = outer.filter(|outer| outer.access == Access::Write) else { continue };
+        let between = Path::new(&inner.path).ancestors().skip(1);
+        for directory in between.take_while(|directory| *directory != Path::new(&outer.path)) {
+            let rule = Rule { path: directory.display().to_string(), access: Access::Write };
+            let handle = open_without_links(&rule.path)?;
+            entries.push(Entry { content: clone_tree(&rule, handle.as_fd())?, path: rule.path });
+        }
+    }
+    Ok(entries)
 }
 
 /// Opens a held directory again, in this mount namespace: the kernel binds no directory of another one. Its path must
 /// still lead to the directory that was granted.
 fn reopen(path: &str, granted: BorrowedFd<'_>) -> Result<OwnedFd, String> {
-    let fail = |errno: rustix::io::Errno| format!("{path}: {errno}");
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-    let opened = opened.map_err(fail)?;
-    let (new, old) = (rustix::fs::fstat(&opened).map_err(fail)?, rustix::fs::fstat(granted).map_err(fail)?);
+    let opened = open_without_links(path)?;
+    let (new, old) = (rustix::fs::fstat(&opened), rustix::fs::fstat(granted));
+    let (new, old) = (new.map_err(fail(path))?, old.map_err(fail(path))?);
     if (new.st_dev, new.st_ino) == (old.st_dev, old.st_ino) {
         return Ok(opened);
     }
     Err(format!("{path} was replaced since it was granted"))
 }
 
-/// Opens system paths before the new root hides any of them; skips those that do not exist.
-fn open_system(rules: &[Rule]) -> Result<Vec<(&Rule, Source)>, String> {
-    let mut opened = Vec::new();
-    for rule in rules {
-        if let Ok(target) = fs::read_link(&rule.path) {
-            opened.push((rule, Source::Link(target)));
-            continue;
+fn open_without_links(path: &str) -> Result<OwnedFd, String> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    opened.map_err(|errno| match errno {
+        Errno::LOOP => format!("{path} leads through a symbolic link; grant the directory by its real path"),
+        errno => format!("{path}: {errno}"),
+    })
+}
+
+/// Clones a file or directory with all mounts below it. Restrictions are added to those that its mounts have already.
+fn clone_tree(rule: &Rule, handle: BorrowedFd<'_>) -> Result<Content, String> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(handle, "", flags).map_err(fail(&rule.path))?;
+    let attributes = match rule.access {
+        Access::Read | Access::List => {
+            libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV
         }
-        match rustix::fs::open(&*rule.path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-        {
-            Ok(handle) => opened.push((rule, Source::Handle(handle))),
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS | rustix::io::Errno::NOTDIR) => {}
-            Err(errno) => return Err(format!("{}: {errno}", rule.path)),
+        Access::Write => libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV,
+        Access::Device => libc::MOUNT_ATTR_NOSUID,
+    };
+    sys::set_mount_attributes(tree.as_fd(), attributes, libc::AT_RECURSIVE)
+        .map_err(|error| format!("{}: {error}", rule.path))?;
+    Ok(Content::Tree(tree))
+}
+
+impl Entry {
+    /// Makes the path below the new root.
+    fn place(&self, root: &Path) -> Result<(), String> {
+        let relative = Path::new(self.path.trim_start_matches('/'));
+        let target = root.join(relative);
+        let fail = fail(&self.path);
+        match &self.content {
+            Content::Link(link) => {
+                make_link(&target, link).map_err(|error| format!("{}: {error}", self.path))
+            }
+            Content::Memory(options) => {
+                make_directory(&target)?;
+                mount_memory(&target, options).map_err(fail)
+            }
+            Content::Processes => {
+                make_directory(&target)?;
+                let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+                mount("proc", &target, "proc", flags, None).map_err(fail)
+            }
+            Content::Tree(tree) => {
+                make_mount_point(&target, tree.as_fd())?;
+                let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+                move_mount(tree, "", rustix::fs::CWD, &target, flags).map_err(fail)
+            }
         }
     }
-    Ok(opened)
 }
 
-fn mount_memory(target: impl AsRef<Path>, options: &str) -> rustix::io::Result<()> {
-    let options = std::ffi::CString::new(options).map_err(|_| rustix::io::Errno::INVAL)?;
+fn mount_memory(target: &Path, options: &str) -> rustix::io::Result<()> {
+    let options = std::ffi::CString::new(options).map_err(|_| Errno::INVAL)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    mount("tmpfs", target.as_ref(), "tmpfs", flags, Some(options.as_c_str()))
+    mount("tmpfs", target, "tmpfs", flags, Some(options.as_c_str()))
 }
 
-/// Binds a file or directory at its path below the new root.
-fn bind(root: &Path, path: &str, handle: BorrowedFd<'_>, access: Access) -> Result<(), String> {
-    // /proc has a mount of its own.
-    if path == "/proc" {
+/// Makes a directory or an empty file, unless there is one.
+fn make_mount_point(target: &Path, content: BorrowedFd<'_>) -> Result<(), String> {
+    let stat = rustix::fs::fstat(content).map_err(fail("stat"))?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        return make_directory(target);
+    }
+    if target.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let fail = |errno: rustix::io::Errno| format!("bind {path}: {errno}");
-    let stat = rustix::fs::fstat(handle).map_err(fail)?;
-    let relative = path.trim_start_matches('/');
-    let target = root.join(relative);
-    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-        make_directory(root, relative)?;
-    } else {
-        make_directory(root, parent(relative))?;
-        fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&target)
-            .map_err(|e| format!("bind {path}: {e}"))?;
-    }
-    mount_bind(format!("/proc/self/fd/{}", handle.as_raw_fd()), &target).map_err(fail)?;
-    let mut flags = MountFlags::BIND | MountFlags::NOSUID | inherited_flags(&target);
-    if access == Access::Read {
-        flags |= MountFlags::RDONLY;
-    }
-    if access != Access::Device {
-        flags |= MountFlags::NODEV;
-    }
-    mount_remount(&target, flags, c"").map_err(fail)
+    target.parent().map_or(Ok(()), make_directory)?;
+    fs::File::create(target).map(drop).map_err(|error| format!("create {}: {error}", target.display()))
 }
 
-/// Flags of the original mount, which a user namespace must not clear.
-fn inherited_flags(target: &Path) -> MountFlags {
-    let Ok(stat) = rustix::fs::statvfs(target) else { return MountFlags::empty() };
-    let pairs = [
-        (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
-        (StatVfsMountFlags::NODEV, MountFlags::NODEV),
-        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
-        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
-        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
-        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
-    ];
-    pairs.iter().filter(|(has, _)| stat.f_flag.contains(*has)).map(|(_, flag)| *flag).collect()
+fn make_directory(target: &Path) -> Result<(), String> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(target);
+    made.map_err(|error| format!("create {}: {error}", target.display()))
 }
 
-fn make_directory(root: &Path, relative: &str) -> Result<(), String> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(root.join(relative));
-    made.map_err(|error| format!("create /{relative}: {error}"))
-}
-
-fn make_link(root: &Path, path: &str, target: &Path) -> Result<(), String> {
-    let relative = path.trim_start_matches('/');
-    make_directory(root, parent(relative))?;
-    match symlink(target, root.join(relative)) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(format!("link {path}: {error}")),
+fn make_link(target: &Path, link: &Path) -> io::Result<()> {
+    if let Some(parent) = target.parent() {
+        make_directory(parent).map_err(io::Error::other)?;
+    }
+    match symlink(link, target) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
 }
 
-fn parent(relative: &str) -> &str {
-    relative.rsplit_once('/').map_or("", |(parent, _)| parent)
-}
-
-/// Makes the tree the root, detaches the old one, and makes the root itself read-only.
-fn enter_root(root: &Path) -> rustix::io::Result<()> {
+/// Makes the tree the root and detaches the old one. A root in memory becomes read-only; a held one has its attributes.
+fn enter_root(root: &Path, is_held: bool) -> io::Result<()> {
     rustix::process::chdir(root)?;
     rustix::process::pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     rustix::process::chdir("/")?;
-    mount_remount("/", MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV, ROOT_OPTIONS_READ_ONLY)
+    if is_held {
+        return Ok(());
+    }
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    sys::set_mount_attributes(root.as_fd(), libc::MOUNT_ATTR_RDONLY, 0)
 }
-
-/// The size limits stay as they are.
-const ROOT_OPTIONS_READ_ONLY: &std::ffi::CStr = c"";

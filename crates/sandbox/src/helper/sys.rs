@@ -1,9 +1,10 @@
 //! System calls that have no safe wrapper. Called in the helper only, which has one thread.
 
-#![expect(unsafe_code, reason = "fork, close_range, unshare and signals have no safe wrapper")]
+#![expect(unsafe_code, reason = "fork, close_range, unshare, mount_setattr and signals have no safe wrapper")]
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::process::{Pid, Signal};
 use rustix::thread::UnshareFlags;
@@ -82,6 +83,23 @@ fn set_dispositions(disposition: libc::sighandler_t) {
 pub(super) fn signal_reachable(signal: Signal) {
     // SAFETY: the call has no memory effects. It fails if there is no other process.
     unsafe { libc::kill(-1, signal.as_raw()) };
+}
+
+/// Sets attributes of a mount and all mounts below it; the others stay as they are.
+pub(super) fn set_mount_attributes(mount: BorrowedFd<'_>, attributes: u64, flags: i32) -> io::Result<()> {
+    let attributes = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the path is a C string, and the size is that of the attributes.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Ends the process at once, without running destructors or flushing buffers of the parent's state.

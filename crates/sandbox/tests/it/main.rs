@@ -6,6 +6,7 @@ mod commands;
 #[cfg(target_arch = "x86_64")]
 mod escapes;
 mod fixture;
+mod grants;
 mod lifecycle;
 mod limits;
 mod programs;
