@@ -12,3 +12,4 @@ mod limits;
 mod programs;
 mod requests;
 mod self_test;
+mod workloads;
