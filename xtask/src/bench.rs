@@ -2,6 +2,7 @@
 //! This file has the list of groups and runs them; each group is a module, next to the modules that they share.
 
 mod agents;
+mod commands;
 mod http;
 mod in_process;
 mod instant_model;
@@ -55,7 +56,9 @@ pub(crate) const COMMAND: Command = Command {
         models  CPU time of a turn with 10 and with 10,000 messages; baseline: a relay\n        \
         that only sends a request of the same size to the model\n        \
         (crates/testkit/src/bin/relay.rs). The embedded model and embeddings on\n        \
-        one thread, with the weights that ci has downloaded\n\n\
+        one thread, with the weights that ci has downloaded\n\
+        commands  /bin/true in the sandbox, in both tiers; baseline: the same command\n          \
+        without a sandbox (crates/sandbox/examples/commands.rs)\n\n\
         --seconds N  duration of load per side in rpc (per number of connections), turn\n             \
         and store (default 7)\n\
         --json FILE  also write the figures to FILE",
@@ -79,6 +82,7 @@ const GROUPS: &[Group] = &[
     Group { name: "agents", measure: agents::measure },
     Group { name: "store", measure: store::measure },
     Group { name: "models", measure: models::measure },
+    Group { name: "commands", measure: commands::measure },
 ];
 
 /// The binaries, processes and options that all groups share.

@@ -17,6 +17,7 @@ pub(crate) struct Programs {
     pub(crate) durable: PathBuf,
     pub(crate) speed: PathBuf,
     pub(crate) embed_speed: PathBuf,
+    pub(crate) commands: PathBuf,
 }
 
 /// Builds all programs, each with its own cargo call: in one call cargo would unify the features of shared
@@ -35,6 +36,7 @@ pub(crate) fn build() -> Result<Programs, Failure> {
         durable: build_one(Profile::Release, "durable", "--package nexus3 --example durable")?,
         speed: build_one(Profile::Release, "speed", "--package local --example speed")?,
         embed_speed: build_one(Profile::Release, "embed_speed", "--package local --example embed_speed")?,
+        commands: build_one(Profile::Release, "commands", "--package sandbox --example commands")?,
     })
 }
 

@@ -1,0 +1,99 @@
+//! The helper's own input: a request that it cannot read starts nothing, and what it inherits does not disturb it.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use sandbox::{CommandExit, Helper, Launcher};
+
+use crate::fixture::{Fixture, TIERS, finish, helper, system};
+
+/// Starts the helper with these bytes on its control socket; returns its exit code and what it prints.
+fn run_helper(bytes: &[u8]) -> (Option<i32>, String) {
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let mut command = Command::new(helper().program);
+    command.arg("sandbox-helper").stdin(Stdio::from(OwnedFd::from(far))).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    drop(command);
+    near.write_all(bytes).unwrap();
+    drop(near);
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn frame(body: &str) -> Vec<u8> {
+    [&u32::try_from(body.len()).unwrap().to_be_bytes(), body.as_bytes()].concat()
+}
+
+#[test]
+fn malformed_request_ends_the_helper_with_an_error() {
+    let request = r#"{"program":"/bin/touch","arguments":["x"],"environment":[],"cwd":"/","has_stdin":false,
+        "held":[],"system":[],"tier":"landlock","limits":
+        {"file_bytes_max":1,"memory_bytes_max":1,"open_files_max":1,"processes_max":1}}"#;
+    for (bytes, why) in [
+        (vec![], "started without a request"),
+        (vec![0, 0], "unexpected end of file"),
+        (vec![0, 0, 0, 9, b'{'], "unexpected end of file"),
+        (vec![255, 255, 255, 255], "too long"),
+        (frame(""), "EOF while parsing"),
+        (frame("{}"), "missing field"),
+        (frame(request), "lacks descriptors"),
+    ] {
+        let (code, printed) = run_helper(&bytes);
+        assert!(code == Some(1) && printed.contains(why), "{code:?} {printed}");
+    }
+}
+
+/// A launcher whose helper starts in a changed process state.
+fn launcher_through(tier: sandbox::Tier, program: &str, arguments: &[&str]) -> Launcher {
+    let Helper { program: own, arguments: own_arguments } = helper();
+    let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+    let arguments = arguments.chain([own.to_str().unwrap().to_owned()]).chain(own_arguments);
+    Launcher::new(Helper { program: program.into(), arguments: arguments.collect() }, tier, system())
+}
+
+/// 32 and 33, which the C library does not let programs change.
+const SIGNALS_OF_C_LIBRARY: u64 = 0b11 << 31;
+
+#[tokio::test]
+async fn signals_that_the_daemon_ignores_or_blocks_are_restored() {
+    for tier in TIERS {
+        let mut fixture = Fixture::new(tier);
+        let signals = ["--ignore-signal=CHLD,HUP,PIPE,USR1,ALRM", "--block-signal=TERM,CHLD,RTMIN"];
+        fixture.launcher = launcher_through(tier, "/usr/bin/env", &signals);
+        let finished =
+            fixture.run_shell("(exit 5); echo $?; grep -E '^Sig(Blk|Ign)' /proc/self/status").await;
+        let mut lines = finished.stdout.lines();
+        assert_eq!(lines.next(), Some("5"));
+        for line in lines {
+            let signals = u64::from_str_radix(line.split('\t').nth(1).unwrap(), 16).unwrap();
+            assert_eq!(signals & !SIGNALS_OF_C_LIBRARY, 0, "{line}");
+        }
+        assert_eq!(finished.exit, CommandExit::Exited(0));
+    }
+}
+
+#[tokio::test]
+async fn command_runs_under_a_narrow_umask() {
+    for tier in TIERS {
+        let mut fixture = Fixture::new(tier);
+        fixture.launcher = launcher_through(tier, "/bin/sh", &["-c", "umask 077; exec \"$@\"", "sh"]);
+        let finished =
+            fixture.run_shell("umask; ls / /usr /dev > /dev/null 2>&1; echo x > made; cat made").await;
+        assert_eq!(finished.stdout, "0077\nx\n", "{finished:?}");
+    }
+}
+
+#[tokio::test]
+async fn request_with_too_many_directories_is_refused() {
+    let fixture = Fixture::new(TIERS[0]);
+    let mut launch = fixture.launch("true", &[]);
+    let root = launch.roots[0].clone();
+    launch.roots = vec![root; 300];
+    let fault = fixture.launcher.start(launch).unwrap_err();
+    assert!(fault.to_string().contains("more than 253 descriptors"), "{fault}");
+    // The next command is not affected.
+    let finished = finish(fixture.start(fixture.launch("true", &[]))).await;
+    assert_eq!(finished.exit, CommandExit::Exited(0));
+}
