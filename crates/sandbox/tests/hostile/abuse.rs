@@ -69,6 +69,13 @@ pub(crate) fn fork_without_end() {
     }
 }
 
+/// Starts threads that stay, until one more cannot be started.
+pub(crate) fn start_threads_without_end() {
+    let start = || std::thread::Builder::new().stack_size(16 << 10).spawn(|| wait_for_ever());
+    let refused = std::iter::repeat_with(start).find_map(Result::err).unwrap();
+    println!("thread: errno {}", refused.raw_os_error().unwrap_or(0));
+}
+
 /// Allocates and fills memory.
 pub(crate) fn allocate(bytes: usize) {
     let mut memory: Vec<u8> = Vec::new();

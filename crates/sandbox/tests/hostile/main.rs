@@ -60,6 +60,7 @@ fn main() {
         "hide" => abuse::hide_from_signals(&rest[0]),
         "hop" => abuse::hop(&rest[0]),
         "forks" => abuse::fork_without_end(),
+        "threads" => abuse::start_threads_without_end(),
         "memory" => abuse::allocate(rest[0].parse().unwrap()),
         "shared-memory" => abuse::map_shared(rest[0].parse().unwrap()),
         "file" => abuse::fill_file(&rest[0], rest[1].parse().unwrap()),

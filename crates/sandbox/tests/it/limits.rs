@@ -22,12 +22,12 @@ fn abuse(user: u32, tier: Tier, arguments: &[&str]) -> (String, String) {
 #[test]
 fn command_that_starts_processes_without_end_is_bounded() {
     for user in users() {
-        for tier in TIERS {
-            let (printed, ended) = abuse(user, tier, &["forks"]);
+        for (tier, mode) in TIERS.into_iter().flat_map(|tier| [(tier, "forks"), (tier, "threads")]) {
+            let (printed, ended) = abuse(user, tier, &[mode]);
             if user == 0 {
-                assert_eq!(ended, r#"exit: Stopped("it had more than 60 processes and threads")"#);
+                assert_eq!(ended, r#"exit: Stopped("it had more than 60 processes and threads")"#, "{mode}");
             } else {
-                assert!(printed.ends_with("errno 11"), "{printed} {ended}");
+                assert!(printed.ends_with("errno 11"), "{mode}: {printed} {ended}");
             }
         }
     }

@@ -5,9 +5,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use sandbox::{CommandExit, Helper, Launcher};
+use sandbox::{CommandExit, Helper, Launcher, Tier};
+use serde_json::json;
 
 use crate::fixture::{Fixture, TIERS, finish, helper, system};
+use crate::programs::Programs;
 
 /// Starts the helper with these bytes on its control socket; returns its exit code and what it prints.
 fn run_helper(bytes: &[u8]) -> (Option<i32>, String) {
@@ -45,8 +47,38 @@ fn malformed_request_ends_the_helper_with_an_error() {
     }
 }
 
+/// A launcher within a sandbox: its kernel refuses namespaces. The tier is not replaced by a weaker one.
+#[test]
+fn tier_that_the_kernel_refuses_starts_no_command() {
+    for (inner, expected) in [
+        (
+            Tier::Namespaces,
+            "exit: NotStarted(\"cannot confine the command: namespaces: Operation not permitted",
+        ),
+        (Tier::Landlock, "exit: Exited(0)"),
+    ] {
+        let programs = Programs::new(rustix::process::geteuid().as_raw());
+        let order = |tier: Tier, program: &str, arguments: &[String]| {
+            json!({
+                "helper": programs.text("bin/helper"),
+                "tier": tier,
+                "roots": [[programs.text("inside"), true], [programs.text("bin"), false]],
+                "cwd": programs.text("inside"),
+                "program": program,
+                "arguments": arguments,
+            })
+        };
+        let nested = order(inner, "/bin/touch", &["made".to_owned()]).to_string();
+        let outer = order(Tier::Landlock, &programs.text("bin/launcher"), &[nested]);
+        let output = programs.launcher(&outer).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.starts_with(expected), "{stderr}");
+        assert_eq!(programs.path("inside/made").exists(), inner == Tier::Landlock);
+    }
+}
+
 /// A launcher whose helper starts in a changed process state.
-fn launcher_through(tier: sandbox::Tier, program: &str, arguments: &[&str]) -> Launcher {
+fn launcher_through(tier: Tier, program: &str, arguments: &[&str]) -> Launcher {
     let Helper { program: own, arguments: own_arguments } = helper();
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     let arguments = arguments.chain([own.to_str().unwrap().to_owned()]).chain(own_arguments);
