@@ -1,0 +1,153 @@
+//! Starts commands: resolves the program, hands the request with its directory handles to a new helper process.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use crate::control;
+use crate::request::{Access, HelperRequest, ResourceLimits, Rule, Tier};
+use crate::running::RunningCommand;
+use crate::system_directories::SystemDirectories;
+
+/// How the helper is started: the daemon's own executable with an argument.
+#[derive(Debug, Clone)]
+pub struct Helper {
+    /// The executable.
+    pub program: PathBuf,
+    /// The arguments that make it the helper.
+    pub arguments: Vec<String>,
+}
+
+impl Helper {
+    /// This process's own executable, also when the file was replaced since it started.
+    #[must_use]
+    pub fn own_executable() -> Self {
+        Self { program: "/proc/self/exe".into(), arguments: vec![crate::HELPER_ARGUMENT.to_owned()] }
+    }
+}
+
+/// A directory that a command may access, held open: the grant applies to this directory, even if its path changes.
+#[derive(Debug, Clone)]
+pub struct GrantedDirectory {
+    /// Its path, at which the command sees it.
+    pub path: String,
+    /// Its handle.
+    pub handle: Arc<OwnedFd>,
+    /// Whether the command may change what is in it.
+    pub is_writable: bool,
+}
+
+/// A command to start.
+#[derive(Debug)]
+pub struct Launch {
+    /// The program: an absolute path, a path relative to the working directory, or a name in the search path.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its complete environment.
+    pub environment: Vec<(String, String)>,
+    /// The working directory: below one of the roots.
+    pub cwd: String,
+    /// The handle of the working directory.
+    pub cwd_handle: Arc<OwnedFd>,
+    /// The directories that it may access besides those of the system.
+    pub roots: Vec<GrantedDirectory>,
+    /// Whether the command gets a pipe as its standard input; else it reads end of file.
+    pub has_stdin: bool,
+    /// Its resource limits.
+    pub limits: ResourceLimits,
+}
+
+/// Why a command was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchFault {
+    /// There is no such program.
+    #[error("program not found: {0}")]
+    ProgramNotFound(String),
+    /// The helper could not be started, or the request not be sent.
+    #[error("cannot start the sandbox helper: {0}")]
+    Helper(#[from] io::Error),
+}
+
+/// Starts commands in a sandbox of one tier.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    helper: Helper,
+    tier: Tier,
+    system: Arc<SystemDirectories>,
+}
+
+impl Launcher {
+    /// A launcher. Use the one that the self-test returns: it has proved that the kernel enforces the tier.
+    #[must_use]
+    pub fn new(helper: Helper, tier: Tier, system: Arc<SystemDirectories>) -> Self {
+        Self { helper, tier, system }
+    }
+
+    /// The tier.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// Starts a command. Call it on a thread that may block: the helper reads the request while this sends it.
+    ///
+    /// # Errors
+    /// When the program does not exist or the helper does not start. What fails later is reported by the command's exit.
+    pub fn start(&self, launch: Launch) -> Result<RunningCommand, LaunchFault> {
+        let program = resolve_program(&launch)?;
+        let (near, far) = UnixStream::pair()?;
+        let mut child = tokio::process::Command::new(&self.helper.program)
+            .args(&self.helper.arguments)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(far)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stdin = if launch.has_stdin { Some(io::pipe()?) } else { None };
+        let (read_end, write_end) = stdin.map_or((None, None), |(read, write)| (Some(read), Some(write)));
+        let rules = |root: &GrantedDirectory| Rule {
+            path: root.path.clone(),
+            access: if root.is_writable { Access::Write } else { Access::Read },
+        };
+        let request = HelperRequest {
+            program,
+            arguments: launch.arguments,
+            environment: launch.environment,
+            cwd: launch.cwd,
+            has_stdin: launch.has_stdin,
+            held: launch.roots.iter().map(rules).collect(),
+            system: self.system.rules.clone(),
+            limits: launch.limits,
+            tier: self.tier,
+        };
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![launch.cwd_handle.as_fd()];
+        descriptors.extend(read_end.as_ref().map(AsFd::as_fd));
+        descriptors.extend(launch.roots.iter().map(|root| root.handle.as_fd()));
+        control::send(near.as_fd(), &request, &descriptors)?;
+        RunningCommand::new(&mut child, near, write_end).map_err(LaunchFault::Helper)
+    }
+}
+
+/// Resolves the program as a shell would: with a slash it is a path, else a name in `PATH` of the environment. The
+/// command executes what is found here, or fails; the helper does not search.
+fn resolve_program(launch: &Launch) -> Result<String, LaunchFault> {
+    let not_found = || LaunchFault::ProgramNotFound(launch.program.clone());
+    if launch.program.is_empty() || launch.program.contains('\0') {
+        return Err(not_found());
+    }
+    if launch.program.contains('/') {
+        let path = Path::new(&launch.cwd).join(&launch.program);
+        return path.to_str().map(str::to_owned).ok_or_else(not_found);
+    }
+    let path = launch.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+    let candidates = path.split(':').filter(|directory| directory.starts_with('/'));
+    let found = candidates.map(|directory| format!("{directory}/{}", launch.program)).find(|candidate| {
+        rustix::fs::access(candidate.as_str(), rustix::fs::Access::EXEC_OK).is_ok()
+            && std::fs::metadata(candidate).is_ok_and(|metadata| metadata.is_file())
+    });
+    found.ok_or_else(not_found)
+}

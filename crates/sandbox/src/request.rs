@@ -1,0 +1,101 @@
+//! The request of the daemon to the helper, and the helper's reports: JSON frames on the control socket.
+
+use serde::{Deserialize, Serialize};
+
+/// How a command is confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// Landlock, seccomp, no capabilities, resource limits.
+    Landlock,
+    /// The same in namespaces of its own: it sees only the granted files, its own processes and no network device.
+    Namespaces,
+}
+
+impl Tier {
+    /// The name in logs and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Landlock => "landlock",
+            Tier::Namespaces => "namespaces",
+        }
+    }
+}
+
+/// Resource limits of one command. Each process of the command has these limits of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceLimits {
+    /// The longest file that it may write.
+    pub file_bytes_max: u64,
+    /// Private memory of a process.
+    pub memory_bytes_max: u64,
+    /// Open descriptors of a process.
+    pub open_files_max: u64,
+    /// Processes of the user. The kernel does not apply it to root.
+    pub processes_max: u64,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        Self { file_bytes_max: 4 << 30, memory_bytes_max: 4 << 30, open_files_max: 4096, processes_max: 4096 }
+    }
+}
+
+/// What a command may do with a granted file or directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Access {
+    /// Read files, list directories, execute programs.
+    Read,
+    /// Also change files and directories.
+    Write,
+    /// List the directory itself and what is in it, but read no file.
+    List,
+    /// Read from and write to a device.
+    Device,
+}
+
+/// A granted file or directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rule {
+    pub(crate) path: String,
+    pub(crate) access: Access,
+}
+
+/// What the helper shall run, and how. Descriptors come with it, in this order: the working directory, the command's
+/// standard input if `has_stdin`, then one for each rule of `held`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct HelperRequest {
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) cwd: String,
+    pub(crate) has_stdin: bool,
+    /// Directories that the daemon holds open: the grant applies to these inodes, even if their paths change.
+    pub(crate) held: Vec<Rule>,
+    /// Files and directories of the system, opened by the helper. Missing ones are skipped.
+    pub(crate) system: Vec<Rule>,
+    pub(crate) limits: ResourceLimits,
+    pub(crate) tier: Tier,
+}
+
+/// An order of the daemon while the command runs. When the socket closes, the helper kills the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// Ask the command to end: SIGTERM to its process group.
+    Terminate,
+}
+
+/// A report of the helper.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// The command could not be started: the failed step and the reason.
+    NotStarted(String),
+    /// The command exited with this code; its descendants are dead.
+    Exited(i32),
+    /// A signal killed the command; its descendants are dead.
+    Killed(i32),
+}
