@@ -25,7 +25,7 @@ pub use grant::Grant;
 pub use judge::{Denial, Verdict, judge};
 pub use name_set::NameSet;
 pub use permissions::{Dimension, LineageLink, Permissions, Reasons, ceiling, effective};
-pub use permit::{FilePermit, Permit, ReadPermit, WritePermit};
+pub use permit::{FilePermit, Permit, ReadPermit, RunPermit, WritePermit};
 pub use preset::{GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset};
 pub use targets::Targets;
 

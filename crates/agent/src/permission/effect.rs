@@ -16,8 +16,13 @@ pub enum Effect {
     Read(FilePath),
     /// Writes this file.
     Write(FilePath),
-    /// Runs this program.
-    Run(Arc<str>),
+    /// Runs a program in the sandbox.
+    Run {
+        /// The program, as the caller wrote it: a name or a path.
+        program: Arc<str>,
+        /// The working directory.
+        cwd: FilePath,
+    },
     /// Connects to this host.
     Connect(Arc<str>),
     /// Creates an agent: the names of its preset and of the presets it extends.
@@ -37,7 +42,7 @@ impl Effect {
     #[must_use]
     pub fn is_write(&self) -> bool {
         match self {
-            Effect::Write(_) | Effect::Run(_) | Effect::Create(_) => true,
+            Effect::Write(_) | Effect::Run { .. } | Effect::Create(_) => true,
             // A connection or another agent may be only read.
             Effect::Use(_)
             | Effect::UseAlias(_)

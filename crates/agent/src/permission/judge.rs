@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit, Grant, Permit, ReadPermit,
-    Relation, WritePermit,
+    Relation, RunPermit, WritePermit,
 };
 
 /// The verdict on a call.
@@ -59,9 +59,10 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
             permit.writable.push(WritePermit(file));
             Ok(())
         }
-        Effect::Run(program) => require(grant.commands.contains(program), Dimension::Commands, || {
-            format!("running '{program}' is not allowed; allowed: {}", grant.commands)
-        }),
+        Effect::Run { program, cwd } => {
+            permit.commands.push(judge_command(program, cwd, grant)?);
+            Ok(())
+        }
         Effect::Connect(host) => require(grant.hosts.contains(host), Dimension::Hosts, || {
             format!("connecting to '{host}' is not allowed; allowed: {}", grant.hosts)
         }),
@@ -100,6 +101,34 @@ fn judge_file(
     let is_at_or_above = |identity: &&DirectoryIdentity| identity.path.contains(&path.root);
     let identities = grant.identities.iter().filter(is_at_or_above).cloned().collect();
     Ok(FilePermit { path, blocked: grant.blocked.clone(), identities })
+}
+
+/// Judges a command. Its sandbox contains the directories of the grant; where the grant is the whole file system, the
+/// sandbox contains the working directory only.
+fn judge_command(program: &Arc<str>, cwd: &FilePath, grant: &Grant) -> Result<RunPermit, DenialReason> {
+    require(grant.commands.contains(program), Dimension::Commands, || {
+        format!(
+            "running '{program}' is not allowed; allowed: {}; add it to allowed_commands of the agent or its preset",
+            grant.commands
+        )
+    })?;
+    let roots = |set: &DirectorySet| {
+        let is_whole = |root: &FilePath| root.as_str() == "/";
+        let roots: Vec<FilePath> =
+            set.roots().iter().map(|root| if is_whole(root) { cwd.clone() } else { root.clone() }).collect();
+        // A blocked directory grants nothing.
+        roots.into_iter().filter(|root| !grant.blocked.iter().any(|blocked| blocked.contains(root)))
+    };
+    let read =
+        |path: &FilePath| judge_file("run in", path, &grant.read, grant, Dimension::Read).map(ReadPermit);
+    let write =
+        |path: &FilePath| judge_file("run in", path, &grant.write, grant, Dimension::Write).map(WritePermit);
+    Ok(RunPermit {
+        program: Arc::clone(program),
+        cwd: read(cwd)?,
+        readable: roots(&grant.read).map(|root| read(&root)).collect::<Result<_, _>>()?,
+        writable: roots(&grant.write).map(|root| write(&root)).collect::<Result<_, _>>()?,
+    })
 }
 
 /// A preset that extends an allowed preset is narrower, and so allowed too.

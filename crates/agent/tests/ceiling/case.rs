@@ -201,7 +201,7 @@ fn effect(generator: &mut Generator<'_>, grants: &[&Grant]) -> Effect {
         1 => Effect::UseAlias(Arc::clone(generator.rng.pick(&vocabulary.tools))),
         2..5 => Effect::Read(file(generator, grants)),
         5..8 => Effect::Write(file(generator, grants)),
-        8 => Effect::Run(thing(&mut generator.rng)),
+        8 => Effect::Run { program: thing(&mut generator.rng), cwd: file(generator, grants) },
         9 => Effect::Connect(thing(&mut generator.rng)),
         10 => {
             let inheritance =
