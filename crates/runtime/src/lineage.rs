@@ -71,7 +71,7 @@ pub(crate) struct GrantedPermissions {
     pub(crate) preset: Arc<str>,
     pub(crate) level: Level,
     pub(crate) permissions: Arc<Permissions>,
-    /// The request as received, so that a later change can replace one part of it.
+    /// The request as resolved, so that a later change can replace one part of it.
     pub(crate) spec: Arc<PermissionSpec>,
     /// The request in its stored form.
     pub(crate) stored: Arc<StoredPermissions>,

@@ -14,7 +14,9 @@ use tokio::sync::oneshot;
 
 use super::Pool;
 use super::directory::ReserveError;
-use super::permissions::{PermissionSpec, authorize_effects, budget_exceeds_parent, reject_widening};
+use super::permissions::{
+    PermissionSpec, Recorded, authorize_effects, budget_exceeds_parent, reject_widening,
+};
 use super::wake::NewAgent;
 use crate::actor::PendingTurn;
 use crate::admission::shutting_down;
@@ -207,7 +209,8 @@ impl Pool {
         }
         let ceiling = parent.as_deref().map(LineageNode::may_grant);
         let cwd = self.resolve_cwd(&spec, parent.as_deref(), ceiling.as_ref())?;
-        let granted = self.resolve_permissions(&spec.permissions, &cwd, ceiling.as_ref(), &[])?;
+        let granted =
+            self.resolve_permissions(&spec.permissions, &cwd, ceiling.as_ref(), &Recorded::default())?;
         let provider = match &spec.model {
             None => self.outside.models.default_model(),
             Some(model) => self.outside.models.find(model)?,

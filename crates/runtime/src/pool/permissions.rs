@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use agent::journal::Record;
+use agent::journal::{Record, StoredPermissions};
 use agent::permission::{
     Budget, Dimension, DirectoryIdentity, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit,
     Permissions, Preset, PresetFault, Resource, Verdict, explain, judge,
@@ -12,7 +12,7 @@ use agent::permission::{
 use agent::{AgentId, Fault, FaultKind};
 
 use super::create::{Initiator, OwnedInitiator};
-use super::stored_permissions::{to_stored_permissions, to_stored_request};
+use super::stored_permissions::{spec_from_stored, to_stored_permissions, to_stored_request};
 use super::{Pool, PoolHandle};
 use crate::handle::AgentHandle;
 use crate::lineage::{GrantedPermissions, InsufficientBudget, LineageNode};
@@ -111,6 +111,30 @@ impl PermissionChange {
             spec.budget = spec.budget.with_limit(*resource, *limit);
         }
         spec
+    }
+}
+
+/// The resolved paths and identities of an earlier grant that a change leaves as they are.
+#[derive(Default)]
+pub(super) struct Recorded<'a> {
+    paths: Vec<FilePath>,
+    identities: &'a [DirectoryIdentity],
+}
+
+impl<'a> Recorded<'a> {
+    /// A change that names directories, or the preset that grants the working directory, grants them as they are now.
+    /// Any other change is no consent to what took their place.
+    fn before(change: &PermissionChange, before: &'a GrantedPermissions) -> Self {
+        let StoredPermissions { may, may_grant, .. } = &*before.stored;
+        let own = may.write_paths.iter().filter(|_| change.write_paths.is_none());
+        let granted = may_grant.iter().filter(|_| change.may_grant.is_none());
+        let granted = granted.filter_map(|(_, request)| request.write_paths.as_ref());
+        let names_directories =
+            change.preset.is_some() || change.write_paths.is_some() || change.may_grant.is_some();
+        Self {
+            paths: own.chain(granted).flatten().cloned().collect(),
+            identities: if names_directories { &[] } else { &before.permissions.may.identities },
+        }
     }
 }
 
@@ -254,12 +278,7 @@ impl Pool {
             authorize_effects(std::slice::from_ref(&create), &agent.node().may())?;
             reject_widening(change.may_create.is_some() || change.may_grant.is_some())?;
         }
-        // A change that names directories, or the preset that grants the working directory, grants them as they are
-        // now. Any other change leaves a replaced directory closed.
-        let names_directories =
-            change.preset.is_some() || change.write_paths.is_some() || change.may_grant.is_some();
-        let recorded = if names_directories { &[][..] } else { &before.permissions.may.identities };
-        self.resolve_permissions(&spec, &node.cwd, ceiling.as_ref(), recorded)
+        self.resolve_permissions(&spec, &node.cwd, ceiling.as_ref(), &Recorded::before(change, before))
     }
 
     pub(super) fn find_preset(
@@ -289,20 +308,20 @@ impl Pool {
         )
     }
 
-    /// Resolves a request to permissions, checking each item against what the parent may grant. Directories get their
-    /// recorded identity, else the current one.
+    /// Resolves a request to permissions, checking each item against what the parent may grant. What an earlier grant
+    /// has recorded is not resolved again.
     pub(super) fn resolve_permissions(
         &self,
         spec: &PermissionSpec,
         cwd: &FilePath,
         ceiling: Option<&Grant>,
-        recorded: &[DirectoryIdentity],
+        recorded: &Recorded<'_>,
     ) -> Result<GrantedPermissions, Fault> {
         let preset = self.find_preset(spec, None)?;
         spec.check_list_sizes()?;
         let request = GrantRequest {
             cwd: cwd.clone(),
-            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), cwd, ceiling)?,
+            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), cwd, ceiling, recorded)?,
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
             may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), ceiling)?,
             budget: spec.budget,
@@ -311,16 +330,16 @@ impl Pool {
         let mut permissions = may.into_permissions();
         let mut stored = to_stored_permissions(preset, &request);
         if let Some(may_grant) = &spec.may_grant {
-            let (grant, request) = self.resolve_may_grant(may_grant, preset, &request, ceiling)?;
+            let (grant, request) = self.resolve_may_grant(may_grant, preset, &request, ceiling, recorded)?;
             permissions = Permissions { may_grant: Arc::new(grant), ..permissions };
             stored.may_grant = Some((may_grant.preset.clone(), to_stored_request(&request)));
         }
-        permissions.add_identities(&self.identify_directories(&permissions, recorded));
+        permissions.add_identities(&self.identify_directories(&permissions, recorded.identities));
         Ok(GrantedPermissions {
             preset: Arc::clone(preset.name()),
             level: preset.level,
             permissions: Arc::new(permissions),
-            spec: Arc::new(spec.clone()),
+            spec: Arc::new(spec_from_stored(&stored)),
             stored: Arc::new(stored),
         })
     }
@@ -331,6 +350,7 @@ impl Pool {
         own_preset: &Preset,
         own_request: &GrantRequest,
         ceiling: Option<&Grant>,
+        recorded: &Recorded<'_>,
     ) -> Result<(Grant, GrantRequest), Fault> {
         let preset = match &spec.preset {
             None => own_preset,
@@ -341,7 +361,12 @@ impl Pool {
         }
         let request = GrantRequest {
             cwd: own_request.cwd.clone(),
-            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), &own_request.cwd, ceiling)?,
+            write_paths: self.resolve_write_paths(
+                spec.write_paths.as_deref(),
+                &own_request.cwd,
+                ceiling,
+                recorded,
+            )?,
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
             may_create: self.resolve_preset_names(
                 "may_grant.may_create",
@@ -359,10 +384,12 @@ impl Pool {
         paths: Option<&[String]>,
         cwd: &FilePath,
         ceiling: Option<&Grant>,
+        recorded: &Recorded<'_>,
     ) -> Result<Option<Vec<FilePath>>, Fault> {
         let Some(paths) = paths else { return Ok(None) };
         let resolve = |text: &String| {
-            let resolved = self.outside.workspace.resolve_path(text, cwd);
+            let known = recorded.paths.iter().find(|path| path.as_str() == text);
+            let resolved = known.cloned().map_or_else(|| self.outside.workspace.resolve_path(text, cwd), Ok);
             let path = resolved.map_err(|why| {
                 Fault::new(
                     FaultKind::Invalid,

@@ -90,7 +90,7 @@ fn from_stored_request(stored: &StoredGrantRequest, cwd: &FilePath, budget: Budg
 }
 
 /// Rebuilds the request from its stored form.
-fn spec_from_stored(stored: &StoredPermissions) -> PermissionSpec {
+pub(super) fn spec_from_stored(stored: &StoredPermissions) -> PermissionSpec {
     let strings = |paths: &Vec<FilePath>| paths.iter().map(ToString::to_string).collect();
     PermissionSpec {
         preset: Some(stored.preset.clone()),

@@ -63,6 +63,22 @@ async fn directory_created_after_the_grant_is_recorded_at_first_use() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn change_of_a_budget_does_not_resolve_paths_again() {
+    let world = World::new().await;
+    world.workspace.put_link("/work/new", "/work/a");
+    let agent = world.create_handle(writer("a")).await;
+    // The link leads elsewhere, and the directory it led to is a link now.
+    world.workspace.put_link("/work/new", "/work/b");
+    world.workspace.put_link("/work/a", "/work/b");
+    let budget = vec![(Resource::Turns, Some(100))];
+    change(&world, &agent, PermissionChange { budget, ..PermissionChange::default() }).await;
+    assert_eq!(call(&agent, 1, "write a/x").await, "x beneath /work/a");
+    let write_paths = Some(vec!["new".to_owned()]);
+    change(&world, &agent, PermissionChange { write_paths, ..PermissionChange::default() }).await;
+    assert_eq!(call(&agent, 2, "write b/x").await, "x beneath /work/b");
+}
+
+#[tokio::test(start_paused = true)]
 async fn directory_in_a_replaced_one_is_not_recorded() {
     let world = World::new().await;
     world.workspace.put_directory("/work", 1);

@@ -25,12 +25,18 @@ pub(crate) const DIRECTORIES: &[&str] = &["/", "/work", "/work/a", "/work/a/deep
 #[derive(Default)]
 pub(crate) struct TestWorkspace {
     inodes: Mutex<BTreeMap<FilePath, u64>>,
+    links: Mutex<BTreeMap<FilePath, FilePath>>,
 }
 
 impl TestWorkspace {
     /// Puts a directory at a path, in place of another one.
     pub(crate) fn put_directory(&self, at: &str, inode: u64) {
         self.inodes.lock().expect("no test panics with the lock").insert(path(at), inode);
+    }
+
+    /// Puts a symbolic link at a path.
+    pub(crate) fn put_link(&self, at: &str, target: &str) {
+        self.links.lock().expect("no test panics with the lock").insert(path(at), path(target));
     }
 }
 
@@ -45,7 +51,9 @@ impl Workspace for TestWorkspace {
     }
 
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
-        FilePath::resolve(path, base).map_err(|fault| fault.to_string())
+        let resolved = FilePath::resolve(path, base).map_err(|fault| fault.to_string())?;
+        let links = self.links.lock().expect("no test panics with the lock");
+        Ok(links.get(&resolved).cloned().unwrap_or(resolved))
     }
 
     fn identify_directory(&self, path: &FilePath) -> Option<DirectoryIdentity> {

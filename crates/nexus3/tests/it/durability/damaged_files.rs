@@ -79,8 +79,8 @@ impl StoppedHome {
         run(BIN, &["check"], &[], self.home.path())
     }
 
-    /// Contents of the store's files that must not change. Excludes the lock file, and the files that SQLite creates to
-    /// read: the index of the write-ahead log, and an empty log.
+    /// Contents of the store's files that must not change. Excludes the files that SQLite creates to read: the index of the
+    /// write-ahead log, and an empty log.
     fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let entries = fs::read_dir(self.home.path()).expect("the home can be read");
         let named = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));

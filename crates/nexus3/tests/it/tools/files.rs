@@ -31,7 +31,7 @@ fn file_is_written_read_and_appended_to() {
 }
 
 #[test]
-fn exchanged_working_directory_is_closed_until_it_is_granted_again() {
+fn exchanged_directory_is_closed_until_it_is_granted_again() {
     let directory = TestDirectory::with_files(&[("work/a.txt", "granted"), ("other/a.txt", "not granted")]);
     let mut fixture = Fixture::start();
     let work = directory.path_of("work");

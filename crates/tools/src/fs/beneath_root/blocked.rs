@@ -1,10 +1,13 @@
 //! Whether an open file or directory is in a blocked directory under another name. The real path of a handle shows this
 //! for symbolic links, but not for hard links and second mounts; there device and inode are compared.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use agent::permission::FilePath;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 
 use super::{open_directory, split_parent};
@@ -28,7 +31,10 @@ pub(crate) fn is_blocked_alias(
 ) -> Result<bool, Errno> {
     let mut ancestry = None;
     for directory in blocked {
-        let Some(root) = optional(open_directory(directory.as_str()))? else { continue };
+        let root = match open_directory(directory.as_str()) {
+            Err(Errno::NOENT | Errno::NOTDIR) => continue,
+            opened => opened?,
+        };
         // On one mount a file has one path, unless it has other links.
         let (own, other) = (mount_id(handle)?, mount_id(root.as_fd())?);
         if own.is_some() && own == other && !has_other_links(handle)? {
@@ -38,7 +44,7 @@ pub(crate) fn is_blocked_alias(
             Some(ids) => ids,
             none => none.insert(file_and_ancestor_ids(handle, real)?),
         };
-        if contains_any(root, ids)? {
+        if contains_any(&root, ids)? {
             return Ok(true);
         }
     }
@@ -90,56 +96,53 @@ fn open_parent(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 }
 
 /// Whether a directory, or anything in it, is one of these files.
-fn contains_any(root: OwnedFd, ids: &[FileId]) -> Result<bool, Errno> {
+fn contains_any(root: &OwnedFd, ids: &[FileId]) -> Result<bool, Errno> {
+    if ids.contains(&file_id(&rustix::fs::fstat(root)?)) {
+        return Ok(true);
+    }
     let mut entries_left = ENTRIES_MAX;
-    let mut pending = vec![root];
-    while let Some(directory) = pending.pop() {
-        if ids.contains(&file_id(&rustix::fs::fstat(&directory)?)) {
-            return Ok(true);
-        }
-        let entries = match open_entries(directory.as_fd()) {
+    // Paths, because the handles of many directories could exceed the limit of open files.
+    let mut pending = vec![PathBuf::from(".")];
+    while let Some(path) = pending.pop() {
+        let directory = match open_listable(root, &path) {
             // The daemon cannot list it.
             Err(Errno::ACCESS) => continue,
-            entries => entries?,
+            opened => opened,
         };
-        for entry in entries {
+        let Some(directory) = optional(directory)? else { continue };
+        for entry in Dir::read_from(&directory)? {
             let entry = entry?;
-            if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
             let Some(left) = entries_left.checked_sub(1) else { return Ok(true) };
             entries_left = left;
             // Not by its entry, which has the inode below a mount.
-            let found = rustix::fs::statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+            let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
             let Some(stat) = optional(found)? else { continue };
             if ids.contains(&file_id(&stat)) {
                 return Ok(true);
             }
             if is_directory(&stat) {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                pending.extend(optional(rustix::fs::openat(
-                    &directory,
-                    entry.file_name(),
-                    flags,
-                    Mode::empty(),
-                ))?);
+                pending.push(path.join(OsStr::from_bytes(name.to_bytes())));
             }
         }
     }
     Ok(false)
 }
 
-fn open_entries(directory: BorrowedFd<'_>) -> Result<Dir, Errno> {
+fn open_listable(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let path = super::proc_fd_path(directory);
-    Dir::new(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
+    let resolve_flags = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve_flags)
 }
 
-/// None for a file that was removed meanwhile.
+/// None for a file that was removed or replaced meanwhile.
 fn optional<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match result {
         Ok(found) => Ok(Some(found)),
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno),
     }
 }
