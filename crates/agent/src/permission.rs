@@ -19,7 +19,7 @@ mod tests;
 pub use budget::{Budget, Resource};
 pub use directory_identity::DirectoryIdentity;
 pub use directory_set::{DirectorySet, FilePath, PathFault, RootedPath};
-pub use effect::{Effect, Relation};
+pub use effect::{Effect, PROGRAM_NAME_RULE, Relation, is_program_name};
 pub use explain::{GrantKind, Limit, explain};
 pub use grant::Grant;
 pub use judge::{Denial, Verdict, judge};

@@ -65,3 +65,16 @@ pub enum Relation {
     /// Any other agent, or a name without an agent.
     Other,
 }
+
+/// Maximum length of a program's name or path.
+const PROGRAM_BYTES_MAX: usize = 4096;
+
+/// The rule of [`is_program_name`]; completes the sentence "it must be …".
+pub const PROGRAM_NAME_RULE: &str =
+    "a program's name or path, of at most 4096 bytes and without control characters, or '*'";
+
+/// Whether a text can be in a list of allowed commands.
+#[must_use]
+pub fn is_program_name(text: &str) -> bool {
+    !text.trim().is_empty() && text.len() <= PROGRAM_BYTES_MAX && !text.chars().any(char::is_control)
+}

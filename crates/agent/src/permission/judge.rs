@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::preset::{AGENT_TOOLS, COMMAND_TOOLS, WRITE_TOOLS};
 use super::{
-    Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit, Grant, Permit, ReadPermit,
-    Relation, RunPermit, WritePermit,
+    Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit, Grant, NameSet, Permit,
+    ReadPermit, Relation, RunPermit, WritePermit,
 };
 
 /// The verdict on a call.
@@ -44,10 +45,10 @@ type DenialReason = (Dimension, String);
 fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), DenialReason> {
     match effect {
         Effect::Use(tool) => require(grant.tools.contains(tool), Dimension::Tools, || {
-            format!("Tool '{tool}' is disabled by permission policy")
+            format!("Tool '{tool}' is disabled by permission policy; {}", enabling_setting(tool, grant))
         }),
         Effect::UseAlias(name) => require(!grant.disabled_tools.contains(name), Dimension::Tools, || {
-            format!("Tool '{name}' is disabled by permission policy")
+            format!("Tool '{name}' is disabled by permission policy; {REMOVE_FROM_DISABLE_TOOLS}")
         }),
         Effect::Read(path) => {
             let file = judge_file("read", path, &grant.read, grant, Dimension::Read)?;
@@ -78,6 +79,26 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
     }
 }
 
+const REMOVE_FROM_DISABLE_TOOLS: &str = "remove it from disable_tools of the agent or its preset";
+
+/// The setting that would enable a denied tool.
+fn enabling_setting(tool: &Arc<str>, grant: &Grant) -> &'static str {
+    let is_in = |tools: &[&str]| tools.contains(&&**tool);
+    if grant.disabled_tools.contains(tool) {
+        REMOVE_FROM_DISABLE_TOOLS
+    } else if is_in(WRITE_TOOLS) && grant.write.is_empty() {
+        "it needs allowed_write_paths"
+    } else if is_in(COMMAND_TOOLS) && grant.commands.is_empty() {
+        "it needs allowed_commands"
+    } else if is_in(AGENT_TOOLS) && grant.create.is_empty() {
+        "it needs may_create"
+    } else if matches!(grant.tools, NameSet::Only(_)) {
+        "add it to tools of the agent or its preset"
+    } else {
+        "choose another preset"
+    }
+}
+
 fn require(allowed: bool, dimension: Dimension, text: impl Fn() -> String) -> Result<(), DenialReason> {
     if allowed { Ok(()) } else { Err((dimension, text())) }
 }
@@ -93,8 +114,13 @@ fn judge_file(
         return Err((Dimension::Blocked, format!("cannot {verb} '{path}': the path is blocked")));
     }
     let outside = || {
-        let text =
-            format!("cannot {verb} '{path}': Path outside allowed directories. Allowed: {directories}");
+        let setting = match dimension {
+            Dimension::Write => "; add the directory to allowed_write_paths",
+            _ => "",
+        };
+        let text = format!(
+            "cannot {verb} '{path}': Path outside allowed directories. Allowed: {directories}{setting}"
+        );
         (dimension, text)
     };
     let path = directories.find(path).ok_or_else(outside)?;

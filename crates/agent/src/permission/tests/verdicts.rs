@@ -51,12 +51,13 @@ fn effects_within_the_grant_are_allowed() {
 #[test]
 fn effects_beyond_the_grant_are_denied_with_a_reason() {
     let outside = "Path outside allowed directories. Allowed:";
+    let write_setting = "; add the directory to allowed_write_paths";
     let targets = "allowed: parent agent, and only bob";
     let cases = [
         (
             Effect::Use("fs.write_file".into()),
             Dimension::Tools,
-            "Tool 'fs.write_file' is disabled by permission policy".to_owned(),
+            "Tool 'fs.write_file' is disabled by permission policy; choose another preset".to_owned(),
         ),
         (Effect::Read(path("/etc")), Dimension::Read, format!("cannot read '/etc': {outside} /lib, /work")),
         (Effect::Read(path("/")), Dimension::Read, format!("cannot read '/': {outside} /lib, /work")),
@@ -68,12 +69,12 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
         (
             Effect::Write(path("/work/x")),
             Dimension::Write,
-            format!("cannot write '/work/x': {outside} /work/out"),
+            format!("cannot write '/work/x': {outside} /work/out{write_setting}"),
         ),
         (
             Effect::Write(path("/work/outside")),
             Dimension::Write,
-            format!("cannot write '/work/outside': {outside} /work/out"),
+            format!("cannot write '/work/outside': {outside} /work/out{write_setting}"),
         ),
         (
             Effect::Read(path("/work/.git/config")),
@@ -132,9 +133,35 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
 fn tool_is_denied_under_any_disabled_name() {
     let effects = [Effect::Use("fs.store".into()), Effect::UseAlias("write_file".into())];
     let Verdict::Denied(denial) = judge(&effects, &grant()) else { panic!() };
-    assert_eq!(denial.text, "Tool 'write_file' is disabled by permission policy");
+    assert_eq!(
+        denial.text,
+        "Tool 'write_file' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
+    );
     let narrower = grant().intersection(&Grant { tools: NameSet::only(["fs.store"]), ..Grant::everything() });
     assert!(matches!(judge(&effects, &narrower), Verdict::Denied(_)), "a list of tools does not enable it");
+}
+
+#[test]
+fn denial_of_a_tool_names_the_setting_that_enables_it() {
+    let disabled = Grant {
+        tools: NameSet::all_except(["x"]),
+        disabled_tools: ["x".into()].into(),
+        ..Grant::everything()
+    };
+    let only = Grant { tools: NameSet::only(["y"]), ..Grant::everything() };
+    let cases = [
+        (&disabled, "x", "remove it from disable_tools of the agent or its preset"),
+        (&only, "x", "add it to tools of the agent or its preset"),
+        (&only, "cmd.exec", "add it to tools of the agent or its preset"),
+        (&Grant::nothing(), "fs.append_file", "it needs allowed_write_paths"),
+        (&Grant::nothing(), "process.start", "it needs allowed_commands"),
+        (&Grant::nothing(), "agent_create", "it needs may_create"),
+        (&Grant { tools: NameSet::all_except(["z"]), ..Grant::everything() }, "z", "choose another preset"),
+    ];
+    for (grant, tool, setting) in cases {
+        let Verdict::Denied(denial) = judge(&[Effect::Use(tool.into())], grant) else { panic!("{tool}") };
+        assert_eq!(denial.text, format!("Tool '{tool}' is disabled by permission policy; {setting}"));
+    }
 }
 
 #[test]
