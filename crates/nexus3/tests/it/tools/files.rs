@@ -138,7 +138,11 @@ fn writes_are_limited_to_allowed_write_paths() {
     }));
     assert!(tool_result(&fixture, &write_file_script("a/x/y.txt", "y")).contains("\"success\":true"));
     assert!(tool_result(&fixture, &write_file_script("one-file.txt", "only")).contains("\"success\":true"));
-    let allowed = format!("{}, {}", directory.path_of("a"), directory.path_of("one-file.txt"));
+    let allowed = format!(
+        "{}, {}; add the directory to allowed_write_paths",
+        directory.path_of("a"),
+        directory.path_of("one-file.txt")
+    );
     for name in ["b/keep.txt", "a.txt", "ab/c.txt", "one-file.txt.bak", "a/../b/keep.txt"] {
         let result = tool_result(&fixture, &write_file_script(name, "gone"));
         assert!(
