@@ -91,7 +91,7 @@ async fn request_lists_the_currently_allowed_tools() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tool_not_offered_by_default_is_offered_when_named_and_callable() {
+async fn hidden_tool_is_offered_when_named_and_always_callable() {
     let world = World::new().await;
     world.tools.add_note_not_offered("quiet");
     let parent = world.trusted_agent("p").await;
