@@ -49,11 +49,10 @@ fn effects_within_the_grant_are_allowed() {
 }
 
 #[test]
-fn effects_beyond_the_grant_are_denied_with_a_reason() {
+fn tools_and_files_beyond_the_grant_are_denied_with_a_reason() {
     let outside = "Path outside allowed directories. Allowed:";
     let write_setting = "; add the directory to allowed_write_paths";
-    let targets = "allowed: parent agent, and only bob";
-    let cases = [
+    assert_denied([
         (
             Effect::Use("fs.write_file".into()),
             Dimension::Tools,
@@ -86,6 +85,14 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
             Dimension::Blocked,
             "cannot write '/work/out/.keys': the path is blocked".to_owned(),
         ),
+    ]);
+}
+
+#[test]
+fn commands_and_agents_beyond_the_grant_are_denied_with_a_reason() {
+    let outside = "Path outside allowed directories. Allowed:";
+    let targets = "allowed: parent agent, and only bob";
+    assert_denied([
         (
             run("rm", "/work"),
             Dimension::Commands,
@@ -120,7 +127,10 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
             format!("cannot target agent 'kid'; {targets}"),
         ),
         (reach("bob", Relation::Itself), Dimension::Targets, "'bob' cannot target itself".to_owned()),
-    ];
+    ]);
+}
+
+fn assert_denied(cases: impl IntoIterator<Item = (Effect, Dimension, String)>) {
     for (effect, dimension, text) in cases {
         let denied = Verdict::Denied(Denial { effect: effect.clone(), dimension, text });
         assert_eq!(judge(std::slice::from_ref(&effect), &grant()), denied);
