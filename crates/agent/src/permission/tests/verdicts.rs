@@ -49,7 +49,7 @@ fn effects_within_the_grant_are_allowed() {
 }
 
 #[test]
-fn tools_and_files_beyond_the_grant_are_denied_with_a_reason() {
+fn tools_and_files_beyond_the_grant_are_denied() {
     let outside = "Path outside allowed directories. Allowed:";
     let write_setting = "; add the directory to allowed_write_paths";
     assert_denied([
@@ -89,7 +89,7 @@ fn tools_and_files_beyond_the_grant_are_denied_with_a_reason() {
 }
 
 #[test]
-fn commands_and_agents_beyond_the_grant_are_denied_with_a_reason() {
+fn commands_and_agents_beyond_the_grant_are_denied() {
     let outside = "Path outside allowed directories. Allowed:";
     let targets = "allowed: parent agent, and only bob";
     assert_denied([
