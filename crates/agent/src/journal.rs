@@ -234,10 +234,14 @@ pub struct StoredPermissions {
 /// A stored request for changes to a preset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StoredGrantRequest {
+    /// The only enabled tools.
+    pub tools: Option<Vec<String>>,
     /// Disabled tools.
     pub disable_tools: Vec<String>,
     /// Writable directories.
     pub write_paths: Option<Vec<FilePath>>,
+    /// Commands that may be run; `*` stands for all.
+    pub commands: Option<Vec<String>>,
     /// Presets that children may have.
     pub may_create: Option<Vec<String>>,
 }

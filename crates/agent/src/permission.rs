@@ -19,13 +19,13 @@ mod tests;
 pub use budget::{Budget, Resource};
 pub use directory_identity::DirectoryIdentity;
 pub use directory_set::{DirectorySet, FilePath, PathFault, RootedPath};
-pub use effect::{Effect, Relation};
+pub use effect::{Effect, PROGRAM_NAME_RULE, Relation, is_program_name};
 pub use explain::{GrantKind, Limit, explain};
 pub use grant::Grant;
 pub use judge::{Denial, Verdict, judge};
 pub use name_set::NameSet;
 pub use permissions::{Dimension, LineageLink, Permissions, Reasons, ceiling, effective};
-pub use permit::{FilePermit, Permit, ReadPermit, WritePermit};
+pub use permit::{FilePermit, Permit, ReadPermit, RunPermit, WritePermit};
 pub use preset::{GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset};
 pub use targets::Targets;
 

@@ -17,6 +17,8 @@ pub struct ToolSpec {
     pub description: Arc<str>,
     /// The JSON Schema of its arguments, as text.
     pub input_schema: Arc<str>,
+    /// Whether models see it without being named in a list of tools. A permitted tool can be called either way.
+    pub is_offered_by_default: bool,
     /// How its calls run concurrently with others.
     pub concurrency: Concurrency,
     /// Whether a call may be repeated after a crash.

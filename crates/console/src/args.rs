@@ -370,6 +370,12 @@ pub struct CreateArgs {
     /// Writable directory, relative to cwd (repeatable)
     #[arg(long = "write-path", value_name = "DIR")]
     pub(crate) write_paths: Vec<String>,
+    /// Program the agent may run, * for all (repeatable)
+    #[arg(long = "allow-command", value_name = "NAME")]
+    pub(crate) allowed_commands: Vec<String>,
+    /// Only tool the agent may call (repeatable)
+    #[arg(long = "tool", value_name = "NAME")]
+    pub(crate) tools: Vec<String>,
     /// Tool the agent may not call (repeatable)
     #[arg(long = "disable-tool", value_name = "TOOL")]
     pub(crate) disable_tools: Vec<String>,

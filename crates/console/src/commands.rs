@@ -106,10 +106,12 @@ async fn create(
         temporary: args.temporary.then_some(true),
         system_prompt: args.system_prompt,
         preset: args.preset,
+        tools: list(args.tools),
         disable_tools: list(args.disable_tools),
         parent_agent_id: args.parent,
         cwd: args.cwd.map(absolute_path).transpose()?,
         allowed_write_paths: list(args.write_paths),
+        allowed_commands: list(args.allowed_commands),
         model: args.model,
         on_restart: args.on_restart,
         ..CreateAgentParams::default()

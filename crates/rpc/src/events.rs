@@ -180,8 +180,10 @@ fn permissions_view(permissions: &StoredPermissions) -> events::PermissionsView 
     events::PermissionsView {
         preset: permissions.preset.clone(),
         permission_level: permissions.level.name().to_owned(),
+        tools: permissions.may.tools.clone(),
         disable_tools: permissions.may.disable_tools.clone(),
         allowed_write_paths: write_paths(&permissions.may),
+        allowed_commands: permissions.may.commands.clone(),
         may_create: permissions.may.may_create.clone(),
         may_grant: may_grant_params(permissions),
         budget: budget_params(&permissions.budget),
@@ -193,8 +195,10 @@ pub(crate) fn may_grant_params(permissions: &StoredPermissions) -> Option<MayGra
     let (preset, request) = permissions.may_grant.as_ref()?;
     Some(MayGrantParams {
         preset: preset.clone(),
+        tools: request.tools.clone(),
         disable_tools: (!request.disable_tools.is_empty()).then(|| request.disable_tools.clone()),
         allowed_write_paths: write_paths(request),
+        allowed_commands: request.commands.clone(),
         may_create: request.may_create.clone(),
     })
 }

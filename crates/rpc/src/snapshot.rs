@@ -46,7 +46,9 @@ impl Snapshot<'_> {
     pub(crate) fn to_document(&self, zone: &TimeZone) -> SnapshotDocument {
         let (record, permissions) = (self.record, &self.record.permissions);
         let extras = SnapshotExtras {
+            tools: permissions.may.tools.clone(),
             allowed_write_paths: write_paths(&permissions.may),
+            allowed_commands: permissions.may.commands.clone(),
             may_create: permissions.may.may_create.clone(),
             may_grant: may_grant_params(permissions),
             budget: Some(budget_params(&permissions.budget)),
@@ -177,15 +179,20 @@ impl ImportContext<'_> {
                 excerpt(&requested)
             ));
         }
-        let disable_tools =
-            parse_tool_names("session.disabled_tools", Some(document.disabled_tools.clone()))?;
-        // Extras that belong to another preset may not fit this one.
-        let extras = document.extras.clone().filter(|_| is_same).unwrap_or_default();
+        let disable_tools = parse_tool_names("session.disabled_tools", document.disabled_tools.clone())?;
+        let mut extras = document.extras.clone().unwrap_or_default();
+        let tools = extras.tools.take();
+        // Without its list of commands, an agent of `trusted` would run all.
+        let commands = extras.allowed_commands.take().filter(|_| is_same || preset == PRESET_TRUSTED);
+        // The other extras that belong to another preset may not fit this one.
+        let extras = if is_same { extras } else { SnapshotExtras::default() };
         let limits = document.extras.as_ref().and_then(|extras| extras.budget.as_ref());
         Ok(PermissionSpec {
             preset: Some(preset),
+            tools: tools.map(|names| parse_tool_names("session.nexus3.tools", names)).transpose()?,
             disable_tools,
             write_paths: extras.allowed_write_paths,
+            commands,
             may_create: extras.may_create,
             may_grant: extras.may_grant.map(agents::parse_may_grant).transpose()?,
             budget: limits.map_or_else(Budget::unlimited, parse_budget),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agent::outside::{ModelTier, Provider, ToolSet, Workspace};
-use agent::permission::{FilePath, Resource};
+use agent::permission::{FilePath, NameSet, Resource};
 use agent::prompt::{PromptEnvironment, VolatileFacts, layered_prompt, volatile_suffix};
 use agent::{TokenCount, ToolSpec};
 
@@ -86,12 +86,14 @@ impl Shared {
         self.visible_tools_of(&self.tool_set())
     }
 
-    /// Returns the tools of a set that are visible to the model: those the agent may use now; for a small model only a
-    /// few of them.
+    /// Returns the tools of a set that are visible to the model: those the agent may use now, and that are offered by
+    /// default or named by its list of tools; for a small model only a few of them.
     pub(crate) fn visible_tools_of(&self, tools: &ToolSet) -> Vec<Arc<ToolSpec>> {
         let may_use = self.node.tool_filter();
+        let has_list = matches!(self.node.permissions().may.tools, NameSet::Only(_));
+        let is_offered = |spec: &ToolSpec| (has_list || spec.is_offered_by_default) && may_use(spec);
         let specs = tools.all().iter().map(|tool| tool.spec());
-        let tools: Vec<_> = specs.filter(|spec| may_use(spec)).map(Arc::clone).collect();
+        let tools: Vec<_> = specs.filter(|spec| is_offered(spec)).map(Arc::clone).collect();
         match self.provider.spec().tier {
             ModelTier::Full => tools,
             ModelTier::Small => select_for_small_model(&tools),

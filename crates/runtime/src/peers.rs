@@ -210,8 +210,10 @@ fn agent_spec(new: NewPeer, source: MessageSource) -> AgentSpec {
         model: new.model,
         permissions: PermissionSpec {
             preset: new.preset,
+            tools: new.tools,
             disable_tools: new.disable_tools,
             write_paths: new.write_paths,
+            commands: new.commands,
             ..PermissionSpec::default()
         },
         level_max: Some(agent::permission::Level::Trusted),

@@ -8,6 +8,7 @@ mod destroy;
 mod directory;
 mod lifecycle;
 mod list;
+mod permission_spec;
 mod permissions;
 mod restore;
 mod stored_permissions;
@@ -30,9 +31,8 @@ pub use self::directory::ChildPolicy;
 use self::directory::Directory;
 pub use self::lifecycle::{Fork, Import};
 pub use self::list::{AgentPage, DamagedAgent, ListScope};
-pub use self::permissions::{
-    AgentPermissions, MayGrantSpec, PermissionChange, PermissionSpec, ResourceUsage,
-};
+pub use self::permission_spec::{MayGrantSpec, PermissionChange, PermissionSpec};
+pub use self::permissions::{AgentPermissions, ResourceUsage};
 use crate::admission::{Admission, shutting_down};
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;

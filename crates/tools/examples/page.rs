@@ -9,7 +9,7 @@ use serde_json::Value;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut page = String::from(
         "# Tools\n\nGenerated from the code; do not edit. Tools that a model may call if its agent's permissions allow them. Models\n\
-         that allow no dots in names see underscores instead; `disable_tools` accepts any name of a tool.\n",
+         that allow no dots in names see underscores instead; `tools` and `disable_tools` accept any name of a tool.\n",
     );
     for spec in tools::builtin_specs() {
         describe(&mut page, &spec)?;
@@ -22,6 +22,9 @@ fn describe(page: &mut String, spec: &ToolSpec) -> Result<(), Box<dyn std::error
     write!(page, "\n## `{}`\n\n{}\n\n", spec.name, spec.description)?;
     if !spec.aliases.is_empty() {
         writeln!(page, "Also known as `{}`.", spec.aliases.join("`, `"))?;
+    }
+    if !spec.is_offered_by_default {
+        writeln!(page, "Offered to models only if a list `tools` of the agent or its preset names it.")?;
     }
     let concurrency = match spec.concurrency {
         Concurrency::Parallel => "Runs in parallel with other calls",

@@ -46,6 +46,8 @@ pub(crate) trait ToolDefinition: 'static {
 
     const NAME: &'static str;
     const ALIASES: &'static [&'static str] = &[];
+    /// Whether models see the tool without being named in a list of tools.
+    const IS_OFFERED_BY_DEFAULT: bool = true;
     const CONCURRENCY: Concurrency = Concurrency::Parallel;
     /// Whether a call may be repeated after a crash. A pure tool whose effects are writes does not compile.
     const CLASS: ToolClass;
@@ -68,6 +70,8 @@ pub(crate) trait PureTool: 'static {
     type Input: DeserializeOwned + JsonSchema + Send + 'static;
 
     const NAME: &'static str;
+    /// Whether models see the tool without being named in a list of tools.
+    const IS_OFFERED_BY_DEFAULT: bool = true;
     /// Whether even a short input can take long; such calls always run on a blocking thread.
     const IS_HEAVY: bool = false;
 
@@ -81,6 +85,7 @@ impl<T: PureTool> ToolDefinition for T {
     type Input = T::Input;
     type Effects = NoEffects;
     const NAME: &'static str = T::NAME;
+    const IS_OFFERED_BY_DEFAULT: bool = T::IS_OFFERED_BY_DEFAULT;
     const CLASS: ToolClass = ToolClass::Pure;
 
     fn effects(_input: &Self::Input, _site: &CallSite<'_>) -> Result<NoEffects, String> {

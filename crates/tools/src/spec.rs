@@ -33,6 +33,7 @@ pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
         tokens: (size.sum::<TokenCount>() / TOKEN_CHARS).max(1),
         description: Arc::from(description),
         input_schema: Arc::from(input_schema),
+        is_offered_by_default: T::IS_OFFERED_BY_DEFAULT,
         concurrency: T::CONCURRENCY,
         class: T::CLASS,
         time_ms_max: T::TIME_MS_MAX,

@@ -15,12 +15,16 @@ pub struct NewPeer {
     pub preset: Option<String>,
     /// Its system prompt.
     pub system_prompt: Option<String>,
+    /// The only tools that it may call.
+    pub tools: Option<Vec<String>>,
     /// Tools that it may not call.
     pub disable_tools: Vec<String>,
     /// Its working directory; its parent's if none.
     pub cwd: Option<String>,
     /// Directories that it may write to.
     pub write_paths: Option<Vec<String>>,
+    /// Commands that it may run; `*` stands for all.
+    pub commands: Option<Vec<String>>,
     /// Its model.
     pub model: Option<String>,
     /// Its first message.

@@ -16,8 +16,13 @@ pub enum Effect {
     Read(FilePath),
     /// Writes this file.
     Write(FilePath),
-    /// Runs this program.
-    Run(Arc<str>),
+    /// Runs a program in the sandbox.
+    Run {
+        /// The program, as the caller wrote it: a name or a path.
+        program: Arc<str>,
+        /// The working directory.
+        cwd: FilePath,
+    },
     /// Connects to this host.
     Connect(Arc<str>),
     /// Creates an agent: the names of its preset and of the presets it extends.
@@ -37,7 +42,7 @@ impl Effect {
     #[must_use]
     pub fn is_write(&self) -> bool {
         match self {
-            Effect::Write(_) | Effect::Run(_) | Effect::Create(_) => true,
+            Effect::Write(_) | Effect::Run { .. } | Effect::Create(_) => true,
             // A connection or another agent may be only read.
             Effect::Use(_)
             | Effect::UseAlias(_)
@@ -59,4 +64,17 @@ pub enum Relation {
     Descendant,
     /// Any other agent, or a name without an agent.
     Other,
+}
+
+/// Maximum length of a program's name or path.
+const PROGRAM_BYTES_MAX: usize = 4096;
+
+/// The rule of [`is_program_name`]; completes the sentence "it must be …".
+pub const PROGRAM_NAME_RULE: &str =
+    "a program's name or path, of at most 4096 bytes and without control characters, or '*'";
+
+/// Whether a text can be in a list of allowed commands.
+#[must_use]
+pub fn is_program_name(text: &str) -> bool {
+    !text.trim().is_empty() && text.len() <= PROGRAM_BYTES_MAX && !text.chars().any(char::is_control)
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::preset::{AGENT_TOOLS, COMMAND_TOOLS, WRITE_TOOLS};
 use super::{
-    Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit, Grant, Permit, ReadPermit,
-    Relation, WritePermit,
+    Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit, Grant, NameSet, Permit,
+    ReadPermit, Relation, RunPermit, WritePermit,
 };
 
 /// The verdict on a call.
@@ -44,10 +45,10 @@ type DenialReason = (Dimension, String);
 fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), DenialReason> {
     match effect {
         Effect::Use(tool) => require(grant.tools.contains(tool), Dimension::Tools, || {
-            format!("Tool '{tool}' is disabled by permission policy")
+            format!("Tool '{tool}' is disabled by permission policy; {}", enabling_setting(tool, grant))
         }),
         Effect::UseAlias(name) => require(!grant.disabled_tools.contains(name), Dimension::Tools, || {
-            format!("Tool '{name}' is disabled by permission policy")
+            format!("Tool '{name}' is disabled by permission policy; {REMOVE_FROM_DISABLE_TOOLS}")
         }),
         Effect::Read(path) => {
             let file = judge_file("read", path, &grant.read, grant, Dimension::Read)?;
@@ -59,9 +60,10 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
             permit.writable.push(WritePermit(file));
             Ok(())
         }
-        Effect::Run(program) => require(grant.commands.contains(program), Dimension::Commands, || {
-            format!("running '{program}' is not allowed; allowed: {}", grant.commands)
-        }),
+        Effect::Run { program, cwd } => {
+            permit.commands.push(judge_command(program, cwd, grant)?);
+            Ok(())
+        }
         Effect::Connect(host) => require(grant.hosts.contains(host), Dimension::Hosts, || {
             format!("connecting to '{host}' is not allowed; allowed: {}", grant.hosts)
         }),
@@ -74,6 +76,26 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
                 format!("cannot target agent '{agent}'; allowed: {}", grant.targets)
             })
         }
+    }
+}
+
+const REMOVE_FROM_DISABLE_TOOLS: &str = "remove it from disable_tools of the agent or its preset";
+
+/// The setting that would enable a denied tool.
+fn enabling_setting(tool: &Arc<str>, grant: &Grant) -> &'static str {
+    let is_in = |tools: &[&str]| tools.contains(&&**tool);
+    if grant.disabled_tools.contains(tool) {
+        REMOVE_FROM_DISABLE_TOOLS
+    } else if is_in(WRITE_TOOLS) && grant.write.is_empty() {
+        "it needs allowed_write_paths"
+    } else if is_in(COMMAND_TOOLS) && grant.commands.is_empty() {
+        "it needs allowed_commands"
+    } else if is_in(AGENT_TOOLS) && grant.create.is_empty() {
+        "it needs may_create"
+    } else if matches!(grant.tools, NameSet::Only(_)) {
+        "add it to tools of the agent or its preset"
+    } else {
+        "choose another preset"
     }
 }
 
@@ -92,14 +114,47 @@ fn judge_file(
         return Err((Dimension::Blocked, format!("cannot {verb} '{path}': the path is blocked")));
     }
     let outside = || {
-        let text =
-            format!("cannot {verb} '{path}': Path outside allowed directories. Allowed: {directories}");
+        let setting = match dimension {
+            Dimension::Write => "; add the directory to allowed_write_paths",
+            _ => "",
+        };
+        let text = format!(
+            "cannot {verb} '{path}': Path outside allowed directories. Allowed: {directories}{setting}"
+        );
         (dimension, text)
     };
     let path = directories.find(path).ok_or_else(outside)?;
     let is_at_or_above = |identity: &&DirectoryIdentity| identity.path.contains(&path.root);
     let identities = grant.identities.iter().filter(is_at_or_above).cloned().collect();
     Ok(FilePermit { path, blocked: grant.blocked.clone(), identities })
+}
+
+/// Judges a command. Its sandbox contains the directories of the grant; where the grant is the whole file system, the
+/// sandbox contains the working directory only.
+fn judge_command(program: &Arc<str>, cwd: &FilePath, grant: &Grant) -> Result<RunPermit, DenialReason> {
+    require(grant.commands.contains(program), Dimension::Commands, || {
+        format!(
+            "running '{program}' is not allowed; allowed: {}; add it to allowed_commands of the agent or its preset",
+            grant.commands
+        )
+    })?;
+    let roots = |set: &DirectorySet| {
+        let is_whole = |root: &FilePath| root.as_str() == "/";
+        let roots: Vec<FilePath> =
+            set.roots().iter().map(|root| if is_whole(root) { cwd.clone() } else { root.clone() }).collect();
+        // A blocked directory grants nothing.
+        roots.into_iter().filter(|root| !grant.blocked.iter().any(|blocked| blocked.contains(root)))
+    };
+    let read =
+        |path: &FilePath| judge_file("run in", path, &grant.read, grant, Dimension::Read).map(ReadPermit);
+    let write =
+        |path: &FilePath| judge_file("run in", path, &grant.write, grant, Dimension::Write).map(WritePermit);
+    Ok(RunPermit {
+        program: Arc::clone(program),
+        cwd: read(cwd)?,
+        readable: roots(&grant.read).map(|root| read(&root)).collect::<Result<_, _>>()?,
+        writable: roots(&grant.write).map(|root| write(&root)).collect::<Result<_, _>>()?,
+    })
 }
 
 /// A preset that extends an allowed preset is narrower, and so allowed too.

@@ -32,6 +32,13 @@ impl NameSet {
         NameSet::Only(names.into_iter().map(Into::into).collect())
     }
 
+    /// The set of these names; of all names if `*` is among them.
+    #[must_use]
+    pub fn with_wildcard<'a>(names: impl IntoIterator<Item = &'a Arc<str>>) -> Self {
+        let names: BTreeSet<_> = names.into_iter().cloned().collect();
+        if names.contains("*") { Self::all() } else { NameSet::Only(names) }
+    }
+
     /// All names except these.
     #[must_use]
     pub fn all_except<T: Into<Arc<str>>>(names: impl IntoIterator<Item = T>) -> Self {

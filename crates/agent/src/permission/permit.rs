@@ -1,5 +1,7 @@
-//! Permits: which files a permitted call may open. Only the judge creates permits for files, one for each file effect:
-//! a tool that declares only reads has nothing to write with.
+//! Permits: which files a permitted call may open and which commands it may run. Only the judge creates permits, one for
+//! each effect: a tool that declares only reads has nothing to write with.
+
+use std::sync::Arc;
 
 use super::{DirectoryIdentity, FilePath, RootedPath};
 
@@ -10,12 +12,53 @@ pub struct Permit {
     pub readable: Vec<ReadPermit>,
     /// The files to write, in the order of the effects.
     pub writable: Vec<WritePermit>,
+    /// The commands to run, in the order of the effects.
+    pub commands: Vec<RunPermit>,
 }
 
 impl Permit {
-    /// All files, to read and to write.
+    /// All files and directories, to read and to write, also those of commands.
     pub fn files(&self) -> impl Iterator<Item = &FilePermit> {
-        self.readable.iter().map(ReadPermit::file).chain(self.writable.iter().map(WritePermit::file))
+        let commands = &self.commands;
+        let readable = commands.iter().flat_map(|command| command.readable.iter().chain([&command.cwd]));
+        let writable = commands.iter().flat_map(|command| &command.writable);
+        let readable = self.readable.iter().chain(readable).map(ReadPermit::file);
+        readable.chain(self.writable.iter().chain(writable).map(WritePermit::file))
+    }
+}
+
+/// The permit to run one command: what its sandbox contains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunPermit {
+    pub(super) program: Arc<str>,
+    pub(super) cwd: ReadPermit,
+    pub(super) readable: Vec<ReadPermit>,
+    pub(super) writable: Vec<WritePermit>,
+}
+
+impl RunPermit {
+    /// The program, as the caller wrote it.
+    #[must_use]
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// The working directory.
+    #[must_use]
+    pub fn cwd(&self) -> &ReadPermit {
+        &self.cwd
+    }
+
+    /// The directories that the command may read.
+    #[must_use]
+    pub fn readable(&self) -> &[ReadPermit] {
+        &self.readable
+    }
+
+    /// The directories that the command may change.
+    #[must_use]
+    pub fn writable(&self) -> &[WritePermit] {
+        &self.writable
     }
 }
 

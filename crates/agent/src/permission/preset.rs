@@ -1,5 +1,7 @@
 //! Presets: named grants. Four are built in; the configuration defines custom ones that narrow others.
 
+mod builtin;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -7,6 +9,8 @@ use std::sync::Arc;
 use super::{
     Budget, Dimension, DirectorySet, FilePath, Grant, NameSet, Permissions, Reasons, Resource, Targets,
 };
+pub(super) use builtin::{AGENT_TOOLS, COMMAND_TOOLS, WRITE_TOOLS};
+use builtin::{sandboxed, trusted, worker, yolo};
 
 /// The trust level of a preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +52,8 @@ pub struct Preset {
     pub description: Arc<str>,
     read: DirectoryScope,
     write: DirectoryScope,
-    /// The grant before `read` and `write` are applied.
+    commands: CommandScope,
+    /// The grant before the scopes are applied: the most that a request can get.
     base_grant: Grant,
     /// The accumulated narrowings of custom presets. A request may add what a built-in preset omits, but nothing beyond
     /// this.
@@ -66,6 +71,16 @@ enum DirectoryScope {
     Nowhere,
 }
 
+/// The commands that a preset allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CommandScope {
+    /// All of the base grant, or the requested ones.
+    All,
+    /// Requested commands; none otherwise.
+    Requested,
+    Never,
+}
+
 /// The restrictions of a custom preset on the preset it extends.
 #[derive(Debug, Clone, Default)]
 pub struct Narrowing {
@@ -81,6 +96,8 @@ pub struct Narrowing {
     pub write_paths: Option<Vec<FilePath>>,
     /// Neither read nor write in these directories.
     pub blocked_paths: Vec<FilePath>,
+    /// Run only these commands; all if `*` is among them. Also the default of a preset that runs only requested ones.
+    pub commands: Option<Vec<Arc<str>>>,
     /// Only children with these presets.
     pub may_create: Option<Vec<Arc<str>>>,
     /// Only these agents.
@@ -96,8 +113,12 @@ pub struct GrantRequest {
     pub cwd: FilePath,
     /// Writable directories, if specified.
     pub write_paths: Option<Vec<FilePath>>,
+    /// Only these tools, if specified.
+    pub tools: Option<Vec<Arc<str>>>,
     /// Disabled tools.
     pub disable_tools: Vec<Arc<str>>,
+    /// Commands that it may run, if specified; all if `*` is among them.
+    pub commands: Option<Vec<Arc<str>>>,
     /// Presets that its children may have, if specified.
     pub may_create: Option<Vec<Arc<str>>>,
     /// Budget limits.
@@ -140,6 +161,21 @@ pub enum PresetFault {
     /// Writable directories were requested for a read-only preset.
     #[error("preset '{0}' cannot write: leave allowed_write_paths out, or choose another preset")]
     CannotWrite(String),
+    /// Commands were requested for a preset that runs none.
+    #[error("preset '{0}' runs no commands: leave allowed_commands out, or choose another preset")]
+    RunsNoCommands(String),
+    /// A command beyond the list of the preset was requested.
+    #[error(
+        "allowed_command '{command}' is not among the commands of preset '{name}'; choose from: {allowed}"
+    )]
+    CommandBeyondPreset {
+        /// The requested command.
+        command: String,
+        /// The preset.
+        name: String,
+        /// Its commands.
+        allowed: NameSet,
+    },
     /// A writable directory outside the working directory was requested for a sandboxed preset.
     #[error("allowed_write_path '{path}' is outside sandbox root '{root}'")]
     OutsideRoot {
@@ -149,12 +185,6 @@ pub enum PresetFault {
         root: FilePath,
     },
 }
-
-/// The tools that write files: hidden from agents without writable directories.
-const WRITE_TOOLS: &[&str] = &["fs.write_file", "fs.append_file"];
-
-/// The tools that manage agents.
-const AGENT_TOOLS: &[&str] = &["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
 
 impl Preset {
     /// The preset's name.
@@ -172,12 +202,16 @@ impl Preset {
         let mut reasons = Reasons::uniform(format!("preset '{}'", self.name()));
         let read = self.directories(self.read, &request.cwd, None);
         let write = self.write_directories(request, &mut reasons)?.intersection(&self.base_grant.write);
+        let commands = self.command_set(request, &mut reasons)?;
         let mut tools = self.base_grant.tools.without(&request.disable_tools);
-        if !request.disable_tools.is_empty() {
-            reasons.set(Dimension::Tools, format!("preset '{}' and disable_tools", self.name()));
+        if let Some(origin) = tools_origin(request) {
+            reasons.set(Dimension::Tools, format!("preset '{}'{origin}", self.name()));
         }
         if write.is_empty() {
             tools = tools.intersection(&NameSet::all_except(WRITE_TOOLS.iter().copied()));
+        }
+        if commands.is_empty() {
+            tools = tools.intersection(&NameSet::all_except(COMMAND_TOOLS.iter().copied()));
         }
         if self.read == DirectoryScope::Cwd {
             reasons.set(Dimension::Read, format!("cwd of preset '{}'", self.name()));
@@ -189,6 +223,9 @@ impl Preset {
                 tools = enable_agent_tools(tools, &request.disable_tools);
             }
             reasons.set(Dimension::Create, "may_create");
+        }
+        if let Some(names) = &request.tools {
+            tools = tools.intersection(&NameSet::only(names.iter().cloned()));
         }
         for resource in Resource::ALL {
             if request.budget.limit(resource).is_some() {
@@ -202,6 +239,7 @@ impl Preset {
             disabled_tools,
             read: read.intersection(&self.base_grant.read),
             write,
+            commands,
             create,
             targets: self.reachable_targets(request),
             budget: self.base_grant.budget.intersection(&request.budget),
@@ -253,6 +291,37 @@ impl Preset {
         Ok(self.directories(self.write, &request.cwd, requested))
     }
 
+    fn command_set(&self, request: &GrantRequest, reasons: &mut Reasons) -> Result<NameSet, PresetFault> {
+        let most = &self.base_grant.commands;
+        let Some(names) = &request.commands else {
+            let is_default = self.commands == CommandScope::All;
+            return Ok(if is_default { most.clone() } else { NameSet::none() });
+        };
+        if self.commands == CommandScope::Never && !names.is_empty() {
+            return Err(PresetFault::RunsNoCommands(self.name().to_string()));
+        }
+        reasons.set(Dimension::Commands, "allowed_commands");
+        Ok(NameSet::with_wildcard(names).intersection(most))
+    }
+
+    /// Checks that the preset allows every requested command. `resolve` leaves the others out, because the list of a
+    /// preset may have become shorter since the request.
+    ///
+    /// # Errors
+    /// When a command is beyond the preset.
+    pub fn check_commands(&self, request: &GrantRequest) -> Result<(), PresetFault> {
+        let most = &self.base_grant.commands;
+        let is_beyond = |name: &&Arc<str>| !NameSet::with_wildcard([*name]).is_within(most);
+        match request.commands.iter().flatten().find(is_beyond) {
+            None => Ok(()),
+            Some(command) => Err(PresetFault::CommandBeyondPreset {
+                command: command.to_string(),
+                name: self.name().to_string(),
+                allowed: most.clone(),
+            }),
+        }
+    }
+
     /// Derives a narrower preset.
     fn extend(&self, name: &str, narrowing: Narrowing) -> Result<Preset, PresetFault> {
         let directories =
@@ -261,12 +330,17 @@ impl Preset {
         if let Some(what) = self.find_widening(&narrowing) {
             return Err(PresetFault::Widens { name: name.to_owned(), base: self.name().to_string(), what });
         }
+        let commands = match &narrowing.commands {
+            Some(names) if !names.is_empty() => CommandScope::All,
+            _ => self.commands,
+        };
         let restriction = Grant {
             tools: names(narrowing.tools).without(&narrowing.disable_tools),
             disabled_tools: narrowing.disable_tools.into_iter().collect(),
             read: directories(narrowing.read_paths),
             write: directories(narrowing.write_paths),
             blocked: narrowing.blocked_paths,
+            commands: narrowing.commands.as_ref().map_or_else(NameSet::all, NameSet::with_wildcard),
             create: names(narrowing.may_create),
             targets: narrowing.targets.unwrap_or_else(Targets::all),
             budget: narrowing.budget,
@@ -280,6 +354,7 @@ impl Preset {
             description: narrowing.description.map_or_else(|| Arc::clone(&self.description), Arc::from),
             read: self.read,
             write: self.write,
+            commands,
             base_grant: self.base_grant.intersection(&restriction),
             restriction: self.restriction.intersection(&restriction),
         })
@@ -295,6 +370,10 @@ impl Preset {
             new.as_ref().is_some_and(|new| !DirectorySet::from_roots(new.iter().cloned()).is_within(old))
         };
         let has_write_paths = narrowing.write_paths.as_ref().is_some_and(|paths| !paths.is_empty());
+        let commands_widen = narrowing
+            .commands
+            .as_ref()
+            .is_some_and(|new| !NameSet::with_wildcard(new).is_within(&old.commands));
         let is_looser =
             |resource: &Resource| match (narrowing.budget.limit(*resource), old.budget.limit(*resource)) {
                 (Some(new), Some(old)) => new > old,
@@ -305,6 +384,7 @@ impl Preset {
             ("read_paths", directories_widen(&narrowing.read_paths, &old.read)),
             ("write_paths", directories_widen(&narrowing.write_paths, &old.write)),
             ("write_paths", has_write_paths && self.write == DirectoryScope::Nowhere),
+            ("allowed_commands", commands_widen),
             ("may_create", names_widen(&narrowing.may_create, &old.create)),
             ("targets", narrowing.targets.as_ref().is_some_and(|new| !is_no_wider_target(new, &old.targets))),
         ];
@@ -317,6 +397,16 @@ impl Preset {
 fn is_no_wider_target(new: &Targets, old: &Targets) -> bool {
     let is_selection = Targets { restricted_to: NameSet::all(), ..new.clone() } == Targets::all();
     is_selection || new.is_within(old)
+}
+
+/// The parameters of a request that limit its tools, as the end of a reason.
+fn tools_origin(request: &GrantRequest) -> Option<&'static str> {
+    match (&request.tools, request.disable_tools.is_empty()) {
+        (None, true) => None,
+        (None, false) => Some(" and disable_tools"),
+        (Some(_), true) => Some(" and tools"),
+        (Some(_), false) => Some(", tools and disable_tools"),
+    }
 }
 
 /// Enables the agent tools for an agent that may create children, except tools that are disabled by name.
@@ -390,90 +480,6 @@ impl Presets {
         let names = self.by_name.values().filter(|preset| preset.level <= level);
         names.map(|preset| &**preset.name()).collect::<Vec<_>>().join(", ")
     }
-}
-
-fn preset(
-    name: &str,
-    level: Level,
-    description: &str,
-    scopes: (DirectoryScope, DirectoryScope),
-    base_grant: Grant,
-) -> Preset {
-    Preset {
-        inheritance: vec![Arc::from(name)],
-        level,
-        description: Arc::from(description),
-        read: scopes.0,
-        write: scopes.1,
-        base_grant,
-        restriction: Grant::everything(),
-    }
-}
-
-/// The bound of all presets that clients can request over the network: no programs, no outbound connections.
-fn without_commands_or_hosts() -> Grant {
-    Grant { commands: NameSet::none(), hosts: NameSet::none(), ..Grant::everything() }
-}
-
-fn yolo() -> Preset {
-    let base_grant = Grant::everything();
-    preset(
-        "yolo",
-        Level::Yolo,
-        "everything; only for a person at the machine",
-        (DirectoryScope::Anywhere, DirectoryScope::Anywhere),
-        base_grant,
-    )
-}
-
-fn trusted() -> Preset {
-    let base_grant = Grant {
-        create: NameSet::only(["sandboxed", "worker"]),
-        targets: Targets::parent_and_descendants(),
-        ..without_commands_or_hosts()
-    };
-    let description = "reads anywhere, writes in its cwd, creates sandboxed agents";
-    preset(
-        "trusted",
-        Level::Trusted,
-        description,
-        (DirectoryScope::Anywhere, DirectoryScope::Cwd),
-        base_grant,
-    )
-}
-
-fn sandboxed() -> Preset {
-    let base_grant = Grant {
-        tools: NameSet::all_except(AGENT_TOOLS.iter().copied()),
-        create: NameSet::none(),
-        targets: Targets::parent(),
-        ..without_commands_or_hosts()
-    };
-    let description = "reads in its cwd, writes only where allowed_write_paths says";
-    preset(
-        "sandboxed",
-        Level::Sandboxed,
-        description,
-        (DirectoryScope::Cwd, DirectoryScope::Requested),
-        base_grant,
-    )
-}
-
-fn worker() -> Preset {
-    let excluded = AGENT_TOOLS.iter().chain(WRITE_TOOLS).chain(&["agent_send"]).copied();
-    let base_grant = Grant {
-        tools: NameSet::all_except(excluded),
-        create: NameSet::none(),
-        targets: Targets::none(),
-        ..without_commands_or_hosts()
-    };
-    preset(
-        "worker",
-        Level::Sandboxed,
-        "reads in its cwd, writes nothing",
-        (DirectoryScope::Cwd, DirectoryScope::Nowhere),
-        base_grant,
-    )
 }
 
 impl ResolvedPreset {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    Effect, FilePath, Grant, LineageLink, NameSet, Narrowing, Permit, Presets, Relation, Resource, Verdict,
-    ceiling, effective, judge,
+    Effect, FilePath, Grant, GrantRequest, LineageLink, NameSet, Narrowing, Permit, Presets, Relation,
+    Resource, Verdict, ceiling, effective, judge,
 };
 use testkit::TestRng;
 
@@ -72,8 +72,12 @@ fn check_narrower(
     generator: &mut Generator<'_>,
 ) {
     let request = generator.request();
-    let resolve = |name: &str| presets.find(name).expect("found before").resolve(&request);
-    match (resolve(name), resolve(base)) {
+    let resolve =
+        |name: &str, request: &GrantRequest| presets.find(name).expect("found before").resolve(request);
+    // The commands of a custom preset are its default, which its base would grant only on request.
+    let commands = request.commands.clone().or_else(|| narrowing.commands.clone());
+    let requested = GrantRequest { commands, ..request.clone() };
+    match (resolve(name, &request), resolve(base, &requested)) {
         (Ok(own), Ok(outer)) => {
             assert!(own.grant.is_within(&outer.grant), "{name} is wider than {base} for {request:?}");
             let disabled = |tool: &Arc<str>| own.grant.tools.contains(tool);
@@ -81,6 +85,11 @@ fn check_narrower(
                 !narrowing.disable_tools.iter().any(disabled),
                 "{name} restores a disabled tool for {request:?}"
             );
+            let commands = narrowing
+                .commands
+                .iter()
+                .all(|names| own.grant.commands.is_within(&NameSet::with_wildcard(names)));
+            assert!(commands, "{name} runs {} for {request:?}", own.grant.commands);
             let create = narrowing
                 .may_create
                 .iter()
@@ -201,7 +210,7 @@ fn effect(generator: &mut Generator<'_>, grants: &[&Grant]) -> Effect {
         1 => Effect::UseAlias(Arc::clone(generator.rng.pick(&vocabulary.tools))),
         2..5 => Effect::Read(file(generator, grants)),
         5..8 => Effect::Write(file(generator, grants)),
-        8 => Effect::Run(thing(&mut generator.rng)),
+        8 => Effect::Run { program: thing(&mut generator.rng), cwd: file(generator, grants) },
         9 => Effect::Connect(thing(&mut generator.rng)),
         10 => {
             let inheritance =

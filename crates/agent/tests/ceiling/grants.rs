@@ -93,10 +93,21 @@ impl Generator<'_> {
             read_paths: self.rng.percent(30).then(|| self.paths(1)),
             write_paths: self.rng.percent(30).then(|| self.paths(1)),
             blocked_paths: self.paths(2),
+            commands: self.commands(30),
             may_create: self.rng.percent(20).then(|| self.sample(&vocabulary.presets[..2], 2)),
             targets: self.rng.percent(20).then(|| self.targets()),
             budget: self.budget(),
         }
+    }
+
+    /// A list of commands, or none; sometimes all commands.
+    fn commands(&mut self, percent: usize) -> Option<Vec<Arc<str>>> {
+        let vocabulary = self.vocabulary;
+        let mut names = self.rng.percent(percent).then(|| self.sample(&vocabulary.programs_and_hosts, 2))?;
+        if self.rng.percent(20) {
+            names.push(Arc::from("*"));
+        }
+        Some(names)
     }
 
     pub(crate) fn request(&mut self) -> GrantRequest {
@@ -104,7 +115,9 @@ impl Generator<'_> {
         GrantRequest {
             cwd: self.vocabulary.path(&mut self.rng, 0, 2),
             write_paths: self.rng.percent(30).then(|| self.paths(0)),
+            tools: self.rng.percent(20).then(|| self.sample(&vocabulary.tools, 4)),
             disable_tools: self.sample(&vocabulary.tools, 2),
+            commands: self.commands(50),
             may_create: self.rng.percent(40).then(|| self.sample(&vocabulary.presets, 4)),
             budget: self.budget(),
         }
@@ -121,8 +134,8 @@ impl Generator<'_> {
         if let Ok(resolved) = preset.resolve(&request) {
             return resolved.grant;
         }
-        request.write_paths = None;
-        preset.resolve(&request).expect("a request without write paths fits every preset").grant
+        (request.write_paths, request.commands) = (None, None);
+        preset.resolve(&request).expect("a request without paths and commands fits every preset").grant
     }
 
     pub(crate) fn permissions(&mut self, presets: &Presets) -> Permissions {

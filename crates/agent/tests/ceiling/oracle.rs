@@ -10,7 +10,11 @@ pub(crate) fn allows(grant: &Grant, effect: &Effect) -> bool {
         Effect::UseAlias(name) => !grant.disabled_tools.iter().any(|disabled| disabled == name),
         Effect::Read(path) => is_in_any_directory(&grant.read, path) && !is_blocked(grant, path),
         Effect::Write(path) => is_in_any_directory(&grant.write, path) && !is_blocked(grant, path),
-        Effect::Run(program) => contains_name(&grant.commands, program),
+        Effect::Run { program, cwd } => {
+            contains_name(&grant.commands, program)
+                && is_in_any_directory(&grant.read, cwd)
+                && !is_blocked(grant, cwd)
+        }
         Effect::Connect(host) => contains_name(&grant.hosts, host),
         Effect::Create(inheritance) => inheritance.iter().any(|preset| contains_name(&grant.create, preset)),
         Effect::Reach(agent, relation) => reaches(&grant.targets, agent.as_str(), *relation),

@@ -51,6 +51,14 @@ async fn create_sends_every_option() {
         "/srv/project/out",
         "--write-path",
         "docs",
+        "--allow-command",
+        "cargo",
+        "--allow-command",
+        "/usr/bin/git",
+        "--tool",
+        "echo",
+        "--tool",
+        "get_time",
         "--disable-tool",
         "fs.read_file",
         "--disable-tool",
@@ -62,6 +70,7 @@ async fn create_sends_every_option() {
     assert_eq!((outcome.code, &outcome.json()["token"]), (0, &json!("nxc_a")), "{}", outcome.errors);
     let expected = json!({
         "agent_id": "a", "system_prompt": "be brief", "preset": "trusted",
+        "tools": ["echo", "get_time"], "allowed_commands": ["cargo", "/usr/bin/git"],
         "disable_tools": ["fs.read_file", "agent_send"], "parent_agent_id": "lead", "cwd": "/srv/project",
         "allowed_write_paths": ["/srv/project/out", "docs"], "model": "openai/gpt-4o-mini",
     });

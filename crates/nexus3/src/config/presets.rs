@@ -155,6 +155,7 @@ impl CustomPreset {
             read_paths: self.paths("read_paths"),
             write_paths: self.paths("write_paths"),
             blocked_paths: self.paths("blocked_paths").unwrap_or_default(),
+            commands: self.list("allowed_commands"),
             may_create: self.list("may_create"),
             targets: self.targets(),
             budget: self.budget(),

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use agent::AgentId;
 use agent::journal::RestartPolicy;
+use agent::permission::is_program_name;
 use provider::Secret;
 use provider::catalog::{PROVIDERS, known_provider};
 use store::Durability;
@@ -45,6 +46,8 @@ pub(crate) enum ValueKind {
     Presets,
     /// Names of tools.
     ToolNames,
+    /// Programs that may be run.
+    Commands,
     /// Absolute paths, or beneath the user's home.
     Paths,
     /// A word for related agents, such as parent, or a list of agent ids.
@@ -122,6 +125,7 @@ impl ValueKind {
             Self::Preset => "the name of a preset".to_owned(),
             Self::Presets => r#"a list of presets like "worker""#.to_owned(),
             Self::ToolNames => r#"a list of tools like "fs.read_file""#.to_owned(),
+            Self::Commands => r#"a list of programs like "cargo", or ["*"] for all"#.to_owned(),
             Self::Paths => r#"a list of paths that are absolute or start with "~/""#.to_owned(),
             Self::Targets => r#""none", "parent", "children", "family", or a list of agent ids"#.to_owned(),
             Self::SingleLine => format!("one line of at most {LINE_CHARS_MAX} characters"),
@@ -142,7 +146,13 @@ impl ValueKind {
                 .and_then(|count| self.check_integer(count))
                 .ok_or_else(|| InvalidValue::new(quote(text))),
             Self::Headers | Self::RawTable => Err(InvalidValue::new(quote(text))),
-            Self::Origins | Self::Presets | Self::ToolNames | Self::Paths | Self::Models | Self::Command => {
+            Self::Origins
+            | Self::Presets
+            | Self::ToolNames
+            | Self::Commands
+            | Self::Paths
+            | Self::Models
+            | Self::Command => {
                 let parts = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
                 parts
                     .map(|part| self.check_element(part).map_err(InvalidValue::new))
@@ -169,6 +179,7 @@ impl ValueKind {
                 Self::Origins
                 | Self::Presets
                 | Self::ToolNames
+                | Self::Commands
                 | Self::Paths
                 | Self::Targets
                 | Self::Models
@@ -221,7 +232,7 @@ impl ValueKind {
             Self::Targets => matches!(text, "none" | "parent" | "children" | "family"),
             Self::SingleLine => text.chars().count() <= LINE_CHARS_MAX && !text.chars().any(char::is_control),
             Self::Boolean | Self::Integer { .. } => false,
-            Self::Origins | Self::Presets | Self::ToolNames | Self::Paths => false,
+            Self::Origins | Self::Presets | Self::ToolNames | Self::Commands | Self::Paths => false,
             Self::Models | Self::Command | Self::Headers | Self::RawTable => false,
         };
         is_valid.then(|| SettingValue::Text(text.to_owned()))
@@ -249,6 +260,7 @@ impl ValueKind {
             }
             Self::Presets => true,
             Self::ToolNames => is_tool_name(text),
+            Self::Commands => is_program_name(text),
             Self::Models => is_model_name(text),
             Self::Command => !text.contains('\0'),
             Self::Paths => text.starts_with('/') || text == "~" || text.starts_with("~/"),

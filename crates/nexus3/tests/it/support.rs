@@ -245,11 +245,20 @@ pub(crate) fn files_below(directory: &Path) -> Vec<(PathBuf, String)> {
     files
 }
 
-/// The built-in tools except these, in the order in which models see them.
-pub(crate) fn tools_except(excluded: &[&str]) -> Vec<Arc<ToolSpec>> {
+/// The tools that run commands: hidden from agents that may run none.
+pub(crate) const COMMAND_TOOLS: [&str; 7] = [
+    "cmd.exec",
+    "process.list",
+    "process.read",
+    "process.start",
+    "process.stop",
+    "process.write",
+    "shell.exec",
+];
+
+/// The built-in tools that are offered by default, except these, in the order in which models see them.
+pub(crate) fn offered_tools_except(excluded: &[&str]) -> Vec<Arc<ToolSpec>> {
     let mut specs = tools::builtin_specs();
-    let count = specs.len();
-    specs.retain(|spec| !excluded.contains(&&*spec.name));
-    assert_eq!(specs.len(), count - excluded.len(), "not all of {excluded:?} are tools");
+    specs.retain(|spec| spec.is_offered_by_default && !excluded.contains(&&*spec.name));
     specs
 }

@@ -18,15 +18,20 @@ fn path(text: &str) -> FilePath {
 }
 
 fn stored_permissions() -> StoredPermissions {
-    let grant_request =
-        StoredGrantRequest { disable_tools: vec!["b".into()], ..StoredGrantRequest::default() };
+    let grant_request = StoredGrantRequest {
+        disable_tools: vec!["b".into()],
+        commands: Some(vec!["*".into()]),
+        ..StoredGrantRequest::default()
+    };
     StoredPermissions {
         preset: "worker".into(),
         level: Level::Sandboxed,
         budget: Budget::unlimited().with_limit(Resource::Tokens, Some(9)),
         may: StoredGrantRequest {
+            tools: Some(vec!["t".into()]),
             disable_tools: vec!["a".into()],
             write_paths: Some(vec![path("/w")]),
+            commands: Some(vec!["cargo".into()]),
             may_create: Some(Vec::new()),
         },
         may_grant: Some((None, grant_request)),
@@ -69,8 +74,9 @@ fn records() -> Vec<(Record, Value)> {
 fn agent_records() -> Vec<(Record, Value)> {
     let by = || PrincipalId::Admin;
     let permissions = json!({
-        "preset": "worker", "permission_level": "SANDBOXED", "disable_tools": ["a"], "allowed_write_paths": ["/w"],
-        "may_create": [], "may_grant": { "disable_tools": ["b"] }, "budget": { "tokens": 9 },
+        "preset": "worker", "permission_level": "SANDBOXED", "tools": ["t"], "disable_tools": ["a"],
+        "allowed_write_paths": ["/w"], "allowed_commands": ["cargo"], "may_create": [],
+        "may_grant": { "disable_tools": ["b"], "allowed_commands": ["*"] }, "budget": { "tokens": 9 },
     });
     vec![
         (

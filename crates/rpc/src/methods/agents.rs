@@ -175,8 +175,10 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
         model: params.model,
         permissions: PermissionSpec {
             preset: params.preset,
-            disable_tools: parse_tool_names("disable_tools", params.disable_tools)?,
+            tools: params.tools.map(|names| parse_tool_names("tools", names)).transpose()?,
+            disable_tools: parse_tool_names("disable_tools", params.disable_tools.unwrap_or_default())?,
             write_paths: params.allowed_write_paths,
+            commands: params.allowed_commands,
             may_create: params.may_create,
             may_grant: params.may_grant.map(parse_may_grant).transpose()?,
             budget: params.budget.map_or_else(Budget::unlimited, |budget| parse_budget(&budget)),
@@ -191,8 +193,10 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
 pub(crate) fn parse_may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fault> {
     Ok(MayGrantSpec {
         preset: params.preset,
-        disable_tools: parse_tool_names("may_grant.disable_tools", params.disable_tools)?,
+        tools: params.tools.map(|names| parse_tool_names("may_grant.tools", names)).transpose()?,
+        disable_tools: parse_tool_names("may_grant.disable_tools", params.disable_tools.unwrap_or_default())?,
         write_paths: params.allowed_write_paths,
+        commands: params.allowed_commands,
         may_create: params.may_create,
     })
 }
@@ -201,8 +205,7 @@ pub(crate) fn parse_may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fa
 const TOOL_NAME_CHARS_MAX: usize = 128;
 
 /// Validates tool names. An unknown but well-formed name is accepted, since a tool of that name may be added later.
-pub(crate) fn parse_tool_names(parameter: &str, names: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
-    let names = names.unwrap_or_default();
+pub(crate) fn parse_tool_names(parameter: &str, names: Vec<String>) -> Result<Vec<String>, Fault> {
     let is_valid = |name: &str| {
         (1..=TOOL_NAME_CHARS_MAX).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))

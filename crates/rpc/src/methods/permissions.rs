@@ -82,12 +82,19 @@ fn permission_change(params: SetPermissionsParams) -> Result<PermissionChange, F
         }
         budget.push((resource, None));
     }
-    let disable_tools =
-        params.disable_tools.map(|names| parse_tool_names("disable_tools", Some(names))).transpose()?;
-    let write_paths = params.allowed_write_paths;
-    let may_grant = params.may_grant.map(parse_may_grant).transpose()?;
-    let (preset, may_create) = (params.preset, params.may_create);
-    Ok(PermissionChange { preset, disable_tools, write_paths, may_create, may_grant, budget })
+    let tool_names = |parameter, names: Option<Vec<String>>| {
+        names.map(|names| parse_tool_names(parameter, names)).transpose()
+    };
+    Ok(PermissionChange {
+        preset: params.preset,
+        tools: tool_names("tools", params.tools)?,
+        disable_tools: tool_names("disable_tools", params.disable_tools)?,
+        write_paths: params.allowed_write_paths,
+        commands: params.allowed_commands,
+        may_create: params.may_create,
+        may_grant: params.may_grant.map(parse_may_grant).transpose()?,
+        budget,
+    })
 }
 
 fn excerpt(text: &str) -> String {

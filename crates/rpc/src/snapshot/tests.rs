@@ -106,17 +106,19 @@ fn import_never_widens_the_preset() {
 #[test]
 fn extras_are_dropped_with_a_replaced_preset() {
     let extras = SnapshotExtras {
+        tools: Some(vec!["echo".to_owned()]),
         allowed_write_paths: Some(vec!["/srv/out".to_owned()]),
+        allowed_commands: Some(vec!["cargo".to_owned()]),
         may_create: Some(vec!["worker".to_owned()]),
         may_grant: Some(MayGrantParams { preset: Some("worker".to_owned()), ..MayGrantParams::default() }),
         budget: Some(BudgetParams { turns: Some(3), ..BudgetParams::default() }),
         on_restart: Some(OnRestart::Mark),
         origin: Some("fork of b at 2".to_owned()),
     };
-    let with_level = |level: &str| {
+    let with_level = |level: &str, preset: &str| {
         parse_document(|document| {
             document.permission_level = level.to_owned();
-            document.permission_preset = Some("trusted".to_owned());
+            document.permission_preset = Some(preset.to_owned());
             document.disabled_tools = vec!["write_file".to_owned()];
             document.extras = Some(extras.clone());
         })
@@ -124,14 +126,19 @@ fn extras_are_dropped_with_a_replaced_preset() {
         .import
         .spec
     };
-    let same = with_level("trusted");
+    let same = with_level("trusted", "trusted");
     assert_eq!(same.permissions.write_paths.as_deref(), Some(["/srv/out".to_owned()].as_slice()));
     assert_eq!(same.permissions.may_create.as_deref(), Some(["worker".to_owned()].as_slice()));
     assert_eq!(same.permissions.may_grant.and_then(|grant| grant.preset).as_deref(), Some("worker"));
+    let (echo, cargo) = (Some(vec!["echo".to_owned()]), Some(vec!["cargo".to_owned()]));
+    assert_eq!((same.permissions.tools, same.permissions.commands), (echo.clone(), cargo.clone()));
     assert_eq!(same.on_restart, Some(agent::journal::RestartPolicy::Mark));
-    let narrowed = with_level("sandboxed").permissions;
+    let unrestricted = with_level("yolo", "yolo").permissions;
+    assert_eq!((unrestricted.preset.as_deref(), unrestricted.commands), (Some("trusted"), cargo));
+    let narrowed = with_level("sandboxed", "trusted").permissions;
     assert_eq!(narrowed.preset.as_deref(), Some("sandboxed"));
     assert_eq!((narrowed.write_paths, narrowed.may_create, narrowed.may_grant), (None, None, None));
+    assert_eq!((narrowed.tools, narrowed.commands), (echo, None));
     assert_eq!(narrowed.disable_tools, ["write_file"], "restrictions remain");
     assert_eq!(narrowed.budget.limit(Resource::Turns), Some(3), "limits remain");
 }

@@ -103,6 +103,7 @@ fn tool_spec(name: &str) -> ToolSpec {
         aliases: vec![format!("alias-of-{name}").into()],
         description: "a tool".into(),
         input_schema: "{}".into(),
+        is_offered_by_default: true,
         concurrency: Concurrency::Parallel,
         class: ToolClass::Pure,
         time_ms_max: 1,

@@ -14,9 +14,8 @@ use tokio::sync::oneshot;
 
 use super::Pool;
 use super::directory::ReserveError;
-use super::permissions::{
-    PermissionSpec, Recorded, authorize_effects, budget_exceeds_parent, reject_widening,
-};
+use super::permission_spec::PermissionSpec;
+use super::permissions::{Recorded, authorize_effects, budget_exceeds_parent, reject_widening};
 use super::wake::NewAgent;
 use crate::actor::PendingTurn;
 use crate::admission::shutting_down;

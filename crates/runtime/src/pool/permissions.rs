@@ -6,113 +6,18 @@ use std::sync::atomic::Ordering;
 
 use agent::journal::{Record, StoredPermissions};
 use agent::permission::{
-    Budget, Dimension, DirectoryIdentity, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit,
-    Permissions, Preset, PresetFault, Resource, Verdict, explain, judge,
+    Dimension, DirectoryIdentity, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit, NameSet,
+    PROGRAM_NAME_RULE, Permissions, Preset, PresetFault, ResolvedPreset, Resource, Verdict, explain,
+    is_program_name, judge,
 };
 use agent::{AgentId, Fault, FaultKind};
 
 use super::create::{Initiator, OwnedInitiator};
+use super::permission_spec::{MayGrantSpec, PermissionChange, PermissionSpec};
 use super::stored_permissions::{spec_from_stored, to_stored_permissions, to_stored_request};
 use super::{Pool, PoolHandle};
 use crate::handle::AgentHandle;
 use crate::lineage::{GrantedPermissions, InsufficientBudget, LineageNode};
-
-/// Requested permissions of an agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PermissionSpec {
-    /// Preset; the pool's default if `None`.
-    pub preset: Option<String>,
-    /// Tools the agent may not call.
-    pub disable_tools: Vec<String>,
-    /// Paths the agent may write to.
-    pub write_paths: Option<Vec<String>>,
-    /// Presets its children may have; the preset's own if `None`. Admin only.
-    pub may_create: Option<Vec<String>>,
-    /// What it may grant, if different from what it may do. Admin only.
-    pub may_grant: Option<MayGrantSpec>,
-    /// Resource limits.
-    pub budget: Budget,
-}
-
-/// What an agent may grant, if different from what it may do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MayGrantSpec {
-    /// Base preset; the agent's own if `None`.
-    pub preset: Option<String>,
-    /// Tools it may not grant.
-    pub disable_tools: Vec<String>,
-    /// Paths it may let children write to.
-    pub write_paths: Option<Vec<String>>,
-    /// Presets its children may in turn create.
-    pub may_create: Option<Vec<String>>,
-}
-
-/// Maximum items per list: lists are compared pairwise at every tool call.
-const LIST_ITEMS_MAX: usize = 256;
-
-impl PermissionSpec {
-    fn check_list_sizes(&self) -> Result<(), Fault> {
-        let count = |list: &Option<Vec<String>>| list.as_ref().map_or(0, Vec::len);
-        let may_grant = self.may_grant.as_ref();
-        let lists = [
-            ("disable_tools", self.disable_tools.len()),
-            ("allowed_write_paths", count(&self.write_paths)),
-            ("may_create", count(&self.may_create)),
-            ("may_grant.disable_tools", may_grant.map_or(0, |may_grant| may_grant.disable_tools.len())),
-            ("may_grant.allowed_write_paths", may_grant.map_or(0, |may_grant| count(&may_grant.write_paths))),
-            ("may_grant.may_create", may_grant.map_or(0, |may_grant| count(&may_grant.may_create))),
-        ];
-        match lists.into_iter().find(|(_, count)| *count > LIST_ITEMS_MAX) {
-            None => Ok(()),
-            Some((list, count)) => {
-                let text = format!("{list} must hold at most {LIST_ITEMS_MAX} items, got: {count}");
-                Err(Fault::new(FaultKind::Invalid, text))
-            }
-        }
-    }
-}
-
-/// A change of permissions; fields that are `None` stay as they are.
-#[derive(Debug, Clone, Default)]
-pub struct PermissionChange {
-    /// New preset.
-    pub preset: Option<String>,
-    /// New, complete list of tools it may not call.
-    pub disable_tools: Option<Vec<String>>,
-    /// Paths the agent may write to.
-    pub write_paths: Option<Vec<String>>,
-    /// Presets its children may have. Admin only.
-    pub may_create: Option<Vec<String>>,
-    /// What it may grant. Admin only.
-    pub may_grant: Option<MayGrantSpec>,
-    /// New limits; `None` removes one.
-    pub budget: Vec<(Resource, Option<u64>)>,
-}
-
-impl PermissionChange {
-    fn apply_to(&self, spec: &PermissionSpec) -> PermissionSpec {
-        let mut spec = spec.clone();
-        if self.preset.is_some() {
-            spec.preset.clone_from(&self.preset);
-        }
-        if let Some(tools) = &self.disable_tools {
-            spec.disable_tools.clone_from(tools);
-        }
-        if self.write_paths.is_some() {
-            spec.write_paths.clone_from(&self.write_paths);
-        }
-        if self.may_create.is_some() {
-            spec.may_create.clone_from(&self.may_create);
-        }
-        if self.may_grant.is_some() {
-            spec.may_grant.clone_from(&self.may_grant);
-        }
-        for (resource, limit) in &self.budget {
-            spec.budget = spec.budget.with_limit(*resource, *limit);
-        }
-        spec
-    }
-}
 
 /// The resolved paths and identities of an earlier grant that a change leaves as they are.
 #[derive(Default)]
@@ -322,11 +227,13 @@ impl Pool {
         let request = GrantRequest {
             cwd: cwd.clone(),
             write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), cwd, ceiling, recorded)?,
+            tools: spec.tools.as_deref().map(|names| self.canonical_tool_names(names)),
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
+            commands: resolve_commands(spec.commands.as_deref(), ceiling)?,
             may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), ceiling)?,
             budget: spec.budget,
         };
-        let may = preset.resolve(&request).map_err(|fault| invalid_preset_request(&fault))?;
+        let may = resolve_preset(preset, &request)?;
         let mut permissions = may.into_permissions();
         let mut stored = to_stored_permissions(preset, &request);
         if let Some(may_grant) = &spec.may_grant {
@@ -367,7 +274,9 @@ impl Pool {
                 ceiling,
                 recorded,
             )?,
+            tools: spec.tools.as_deref().map(|names| self.canonical_tool_names(names)),
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
+            commands: resolve_commands(spec.commands.as_deref(), ceiling)?,
             may_create: self.resolve_preset_names(
                 "may_grant.may_create",
                 spec.may_create.as_deref(),
@@ -375,8 +284,7 @@ impl Pool {
             )?,
             budget: own_request.budget,
         };
-        let resolved = preset.resolve(&request).map_err(|fault| invalid_preset_request(&fault))?;
-        Ok((resolved.grant, request))
+        Ok((resolve_preset(preset, &request)?.grant, request))
     }
 
     fn resolve_write_paths(
@@ -405,8 +313,8 @@ impl Pool {
         paths.iter().map(resolve).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Maps tool names to the canonical names that grants use. Unknown names stay: should such a tool be added, it is
-    /// disabled.
+    /// Maps tool names to the canonical names that grants use. Unknown names stay: they apply to a tool that is added
+    /// later.
     fn canonical_tool_names(&self, names: &[String]) -> Vec<Arc<str>> {
         let tools = self.outside.tools.snapshot();
         let canonical = |name: &String| match tools.find(name) {
@@ -457,8 +365,35 @@ pub(super) fn reject_widening(is_widening: bool) -> Result<(), Fault> {
     if is_widening { Err(Fault::denied(Dimension::Create.name(), text)) } else { Ok(()) }
 }
 
-fn invalid_preset_request(fault: &PresetFault) -> Fault {
-    Fault::new(FaultKind::Invalid, fault.to_string())
+fn resolve_preset(preset: &Preset, request: &GrantRequest) -> Result<ResolvedPreset, Fault> {
+    let invalid = |fault: PresetFault| Fault::new(FaultKind::Invalid, fault.to_string());
+    let resolved = preset.resolve(request).map_err(invalid)?;
+    preset.check_commands(request).map_err(invalid)?;
+    Ok(resolved)
+}
+
+/// Checks requested commands against what the parent may grant.
+fn resolve_commands(
+    commands: Option<&[String]>,
+    ceiling: Option<&Grant>,
+) -> Result<Option<Vec<Arc<str>>>, Fault> {
+    let Some(commands) = commands else { return Ok(None) };
+    let resolve = |text: &String| {
+        if !is_program_name(text) {
+            let got = echoed(text);
+            let text =
+                format!("allowed_command '{}' invalid: it must be {PROGRAM_NAME_RULE}", got.escape_debug());
+            return Err(Fault::new(FaultKind::Invalid, text));
+        }
+        let command = Arc::from(text.as_str());
+        let is_within = |ceiling: &Grant| NameSet::with_wildcard([&command]).is_within(&ceiling.commands);
+        if !ceiling.is_none_or(is_within) {
+            let text = format!("allowed_command '{command}' is not among the commands the parent may grant");
+            return Err(Fault::denied(Dimension::Commands.name(), text));
+        }
+        Ok(command)
+    };
+    commands.iter().map(resolve).collect::<Result<_, _>>().map(Some)
 }
 
 fn reserved_by_children(shortfall: InsufficientBudget) -> Fault {

@@ -9,7 +9,7 @@ use agent::permission::{
 };
 
 use super::Pool;
-use super::permissions::{MayGrantSpec, PermissionSpec};
+use super::permission_spec::{MayGrantSpec, PermissionSpec};
 use crate::lineage::GrantedPermissions;
 
 pub(super) fn to_stored_permissions(preset: &Preset, request: &GrantRequest) -> StoredPermissions {
@@ -25,8 +25,10 @@ pub(super) fn to_stored_permissions(preset: &Preset, request: &GrantRequest) -> 
 pub(super) fn to_stored_request(request: &GrantRequest) -> StoredGrantRequest {
     let strings = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect();
     StoredGrantRequest {
+        tools: request.tools.as_deref().map(strings),
         disable_tools: strings(&request.disable_tools),
         write_paths: request.write_paths.clone(),
+        commands: request.commands.as_deref().map(strings),
         may_create: request.may_create.as_deref().map(strings),
     }
 }
@@ -83,7 +85,9 @@ fn from_stored_request(stored: &StoredGrantRequest, cwd: &FilePath, budget: Budg
     GrantRequest {
         cwd: cwd.clone(),
         write_paths: stored.write_paths.clone(),
+        tools: stored.tools.as_deref().map(names),
         disable_tools: names(&stored.disable_tools),
+        commands: stored.commands.as_deref().map(names),
         may_create: stored.may_create.as_deref().map(names),
         budget,
     }
@@ -94,13 +98,17 @@ pub(super) fn spec_from_stored(stored: &StoredPermissions) -> PermissionSpec {
     let strings = |paths: &Vec<FilePath>| paths.iter().map(ToString::to_string).collect();
     PermissionSpec {
         preset: Some(stored.preset.clone()),
+        tools: stored.may.tools.clone(),
         disable_tools: stored.may.disable_tools.clone(),
         write_paths: stored.may.write_paths.as_ref().map(strings),
+        commands: stored.may.commands.clone(),
         may_create: stored.may.may_create.clone(),
         may_grant: stored.may_grant.as_ref().map(|(preset, may_grant)| MayGrantSpec {
             preset: preset.clone(),
+            tools: may_grant.tools.clone(),
             disable_tools: may_grant.disable_tools.clone(),
             write_paths: may_grant.write_paths.as_ref().map(strings),
+            commands: may_grant.commands.clone(),
             may_create: may_grant.may_create.clone(),
         }),
         budget: stored.budget,

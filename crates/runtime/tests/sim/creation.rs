@@ -1,6 +1,6 @@
 //! Creating agents: first messages, and that a rejected create leaves nothing behind.
 
-use agent::permission::{Budget, Level, Resource};
+use agent::permission::{Budget, Level, NameSet, Resource};
 use agent::{Fault, FaultKind};
 use runtime::{AgentHandle, AgentSpec, Initiator, Limits, PermissionChange, PermissionSpec};
 
@@ -219,6 +219,28 @@ async fn first_message_runs_detached_and_can_be_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn agent_grants_tools_and_commands_within_its_own() {
+    let world = World::new().await;
+    let permissions = PermissionSpec {
+        preset: Some("trusted".to_owned()),
+        commands: to_strings(&["cargo"]),
+        ..PermissionSpec::default()
+    };
+    let parent = world.create_handle(AgentSpec { permissions, ..spec_named("p") }).await;
+    let script =
+        "call agent_create {id=x run=cargo only=note}; call agent_create {id=y run=rm}; done | say so; done";
+    expect_end(start_send(&parent, 1, script)).await;
+    let texts = tool_texts(&parent);
+    assert!(
+        texts[1].contains("allowed_command 'rm' is not among the commands the parent may grant"),
+        "{texts:?}"
+    );
+    let child = world.find("x").await;
+    let may = world.pool.permissions(&child).may;
+    assert_eq!((may.tools, may.commands), (NameSet::only(["note"]), NameSet::only(["cargo"])));
+}
+
+#[tokio::test(start_paused = true)]
 async fn agent_creates_children_with_and_without_waiting() {
     let world = World::new().await;
     let parent = world.trusted_agent("p").await;
@@ -274,7 +296,7 @@ async fn parent_with_narrowed_permissions_creates_nothing() {
     expect_end(start_send(&parent, 1, "call agent_create {id=x say hi; done}; done | say so; done")).await;
     assert_eq!(
         tool_texts(&parent),
-        ["Permission denied: Tool 'agent_create' is disabled by permission policy"]
+        ["Permission denied: Tool 'agent_create' is disabled by permission policy; it needs may_create"]
     );
     assert_eq!(
         world.expect_create_rejected(with_parent(spec_named("x"), &parent)).await.kind,

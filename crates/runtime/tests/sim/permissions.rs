@@ -7,6 +7,9 @@ use runtime::{AgentHandle, AgentSpec, PermissionChange, PermissionSpec};
 use crate::history::{messages, tool_texts};
 use crate::world::{World, expect_end, run_until_idle, spec_named, start_send, with_parent, with_preset};
 
+/// The end of the denial of a disabled tool.
+const DISABLED: &str = "; remove it from disable_tools of the agent or its preset";
+
 async fn disable_tools(world: &World, agent: &AgentHandle, tools: &[&str]) {
     let tools = tools.iter().map(ToString::to_string).collect();
     let change = PermissionChange { disable_tools: Some(tools), ..PermissionChange::default() };
@@ -26,7 +29,8 @@ async fn narrowing_a_parent_denies_the_childs_next_effect() {
     disable_tools(&world, &parent, &["step", "note"]).await;
     world.tools.release_all();
     assert_eq!(expect_end(sending).await.content, "so");
-    let denied = |tool| format!("Permission denied: Tool '{tool}' is disabled by permission policy");
+    let denied =
+        |tool| format!("Permission denied: Tool '{tool}' is disabled by permission policy{DISABLED}");
     let expected =
         ["noted a".to_owned(), "took release".to_owned(), denied("step"), denied("note"), denied("note")];
     assert_eq!(tool_texts(&child), expected);
@@ -62,8 +66,8 @@ async fn tool_disabled_by_an_alias_is_disabled_when_it_comes() {
         assert!(!agent.tool_names().iter().any(|name| &**name == "web.search"), "not offered");
         let script = format!("#{request_id} call web.search x; call search x; done | say so; done");
         expect_end(start_send(agent, request_id, &script)).await;
-        let denied = "Permission denied: Tool 'search' is disabled by permission policy";
-        assert_eq!(tool_texts(agent), [denied, denied]);
+        let denied = format!("Permission denied: Tool 'search' is disabled by permission policy{DISABLED}");
+        assert_eq!(tool_texts(agent), [denied.clone(), denied]);
     }
     assert!(world.agent("other").await.tool_names().iter().any(|name| &**name == "web.search"));
 }
@@ -84,6 +88,31 @@ async fn request_lists_the_currently_allowed_tools() {
     };
     assert!(tool_names(0).contains(&"note".to_owned()) && !tool_names(1).contains(&"note".to_owned()));
     assert!(!tool_names(0).contains(&"agent_create".to_owned()), "not in a sandbox");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hidden_tool_is_offered_when_named_and_always_callable() {
+    let world = World::new().await;
+    world.tools.add_note_not_offered("quiet");
+    let parent = world.trusted_agent("p").await;
+    let is_offered = |agent: &AgentHandle| agent.tool_names().iter().any(|name| &**name == "quiet");
+    assert!(!is_offered(&parent));
+    expect_end(start_send(&parent, 1, "call quiet x; done | say so; done")).await;
+    assert_eq!(tool_texts(&parent), ["noted x"], "it is permitted");
+    let named = |tools: &[&str]| PermissionSpec {
+        tools: Some(tools.iter().map(ToString::to_string).collect()),
+        ..PermissionSpec::default()
+    };
+    let with_list = |name: &str, tools: &[&str]| AgentSpec {
+        permissions: named(tools),
+        ..with_parent(spec_named(name), &parent)
+    };
+    assert!(is_offered(&world.create_handle(with_list("a", &["note", "quiet"])).await));
+    let other = world.create_handle(with_list("b", &["note"])).await;
+    assert_eq!(other.tool_names().iter().map(|name| &**name).collect::<Vec<_>>(), ["note"]);
+    let change = PermissionChange { tools: Some(vec!["quiet".to_owned()]), ..PermissionChange::default() };
+    world.change_permissions(&other, &change).await.expect("within its preset");
+    assert!(is_offered(&other));
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +166,21 @@ async fn rejected_permission_change_changes_nothing() {
                 ..PermissionChange::default()
             },
         ),
+        (
+            FaultKind::Denied,
+            PermissionChange {
+                commands: Some(vec!["cargo".to_owned(), "rm".to_owned()]),
+                ..PermissionChange::default()
+            },
+        ),
+        (
+            FaultKind::Invalid,
+            PermissionChange { commands: Some(vec![String::new()]), ..PermissionChange::default() },
+        ),
     ];
+    let only_cargo =
+        PermissionChange { commands: Some(vec!["cargo".to_owned()]), ..PermissionChange::default() };
+    world.change_permissions(&parent, &only_cargo).await.expect("within its preset");
     for (kind, change) in changes {
         let fault = world.change_permissions(&child, &change).await.expect_err("the change is rejected");
         assert_eq!(fault.kind, kind, "{fault}");

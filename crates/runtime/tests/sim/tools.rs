@@ -141,7 +141,17 @@ impl TestTools {
     /// Adds a tool like `note` that has another name too.
     pub(crate) fn add_note_with_alias(&self, name: &str, alias: &str) {
         let spec = spec(name, Concurrency::Parallel, ToolClass::Pure);
-        let spec = Arc::new(ToolSpec { aliases: vec![Arc::from(alias)], ..ToolSpec::clone(&spec) });
+        self.add_note_with_spec(ToolSpec { aliases: vec![Arc::from(alias)], ..ToolSpec::clone(&spec) });
+    }
+
+    /// Adds a tool like `note` that models see only if a list of tools names it.
+    pub(crate) fn add_note_not_offered(&self, name: &str) {
+        let spec = spec(name, Concurrency::Parallel, ToolClass::Pure);
+        self.add_note_with_spec(ToolSpec { is_offered_by_default: false, ..ToolSpec::clone(&spec) });
+    }
+
+    fn add_note_with_spec(&self, spec: ToolSpec) {
+        let spec = Arc::new(spec);
         let tool = TestTool { spec, kind: ToolKind::Note, state: Arc::clone(&self.state) };
         let mut tools = self.snapshot().all().to_vec();
         tools.push(Arc::new(tool));
@@ -246,6 +256,7 @@ fn spec(name: &str, concurrency: Concurrency, class: ToolClass) -> Arc<ToolSpec>
         aliases: Vec::new(),
         description: Arc::from("runs its script"),
         input_schema: Arc::from("{}"),
+        is_offered_by_default: true,
         concurrency,
         class,
         time_ms_max: u64::try_from(timeout.as_millis()).expect("a short duration"),

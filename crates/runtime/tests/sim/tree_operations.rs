@@ -16,6 +16,8 @@ const PRESETS: &[&str] = &["yolo", "trusted", "trusted", "sandboxed", "sandboxed
 const DISABLED: &[&str] =
     &["note", "slow", "read", "write", "agent_send", "agent_create", "step", "nonsense"];
 
+const COMMANDS: &[&str] = &["cargo", "git", "/bin/ls", "*", ""];
+
 const PATHS: &[&str] = &["/work", "a", "b", "a/deep", "/elsewhere", "deep"];
 
 impl Driver {
@@ -100,8 +102,10 @@ impl Driver {
         let level_max = (unrestricted.is_none() && rng.percent(50)).then_some(Level::Trusted);
         let permissions = PermissionSpec {
             preset: unrestricted.or_else(|| random_item(rng, 80, PRESETS)),
+            tools: None,
             disable_tools: random_item(rng, profile.unusual_percent, DISABLED).into_iter().collect(),
             write_paths: random_item(rng, profile.unusual_percent, PATHS).map(|path| vec![path]),
+            commands: random_item(rng, profile.unusual_percent, COMMANDS).map(|command| vec![command]),
             may_create: random_item(rng, profile.unusual_percent, PRESETS).map(|preset| vec![preset]),
             may_grant: rng.percent(profile.unusual_percent / 2).then(|| MayGrantSpec {
                 preset: random_item(rng, 50, PRESETS),
@@ -156,6 +160,7 @@ impl Driver {
             || spec.model.is_some()
             || spec.permissions.preset.is_some()
             || spec.permissions.write_paths.is_some()
+            || spec.permissions.commands.is_some()
             || spec.permissions.may_create.is_some()
             || spec.permissions.may_grant.is_some();
         let is_allowed = match fault.kind {
@@ -179,8 +184,10 @@ impl Driver {
         let tools = [rng.pick(DISABLED).to_string(), rng.pick(DISABLED).to_string()];
         let change = PermissionChange {
             preset: rng.percent(20).then(|| rng.pick(PRESETS).to_string()),
+            tools: None,
             disable_tools: rng.percent(40).then(|| tools[..rng.below(3)].to_vec()),
             write_paths: rng.percent(20).then(|| vec![rng.pick(PATHS).to_string()]),
+            commands: rng.percent(20).then(|| vec![rng.pick(COMMANDS).to_string()]),
             may_create: rng
                 .percent(self.profile.unusual_percent)
                 .then(|| vec![rng.pick(PRESETS).to_string()]),

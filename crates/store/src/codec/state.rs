@@ -111,8 +111,12 @@ struct GrantBody<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GrantRequestBody<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tools: Option<Cow<'a, [String]>>,
     disable_tools: Cow<'a, [String]>,
     write_paths: Option<Vec<Cow<'a, str>>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    commands: Option<Cow<'a, [String]>>,
     may_create: Option<Cow<'a, [String]>>,
 }
 
@@ -150,20 +154,25 @@ impl<'a> PermissionsBody<'a> {
 
 impl<'a> GrantRequestBody<'a> {
     fn encode(request: &'a StoredGrantRequest) -> Self {
-        let StoredGrantRequest { disable_tools, write_paths, may_create } = request;
+        let StoredGrantRequest { tools, disable_tools, write_paths, commands, may_create } = request;
         let texts = |paths: &'a Vec<FilePath>| paths.iter().map(|path| path.as_str().into()).collect();
+        let list = |names: &'a Option<Vec<String>>| names.as_ref().map(|names| names.into());
         Self {
+            tools: list(tools),
             disable_tools: disable_tools.into(),
             write_paths: write_paths.as_ref().map(texts),
-            may_create: may_create.as_ref().map(|names| names.into()),
+            commands: list(commands),
+            may_create: list(may_create),
         }
     }
 
     fn decode(self) -> Result<StoredGrantRequest, CodecFault> {
         let paths = |texts: Vec<Cow<'_, str>>| texts.iter().map(|text| decode_file_path(text)).collect();
         Ok(StoredGrantRequest {
+            tools: self.tools.map(Cow::into_owned),
             disable_tools: self.disable_tools.into_owned(),
             write_paths: self.write_paths.map(paths).transpose()?,
+            commands: self.commands.map(Cow::into_owned),
             may_create: self.may_create.map(Cow::into_owned),
         })
     }

@@ -109,6 +109,7 @@ pub(crate) fn permissions(text: &str) -> StoredPermissions {
         disable_tools: vec![text.to_owned(), "fs.write_file".to_owned()],
         write_paths: Some(vec![path("/srv/a b"), path("/srv/\u{1f980}")]),
         may_create: Some(vec!["sandboxed".to_owned()]),
+        ..StoredGrantRequest::default()
     };
     StoredPermissions {
         preset: text.to_owned(),
@@ -246,6 +247,21 @@ fn turn_ends(text: &str) -> Vec<TurnEnd> {
     ends
 }
 
+/// Permissions with lists of tools and commands, which stores of earlier versions do not have.
+pub(crate) fn permissions_with_lists(text: &str) -> StoredPermissions {
+    let may = StoredGrantRequest {
+        tools: Some(vec![text.to_owned(), "cmd.exec".to_owned()]),
+        commands: Some(vec![text.to_owned(), "*".to_owned()]),
+        ..StoredGrantRequest::default()
+    };
+    let may_grant = StoredGrantRequest {
+        tools: Some(Vec::new()),
+        commands: Some(Vec::new()),
+        ..StoredGrantRequest::default()
+    };
+    StoredPermissions { may, may_grant: Some((None, may_grant)), ..permissions(text) }
+}
+
 /// Every kind of record with every variant of its fields; `text` fills all text fields.
 pub(crate) fn every_record(text: &str) -> Vec<Record> {
     let owned = || text.to_owned();
@@ -313,6 +329,8 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
     }
     let ended = |end| Record::TurnEnded { turn: 7, request_id: RequestId::Text(owned()), end: Box::new(end) };
     records.extend(turn_ends(text).into_iter().map(ended));
+    let permissions = Box::new(permissions_with_lists(text));
+    records.push(Record::PermissionsChanged { by: PrincipalId::Admin, permissions });
     records
 }
 

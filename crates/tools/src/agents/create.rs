@@ -23,12 +23,16 @@ pub(crate) struct Input {
     preset: Option<String>,
     /// The child's system prompt.
     system_prompt: Option<String>,
+    /// The only tools that the child may call.
+    tools: Option<Vec<String>>,
     /// Tools that the child may not call.
     disable_tools: Option<Vec<String>>,
     /// The child's working directory; yours by default.
     cwd: Option<String>,
     /// Paths that the child may write.
     allowed_write_paths: Option<Vec<String>>,
+    /// Programs that the child may run in a sandbox: names or paths; `*` for all.
+    allowed_commands: Option<Vec<String>>,
     /// The child's model.
     model: Option<String>,
     /// The child's first message.
@@ -83,9 +87,11 @@ impl ToolDefinition for Create {
             id: input.agent_id.map(|id| id.0),
             preset: input.preset,
             system_prompt: input.system_prompt,
+            tools: input.tools,
             disable_tools: input.disable_tools.unwrap_or_default(),
             cwd: input.cwd,
             write_paths: input.allowed_write_paths,
+            commands: input.allowed_commands,
             model: input.model,
             initial_message: input.initial_message,
             wait: input.wait_for_initial_response.unwrap_or(false),

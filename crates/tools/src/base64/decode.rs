@@ -21,6 +21,7 @@ pub(crate) struct Input {
 impl PureTool for Decode {
     type Input = Input;
     const NAME: &'static str = "base64.decode";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
 
     fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         let bytes = STANDARD

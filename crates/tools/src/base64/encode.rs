@@ -21,6 +21,7 @@ pub(crate) struct Input {
 impl PureTool for Encode {
     type Input = Input;
     const NAME: &'static str = "base64.encode";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
 
     fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         Ok(STANDARD.encode(input.text))

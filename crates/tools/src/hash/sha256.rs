@@ -22,6 +22,7 @@ pub(crate) struct Input {
 impl PureTool for Sha256 {
     type Input = Input;
     const NAME: &'static str = "hash.sha256";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
 
     fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         let mut hex = String::with_capacity(64);

@@ -20,6 +20,7 @@ pub(crate) struct Input {
 impl PureTool for Parse {
     type Input = Input;
     const NAME: &'static str = "json.parse";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
 
     fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         pretty_json(&SortedKeys(&parse_json(&input.text)?))

@@ -29,6 +29,7 @@ enum PathSegment<'a> {
 impl PureTool for Query {
     type Input = Input;
     const NAME: &'static str = "json.query";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
 
     fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         let document = match input.json {

@@ -53,6 +53,7 @@ struct MatchSpan<'a> {
 impl PureTool for Match {
     type Input = Input;
     const NAME: &'static str = "regex.match";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
     const IS_HEAVY: bool = true;
 
     fn compute(input: Input, stop: &CancelFlag) -> ToolResult {

@@ -32,6 +32,7 @@ const RESULT_BYTES_MAX: usize = 1 << 20;
 impl PureTool for Replace {
     type Input = Input;
     const NAME: &'static str = "regex.replace";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
     const IS_HEAVY: bool = true;
 
     fn compute(input: Input, stop: &CancelFlag) -> ToolResult {

@@ -19,6 +19,7 @@ pub(crate) struct Input {
 impl PureTool for Echo {
     type Input = Input;
     const NAME: &'static str = "echo";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
 
     fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         Ok(input.text)

@@ -27,6 +27,7 @@ impl ToolDefinition for GetTime {
     type Input = Input;
     type Effects = NoEffects;
     const NAME: &'static str = "get_time";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
     const CLASS: ToolClass = ToolClass::Pure;
 
     fn effects(_input: &Input, _site: &CallSite<'_>) -> Result<NoEffects, String> {

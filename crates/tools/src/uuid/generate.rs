@@ -25,6 +25,7 @@ impl ToolDefinition for Generate {
     type Input = Input;
     type Effects = NoEffects;
     const NAME: &'static str = "uuid.generate";
+    const IS_OFFERED_BY_DEFAULT: bool = false;
     const CLASS: ToolClass = ToolClass::Pure;
 
     fn effects(_input: &Input, _site: &CallSite<'_>) -> Result<NoEffects, String> {

@@ -100,7 +100,7 @@ async fn faults_retain_their_text_and_denials_their_kind() {
 async fn create_passes_all_arguments_on() {
     let fixture = Fixture::confined_to("/nowhere");
     let arguments = json!({
-        "agent_id": "child-1", "preset": "reader", "system_prompt": "be kind", "disable_tools": ["echo"],
+        "agent_id": "child-1", "preset": "reader", "system_prompt": "be kind", "disable_tools": ["echo"], "tools": ["echo", "get_time"], "allowed_commands": ["cargo"],
         "cwd": "sub", "allowed_write_paths": ["out"], "model": "m", "initial_message": "go",
         "wait_for_initial_response": true,
     });
@@ -113,7 +113,9 @@ async fn create_passes_all_arguments_on() {
         id: Some(AgentId::parse("child-1").unwrap()),
         preset: Some("reader".into()),
         system_prompt: Some("be kind".into()),
+        tools: Some(vec!["echo".into(), "get_time".into()]),
         disable_tools: vec!["echo".into()],
+        commands: Some(vec!["cargo".into()]),
         cwd: Some("sub".into()),
         write_paths: Some(vec!["out".into()]),
         model: Some("m".into()),

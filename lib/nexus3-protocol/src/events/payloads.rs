@@ -50,10 +50,14 @@ pub struct PermissionsView {
     pub preset: String,
     /// Permission level of the preset: `YOLO`, `TRUSTED` or `SANDBOXED`.
     pub permission_level: String,
+    /// The only tools it may call; null: those of the preset.
+    pub tools: Option<Vec<String>>,
     /// Tools it may not call.
     pub disable_tools: Vec<String>,
     /// Directories it may write to; null: those of the preset.
     pub allowed_write_paths: Option<Vec<String>>,
+    /// Programs it may run; null: those of the preset.
+    pub allowed_commands: Option<Vec<String>>,
     /// Presets its children may have; null: those of the preset.
     pub may_create: Option<Vec<String>>,
     /// What it may grant to its children; null: what it may do itself.

@@ -31,6 +31,10 @@ pub struct CreateAgentParams {
     /// `sandboxed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
+    /// The only tools the agent may call, by any of their names. Default: those of its preset. `disable_tools` takes
+    /// precedence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// Tools the agent may not call: `fs.read_file`, `fs_read_file` and `read_file` are the same tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_tools: Option<Vec<String>>,
@@ -45,6 +49,10 @@ pub struct CreateAgentParams {
     /// cwd; without them it cannot write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_write_paths: Option<Vec<String>>,
+    /// Programs the agent may run, as they are called: names such as `cargo`, or paths; `["*"]` for all. Commands run in
+    /// a sandbox with the agent's directories. Default: those of its preset (`sandboxed`: none, `trusted`: all).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_commands: Option<Vec<String>>,
     /// Model, such as `openai/gpt-4o-mini`. Default: the daemon's default model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -77,12 +85,18 @@ pub struct MayGrantParams {
     /// Preset to start from. Default: the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
+    /// The only tools the agent may grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// Tools the agent may not grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_tools: Option<Vec<String>>,
     /// Directories the agent may let children write to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_write_paths: Option<Vec<String>>,
+    /// Programs the agent may let children run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_commands: Option<Vec<String>>,
     /// Presets the agent may let children create agents from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_create: Option<Vec<String>>,

@@ -284,9 +284,15 @@ pub struct SnapshotToolCall {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotExtras {
+    /// The only tools it may call; null: those of the preset.
+    #[serde(default)]
+    pub tools: Option<Vec<String>>,
     /// Directories it may write to; null: those of the preset.
     #[serde(default)]
     pub allowed_write_paths: Option<Vec<String>>,
+    /// Programs it may run; null: those of the preset.
+    #[serde(default)]
+    pub allowed_commands: Option<Vec<String>>,
     /// Presets its children may have; null: those of the preset.
     #[serde(default)]
     pub may_create: Option<Vec<String>>,

@@ -49,12 +49,18 @@ pub struct SetPermissionsParams {
     /// New preset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
+    /// The only tools it may call; replaces the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// Tools it may not call; replaces the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disable_tools: Option<Vec<String>>,
     /// Directories it may write to; replaces the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_write_paths: Option<Vec<String>>,
+    /// Programs it may run, `["*"]` for all; replaces the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_commands: Option<Vec<String>>,
     /// Presets its children may have; replaces the list. Admin only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_create: Option<Vec<String>>,

@@ -43,6 +43,7 @@ async fn create<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
     let lead = CreateAgentParams {
         agent_id: Some("lead".to_owned()),
         preset: Some("trusted".to_owned()),
+        allowed_commands: Some(vec!["cargo".to_owned()]),
         budget: Some(BudgetParams { turns: Some(9), ..BudgetParams::default() }),
         ..CreateAgentParams::default()
     };
@@ -87,6 +88,15 @@ async fn create<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
     assert_denied(
         error(api.create_agent(&yolo).await.unwrap_err()),
         "Requested preset 'yolo' exceeds parent ceiling",
+    );
+    let runner = CreateAgentParams {
+        allowed_commands: Some(vec!["rm".to_owned()]),
+        parent_agent_id: Some("lead".to_owned()),
+        ..CreateAgentParams::default()
+    };
+    assert_denied(
+        error(api.create_agent(&runner).await.unwrap_err()),
+        "allowed_command 'rm' is not among the commands the parent may grant",
     );
     let page = ListAgentsParams { limit: Some(PageSize(2)), ..ListAgentsParams::default() };
     let list = api.list_agents(&page).await.unwrap();

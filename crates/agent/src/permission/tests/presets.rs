@@ -6,7 +6,9 @@ fn request() -> GrantRequest {
     GrantRequest {
         cwd: path("/w"),
         write_paths: None,
+        tools: None,
         disable_tools: Vec::new(),
+        commands: None,
         may_create: None,
         budget: Budget::unlimited(),
     }
@@ -70,13 +72,98 @@ fn presets_grant_their_tools_targets_and_children() {
         ("sandboxed", &["fs.read_file", "agent_send"], NameSet::none(), NameSet::none(), Targets::parent()),
         ("worker", &["fs.read_file"], NameSet::none(), NameSet::none(), Targets::none()),
     ];
-    for (name, tools_allowed, outside_access, create, targets) in cases {
+    for (name, tools_allowed, hosts, create, targets) in cases {
         let grant = resolve(&builtin(), name, &request());
         assert_eq!(tools(&grant), tools_allowed, "{name}");
-        assert_eq!((&grant.commands, &grant.hosts), (&outside_access, &outside_access), "{name}");
-        assert_eq!((grant.create, grant.targets), (create, targets), "{name}");
+        assert_eq!((grant.hosts, grant.create, grant.targets), (hosts, create, targets), "{name}");
         assert_eq!(grant.budget, Budget::unlimited(), "{name}");
     }
+}
+
+fn commands(names: &[&str]) -> GrantRequest {
+    GrantRequest { commands: Some(arcs(names)), ..request() }
+}
+
+#[test]
+fn presets_grant_their_commands() {
+    let two = || NameSet::only(["cargo", "/bin/ls"]);
+    let cases = [
+        ("yolo", request(), NameSet::all()),
+        ("trusted", request(), NameSet::all()),
+        ("trusted", commands(&["cargo", "/bin/ls"]), two()),
+        ("trusted", commands(&["*"]), NameSet::all()),
+        ("trusted", commands(&[]), NameSet::none()),
+        ("sandboxed", request(), NameSet::none()),
+        ("sandboxed", commands(&["cargo", "/bin/ls"]), two()),
+        ("sandboxed", commands(&["*"]), NameSet::all()),
+        ("sandboxed", commands(&[]), NameSet::none()),
+        ("worker", request(), NameSet::none()),
+        ("worker", commands(&[]), NameSet::none()),
+    ];
+    for (name, request, commands) in cases {
+        let grant = resolve(&builtin(), name, &request);
+        assert_eq!(grant.commands, commands, "{name} {:?}", request.commands);
+        for tool in ["cmd.exec", "shell.exec", "process.start", "process.list"] {
+            assert_eq!(grant.tools.contains(tool), !commands.is_empty(), "{name} {tool}");
+        }
+    }
+    assert_eq!(
+        refusal("worker", &commands(&["cargo"])),
+        "preset 'worker' runs no commands: leave allowed_commands out, or choose another preset"
+    );
+}
+
+#[test]
+fn commands_of_a_custom_preset_are_its_default_and_its_most() {
+    let narrowing = |names: &[&str]| Narrowing { commands: Some(arcs(names)), ..Narrowing::default() };
+    for base in ["sandboxed", "trusted"] {
+        let mut presets = with_custom(base, narrowing(&["cargo", "git"]));
+        let mine = |request: &GrantRequest| resolve(&presets, "mine", request).commands;
+        assert_eq!(mine(&request()), NameSet::only(["cargo", "git"]), "{base}");
+        assert_eq!(mine(&commands(&["git", "rm"])), NameSet::only(["git"]), "{base}");
+        assert_eq!(mine(&commands(&["*"])), NameSet::only(["cargo", "git"]), "{base}");
+        let check = |names: &[&str]| presets.find("mine").unwrap().check_commands(&commands(names));
+        assert_eq!(check(&["git"]), Ok(()));
+        for beyond in ["rm", "*"] {
+            let text = format!(
+                "allowed_command '{beyond}' is not among the commands of preset 'mine'; choose from: only cargo, git"
+            );
+            assert_eq!(check(&["git", beyond]).unwrap_err().to_string(), text, "{base}");
+        }
+        for wider in [&["rm"][..], &["*"]] {
+            let fault = presets.add("wider", "mine", narrowing(wider)).unwrap_err();
+            assert_eq!(
+                fault.to_string(),
+                "preset 'wider' can only narrow 'mine': allowed_commands would widen it"
+            );
+        }
+        presets.add("less", "mine", narrowing(&["git"])).unwrap();
+        presets.add("same", "mine", Narrowing::default()).unwrap();
+        presets.add("none", "mine", narrowing(&[])).unwrap();
+        let default = |name| resolve(&presets, name, &request()).commands;
+        assert_eq!(default("less"), NameSet::only(["git"]));
+        assert_eq!(default("same"), NameSet::only(["cargo", "git"]));
+        assert_eq!(default("none"), NameSet::none());
+    }
+}
+
+#[test]
+fn list_of_tools_narrows_the_tools_of_the_preset() {
+    let only = |names: &[&str]| GrantRequest { tools: Some(arcs(names)), ..request() };
+    let named = ["fs.read_file", "fs.write_file", "agent_create", "agent_send"];
+    for (name, expected) in [
+        ("trusted", &named[..]),
+        ("sandboxed", &["fs.read_file", "agent_send"]),
+        ("worker", &["fs.read_file"]),
+    ] {
+        let grant = resolve(&builtin(), name, &only(&named));
+        assert_eq!(grant.tools, NameSet::only(expected.iter().copied()), "{name}");
+    }
+    assert_eq!(resolve(&builtin(), "trusted", &only(&[])).tools, NameSet::none());
+    let disabled = GrantRequest { disable_tools: arcs(&["fs.read_file"]), ..only(&named) };
+    assert_eq!(tools(&resolve(&builtin(), "sandboxed", &disabled)), ["agent_send"], "disable_tools wins");
+    let creator = GrantRequest { may_create: Some(arcs(&["worker"])), ..only(&["agent_create"]) };
+    assert_eq!(tools(&resolve(&builtin(), "sandboxed", &creator)), ["agent_create"]);
 }
 
 #[test]
@@ -136,6 +223,7 @@ fn limits_name_their_origin() {
         (Dimension::Tools, "preset 'sandboxed'"),
         (Dimension::Read, "cwd of preset 'sandboxed'"),
         (Dimension::Write, "preset 'sandboxed'"),
+        (Dimension::Commands, "preset 'sandboxed'"),
         (turns, "preset 'sandboxed'"),
     ] {
         assert_eq!(&**plain.get(dimension), reason, "{}", dimension.name());
@@ -143,14 +231,21 @@ fn limits_name_their_origin() {
     let full = GrantRequest {
         write_paths: Some(paths(&["/w"])),
         disable_tools: arcs(&["x"]),
+        commands: Some(arcs(&["cargo"])),
         may_create: Some(arcs(&["worker"])),
         budget: Budget::unlimited().with_limit(Resource::Turns, Some(3)),
         ..request()
     };
+    let tools_reason = |request: &GrantRequest| reasons("worker", request).get(Dimension::Tools).to_string();
+    let only = GrantRequest { tools: Some(arcs(&["x"])), ..request() };
+    assert_eq!(tools_reason(&only), "preset 'worker' and tools");
+    let both = GrantRequest { disable_tools: arcs(&["x"]), ..only };
+    assert_eq!(tools_reason(&both), "preset 'worker', tools and disable_tools");
     let full = reasons("sandboxed", &full);
     for (dimension, reason) in [
         (Dimension::Tools, "preset 'sandboxed' and disable_tools"),
         (Dimension::Write, "allowed_write_paths"),
+        (Dimension::Commands, "allowed_commands"),
         (Dimension::Create, "may_create"),
         (turns, "budget"),
         (Dimension::Budget(Resource::Tokens), "preset 'sandboxed'"),
@@ -177,6 +272,7 @@ fn custom_preset_narrows_its_base() {
             read_paths: Some(paths(&["/w", "/lib"])),
             write_paths: Some(paths(&["/w/out"])),
             blocked_paths: paths(&["/lib/private"]),
+            commands: Some(arcs(&["git"])),
             may_create: Some(arcs(&["worker"])),
             targets: Some(Targets::parent()),
             budget: Budget::unlimited().with_limit(Resource::Turns, Some(7)),
@@ -189,6 +285,7 @@ fn custom_preset_narrows_its_base() {
     assert_eq!(grant.tools, NameSet::only(["fs.read_file", "fs.write_file"]));
     assert_eq!((grant.read, grant.write), (directories(&["/w", "/lib"]), directories(&["/w/out"])));
     assert_eq!(grant.blocked, paths(&["/lib/private", "/srv/.nexus3"]));
+    assert_eq!(grant.commands, NameSet::only(["git"]));
     assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent()));
     assert_eq!(grant.budget.limit(Resource::Turns), Some(7));
 }
@@ -250,6 +347,7 @@ fn widening_custom_preset_is_rejected() {
         ("narrow", Narrowing { read_paths: Some(paths(&["/"])), ..none() }, "read_paths"),
         ("narrow", Narrowing { write_paths: Some(paths(&["/a/outer"])), ..none() }, "write_paths"),
         ("worker", Narrowing { write_paths: Some(paths(&["/a"])), ..none() }, "write_paths"),
+        ("worker", Narrowing { commands: Some(arcs(&["git"])), ..none() }, "allowed_commands"),
         ("sandboxed", Narrowing { may_create: Some(arcs(&["worker"])), ..none() }, "may_create"),
         ("trusted", Narrowing { may_create: Some(arcs(&["trusted"])), ..none() }, "may_create"),
         ("narrow", Narrowing { targets: Some(Targets::parent_and_descendants()), ..none() }, "targets"),

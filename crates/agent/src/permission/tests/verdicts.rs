@@ -18,6 +18,10 @@ fn grant() -> Grant {
     }
 }
 
+fn run(program: &str, cwd: &str) -> Effect {
+    Effect::Run { program: program.into(), cwd: path(cwd) }
+}
+
 fn reach(name: &str, relation: Relation) -> Effect {
     Effect::Reach(agent(name), relation)
 }
@@ -30,7 +34,7 @@ fn effects_within_the_grant_are_allowed() {
         Effect::Read(path("/work")),
         Effect::Read(path("/lib/x/y")),
         Effect::Write(path("/work/out/new")),
-        Effect::Run("git".into()),
+        run("git", "/work"),
         Effect::Connect("example.com".into()),
         Effect::Create(arcs(&["sandboxed"])),
         Effect::Create(arcs(&["mine", "sandboxed"])),
@@ -45,14 +49,14 @@ fn effects_within_the_grant_are_allowed() {
 }
 
 #[test]
-fn effects_beyond_the_grant_are_denied_with_a_reason() {
+fn tools_and_files_beyond_the_grant_are_denied() {
     let outside = "Path outside allowed directories. Allowed:";
-    let targets = "allowed: parent agent, and only bob";
-    let cases = [
+    let write_setting = "; add the directory to allowed_write_paths";
+    assert_denied([
         (
             Effect::Use("fs.write_file".into()),
             Dimension::Tools,
-            "Tool 'fs.write_file' is disabled by permission policy".to_owned(),
+            "Tool 'fs.write_file' is disabled by permission policy; choose another preset".to_owned(),
         ),
         (Effect::Read(path("/etc")), Dimension::Read, format!("cannot read '/etc': {outside} /lib, /work")),
         (Effect::Read(path("/")), Dimension::Read, format!("cannot read '/': {outside} /lib, /work")),
@@ -64,12 +68,12 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
         (
             Effect::Write(path("/work/x")),
             Dimension::Write,
-            format!("cannot write '/work/x': {outside} /work/out"),
+            format!("cannot write '/work/x': {outside} /work/out{write_setting}"),
         ),
         (
             Effect::Write(path("/work/outside")),
             Dimension::Write,
-            format!("cannot write '/work/outside': {outside} /work/out"),
+            format!("cannot write '/work/outside': {outside} /work/out{write_setting}"),
         ),
         (
             Effect::Read(path("/work/.git/config")),
@@ -81,10 +85,25 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
             Dimension::Blocked,
             "cannot write '/work/out/.keys': the path is blocked".to_owned(),
         ),
+    ]);
+}
+
+#[test]
+fn commands_and_agents_beyond_the_grant_are_denied() {
+    let outside = "Path outside allowed directories. Allowed:";
+    let targets = "allowed: parent agent, and only bob";
+    assert_denied([
         (
-            Effect::Run("rm".into()),
+            run("rm", "/work"),
             Dimension::Commands,
-            "running 'rm' is not allowed; allowed: only git".to_owned(),
+            "running 'rm' is not allowed; allowed: only git; add it to allowed_commands of the agent or its preset"
+                .to_owned(),
+        ),
+        (run("git", "/etc"), Dimension::Read, format!("cannot run in '/etc': {outside} /lib, /work")),
+        (
+            run("git", "/work/.git"),
+            Dimension::Blocked,
+            "cannot run in '/work/.git': the path is blocked".to_owned(),
         ),
         (
             Effect::Connect("example.com.evil".into()),
@@ -108,7 +127,10 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
             format!("cannot target agent 'kid'; {targets}"),
         ),
         (reach("bob", Relation::Itself), Dimension::Targets, "'bob' cannot target itself".to_owned()),
-    ];
+    ]);
+}
+
+fn assert_denied(cases: impl IntoIterator<Item = (Effect, Dimension, String)>) {
     for (effect, dimension, text) in cases {
         let denied = Verdict::Denied(Denial { effect: effect.clone(), dimension, text });
         assert_eq!(judge(std::slice::from_ref(&effect), &grant()), denied);
@@ -121,9 +143,35 @@ fn effects_beyond_the_grant_are_denied_with_a_reason() {
 fn tool_is_denied_under_any_disabled_name() {
     let effects = [Effect::Use("fs.store".into()), Effect::UseAlias("write_file".into())];
     let Verdict::Denied(denial) = judge(&effects, &grant()) else { panic!() };
-    assert_eq!(denial.text, "Tool 'write_file' is disabled by permission policy");
+    assert_eq!(
+        denial.text,
+        "Tool 'write_file' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
+    );
     let narrower = grant().intersection(&Grant { tools: NameSet::only(["fs.store"]), ..Grant::everything() });
     assert!(matches!(judge(&effects, &narrower), Verdict::Denied(_)), "a list of tools does not enable it");
+}
+
+#[test]
+fn denial_of_a_tool_names_the_setting_that_enables_it() {
+    let disabled = Grant {
+        tools: NameSet::all_except(["x"]),
+        disabled_tools: ["x".into()].into(),
+        ..Grant::everything()
+    };
+    let only = Grant { tools: NameSet::only(["y"]), ..Grant::everything() };
+    let cases = [
+        (&disabled, "x", "remove it from disable_tools of the agent or its preset"),
+        (&only, "x", "add it to tools of the agent or its preset"),
+        (&only, "cmd.exec", "add it to tools of the agent or its preset"),
+        (&Grant::nothing(), "fs.append_file", "it needs allowed_write_paths"),
+        (&Grant::nothing(), "process.start", "it needs allowed_commands"),
+        (&Grant::nothing(), "agent_create", "it needs may_create"),
+        (&Grant { tools: NameSet::all_except(["z"]), ..Grant::everything() }, "z", "choose another preset"),
+    ];
+    for (grant, tool, setting) in cases {
+        let Verdict::Denied(denial) = judge(&[Effect::Use(tool.into())], grant) else { panic!("{tool}") };
+        assert_eq!(denial.text, format!("Tool '{tool}' is disabled by permission policy; {setting}"));
+    }
 }
 
 #[test]
@@ -142,7 +190,7 @@ fn blocked_path_is_denied_as_blocked_even_outside_the_grant() {
 #[test]
 fn call_is_denied_for_its_first_missing_effect() {
     let good = Effect::Read(path("/lib/x"));
-    let (bad, worse) = (Effect::Write(path("/lib/x")), Effect::Run("rm".into()));
+    let (bad, worse) = (Effect::Write(path("/lib/x")), run("rm", "/work"));
     let Verdict::Denied(denial) = judge(&[good, bad.clone(), worse], &grant()) else { panic!() };
     assert_eq!((denial.effect, denial.dimension), (bad, Dimension::Write));
 }
@@ -159,6 +207,7 @@ fn permit_separates_files_to_read_from_files_to_write() {
     let permit = Permit {
         readable: vec![ReadPermit(file("/lib", ""))],
         writable: vec![WritePermit(file("/work/out", "x"))],
+        commands: Vec::new(),
     };
     assert_eq!(judge(&effects, &grant()), Verdict::Allowed(permit));
     assert_eq!(judge(&[], &grant()), Verdict::Allowed(Permit::default()));
@@ -180,4 +229,28 @@ fn permit_has_the_identities_at_and_above_its_directory() {
     assert!(permit.writable[0].file().is_identified());
     assert!(both.is_within(&own) && both.is_within(&outer));
     assert!(!own.is_within(&outer), "it lacks an identity that the other requires");
+}
+
+#[test]
+fn sandbox_of_a_command_contains_the_directories_of_the_grant() {
+    let directories_of = |grant: &Grant| {
+        let Verdict::Allowed(permit) = judge(&[run("git", "/work/a")], grant) else { panic!("denied") };
+        let [command] = &permit.commands[..] else { panic!("{permit:?}") };
+        let text = |file: &FilePermit| match &*file.path.relative {
+            "" => file.path.root.to_string(),
+            relative => format!("{}|{relative}", file.path.root),
+        };
+        let readable: Vec<String> = command.readable().iter().map(|read| text(read.file())).collect();
+        let writable: Vec<String> = command.writable().iter().map(|write| text(write.file())).collect();
+        assert_eq!(permit.files().count(), 1 + readable.len() + writable.len());
+        (text(command.cwd().file()), readable.join(" "), writable.join(" "))
+    };
+    let texts = |cwd: &str, read: &str, write: &str| (cwd.to_owned(), read.to_owned(), write.to_owned());
+    assert_eq!(directories_of(&grant()), texts("/work|a", "/lib /work", "/work/out"));
+    // A grant of everything does not open everything to commands.
+    let everything = Grant { read: DirectorySet::all(), write: DirectorySet::all(), ..grant() };
+    assert_eq!(directories_of(&everything), texts("/|work/a", "/|work/a", "/|work/a"));
+    // A blocked directory is left out.
+    let blocked = Grant { blocked: paths(&["/lib"]), ..grant() };
+    assert_eq!(directories_of(&blocked), texts("/work|a", "/work", "/work/out"));
 }

@@ -48,6 +48,12 @@ pub(crate) static PRESET_KEYS: &[PresetKey] = &[
     key("read_paths", ValueKind::Paths, "Allow reading only in these directories.", INHERITED),
     key("write_paths", ValueKind::Paths, "Allow writing only in these directories.", INHERITED),
     key("blocked_paths", ValueKind::Paths, "Deny reading and writing in these directories.", NO_ADDITIONS),
+    key(
+        "allowed_commands",
+        ValueKind::Commands,
+        "Allow running only these programs, as they are called; `[\"*\"]` allows all.",
+        INHERITED,
+    ),
     key(MAY_CREATE, ValueKind::Presets, "Allow only children with these presets.", INHERITED),
     key("targets", ValueKind::Targets, "Allow messages only to these agents.", INHERITED),
     limit_key("max_turns", 1, BILLION, "Turns an agent may start over its lifetime."),

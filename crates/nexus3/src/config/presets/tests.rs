@@ -23,6 +23,7 @@ disable_tools = ["agent_send"]
 read_paths = ["/w", "~/lib/"]
 write_paths = ["/w/notes"]
 blocked_paths = ["~/lib/../lib/private"]
+allowed_commands = ["cargo", "/usr/bin/git"]
 may_create = ["worker"]
 targets = "parent"
 max_turns = 7
@@ -74,7 +75,9 @@ fn grant(config: &Config, name: &str) -> Grant {
     let request = GrantRequest {
         cwd: path("/w"),
         write_paths: None,
+        tools: None,
         disable_tools: Vec::new(),
+        commands: None,
         may_create: None,
         budget: Budget::unlimited(),
     };
@@ -98,9 +101,16 @@ fn every_key_narrows_its_permission() {
     assert_eq!(grant.read, directories(&["/w", "/users/me/lib"]));
     assert_eq!(grant.write, directories(&["/w/notes"]));
     assert_eq!(grant.blocked, [path("/daemon"), path("/users/me/lib/private")]);
+    assert_eq!(grant.commands, NameSet::only(["cargo", "/usr/bin/git"]));
     assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent()));
     let limits = Resource::ALL.map(|resource| grant.budget.limit(resource));
     assert_eq!(limits, [Some(7), Some(0), Some(1_000_000), Some(60_000), Some(2)]);
+}
+
+#[test]
+fn asterisk_allows_all_commands() {
+    let config = load_valid("[presets.x]\nextends = 'sandboxed'\nallowed_commands = ['*']");
+    assert_eq!(grant(&config, "x").commands, NameSet::all());
 }
 
 #[test]
@@ -195,6 +205,12 @@ fn invalid_keys_and_values_are_reported_with_a_suggestion() {
             "blocked_paths = [\"/a\\u0000\"]",
             "3:17: presets.x.blocked_paths must be a list of paths that are absolute or start with \"~/\", \
              got \"/a\\0\" (the path contains a NUL byte)",
+        ),
+        (
+            "allowed_commands = ['cargo', '', \"a\\nb\"]",
+            "3:30: presets.x.allowed_commands must be a list of programs like \"cargo\", or [\"*\"] for all, got \"\"\n\
+             3:34: presets.x.allowed_commands must be a list of programs like \"cargo\", or [\"*\"] for all, \
+             got \"a\\nb\"",
         ),
         (
             "targets = 'everyone'",
@@ -308,6 +324,7 @@ fn widening_is_reported_at_the_key_that_causes_it() {
         ("extends = 'n'\nread_paths = ['/w', '/']", "8:14", "read_paths", "n"),
         ("extends = 'n'\nmax_turns = 6", "8:13", "max_turns", "n"),
         ("extends = 'worker'\nwrite_paths = ['/w']", "8:15", "write_paths", "worker"),
+        ("extends = 'worker'\nallowed_commands = ['git']", "8:20", "allowed_commands", "worker"),
         ("extends = 'sandboxed'\nmay_create = ['worker']", "8:14", "may_create", "sandboxed"),
         ("extends = 'sandboxed'\ntargets = 'family'", "8:11", "targets", "sandboxed"),
     ];

@@ -164,14 +164,17 @@ fn limits_of_the_parent_apply_to_the_child_by_default() {
     fixture.create_with(params);
     fixture.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
     let content = fixture.send_text("child", r#"!tool echo {"text":"hi"}"#);
-    assert_eq!(content, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    assert_eq!(
+        content,
+        "tool said: Permission denied: Tool 'echo' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
+    );
     assert_eq!(fixture.send_text("child", &read_file_script("in.txt")), "tool said: in");
     let content = fixture.send_text("child", &read_file_script(&outside.path_of("out.txt")));
     assert!(content.starts_with("tool said: Permission denied: cannot read '"), "{content}");
     let content = fixture.send_text("child", &write_file_script("in.txt", "changed"));
     assert_eq!(
         content,
-        "tool said: Permission denied: Tool 'fs.write_file' is disabled by permission policy"
+        "tool said: Permission denied: Tool 'fs.write_file' is disabled by permission policy; it needs allowed_write_paths"
     );
     assert_eq!(folder.read("in.txt").as_deref(), Some("in"));
 }

@@ -7,7 +7,7 @@ use crate::support::callers::{call_as, permission_denied, result_as};
 use crate::support::folder::{TestDirectory, read_file_script, write_file_script};
 use crate::support::{Fixture, agent_path};
 
-const NO_READ: &str = "Permission denied: Tool 'fs.read_file' is disabled by permission policy";
+const NO_READ: &str = "Permission denied: Tool 'fs.read_file' is disabled by permission policy; remove it from disable_tools of the agent or its preset";
 
 /// Holds a turn of `agent`, runs `meanwhile`, then steers the same turn to this tool call and returns its result.
 fn call_mid_turn(fixture: &Fixture, agent: &str, meanwhile: impl FnOnce(), call: &str) -> String {
@@ -66,8 +66,10 @@ fn narrowing_write_paths_applies_to_grandchildren() {
     let narrow = || drop(fixture.set_permissions("lead", json!({ "allowed_write_paths": ["elsewhere"] })));
     let content = call_mid_turn(&fixture, "leaf", narrow, &write_file_script("c.txt", "c"));
     let at = folder.path_of("in/c.txt");
-    let text =
-        format!("Permission denied: cannot write '{at}': Path outside allowed directories. Allowed: nowhere");
+    let text = format!(
+        "Permission denied: cannot write '{at}': Path outside allowed directories. Allowed: nowhere; add the directory to \
+         allowed_write_paths"
+    );
     assert_eq!(content, text);
     assert_eq!(folder.read("in/c.txt"), None);
     assert_eq!(fixture.agent("leaf")["agent"]["write_paths"], json!([]));
@@ -80,7 +82,10 @@ fn changing_a_preset_applies_to_the_running_turn() {
     fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str() }));
     let narrow = || drop(fixture.set_permissions("lead", json!({ "preset": "sandboxed" })));
     let content = call_mid_turn(&fixture, "lead", narrow, r#"!tool agent_create {"agent_id":"child"}"#);
-    assert_eq!(content, "Permission denied: Tool 'agent_create' is disabled by permission policy");
+    assert_eq!(
+        content,
+        "Permission denied: Tool 'agent_create' is disabled by permission policy; it needs may_create"
+    );
     assert_eq!(fixture.permissions("lead")["preset"], "sandboxed");
     fixture.set_permissions("lead", json!({ "preset": "trusted" }));
     assert!(fixture.send_text("lead", &write_file_script("a.txt", "new")).contains("\"success\":true"));
@@ -135,7 +140,10 @@ fn only_admins_and_ancestors_may_set_permissions() {
     }
     result_as(&fixture.daemon, &lead, &agent_path("child"), "set_permissions", narrow);
     let content = fixture.send_text("child", r#"!tool echo {"text":"hi"}"#);
-    assert_eq!(content, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    assert_eq!(
+        content,
+        "tool said: Permission denied: Tool 'echo' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
+    );
     let wider = json!({ "preset": "trusted" });
     let response = call_as(&fixture.daemon, &lead, &agent_path("child"), "set_permissions", wider);
     assert_eq!(response["error"], permission_denied("Requested preset 'trusted' exceeds parent ceiling"));

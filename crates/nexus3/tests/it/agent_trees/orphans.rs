@@ -32,7 +32,10 @@ fn an_orphan_keeps_its_ceiling_when_its_parents_name_is_reused() {
     assert_eq!(fixture.send_text("child", &read_file_script("a.txt")), "tool said: a");
     assert!(fixture.send_text("child", &write_file_script("out/b.txt", "b")).contains("\"success\":true"));
     let content = fixture.send_text("child", r#"!tool echo {"text":"hi"}"#);
-    assert_eq!(content, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    assert_eq!(
+        content,
+        "tool said: Permission denied: Tool 'echo' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
+    );
     let content = fixture.send_text("child", &read_file_script("../secret.txt"));
     assert!(content.starts_with("tool said: Permission denied: cannot read '"), "{content}");
     let permissions = fixture.permissions("child");

@@ -3,18 +3,25 @@
 use serde_json::{Value, json};
 
 use crate::support::folder::TestDirectory;
-use crate::support::{Fixture, tools_except};
+use crate::support::{Fixture, offered_tools_except};
 
 /// The tools that the leaf may not use: those that its preset denies, and the one that middle has disabled.
-const NOT_FOR_LEAF: [&str; 8] = [
+const NOT_FOR_LEAF: [&str; 15] = [
     "agent_cancel",
     "agent_create",
     "agent_destroy",
     "agent_list",
     "agent_status",
     "base64.encode",
+    "cmd.exec",
     "fs.append_file",
     "fs.write_file",
+    "process.list",
+    "process.read",
+    "process.start",
+    "process.stop",
+    "process.write",
+    "shell.exec",
 ];
 
 /// Creates lead (trusted) > middle (sandboxed, may create, one tool less, nine turns) > leaf (sandboxed, 500 tokens).
@@ -56,7 +63,6 @@ fn every_limit_names_the_agent_that_set_it_and_why() {
     let lead = owned(&[
         ["write", folder.path_str(), "cwd of preset 'trusted'"],
         ["blocked", &blocked, "preset 'trusted'"],
-        ["commands", "none", "preset 'trusted'"],
         ["hosts", "none", "preset 'trusted'"],
         ["create", "only sandboxed", "may_create"],
         ["targets", "parent and child agents", "preset 'trusted'"],
@@ -65,11 +71,13 @@ fn every_limit_names_the_agent_that_set_it_and_why() {
     let middle = owned(&[
         [
             "tools",
-            "all but base64.encode, fs.append_file, fs.write_file",
+            "all but base64.encode, cmd.exec, fs.append_file, fs.write_file, process.list, process.read, process.start, \
+             process.stop, process.write, shell.exec",
             "preset 'sandboxed' and disable_tools",
         ],
         ["read", &folder.path_of("src"), "cwd of preset 'sandboxed'"],
         ["write", "nowhere", "preset 'sandboxed'"],
+        ["commands", "none", "preset 'sandboxed'"],
         ["turns", "9", "budget"],
     ]);
     assert_eq!(limits_set_by(&permissions, "limits", "middle"), middle);
@@ -132,7 +140,8 @@ fn get_agent_lists_lineage_tools_and_queue() {
         (&leaf["depth"], &leaf["ancestors"], &leaf["children"]),
         (&json!(2), &json!(["middle", "lead"]), &json!([]))
     );
-    let tools: Vec<_> = tools_except(&NOT_FOR_LEAF).iter().map(|spec| spec.name.to_string()).collect();
+    let tools: Vec<_> =
+        offered_tools_except(&NOT_FOR_LEAF).iter().map(|spec| spec.name.to_string()).collect();
     assert_eq!(leaf["tools"], json!(tools));
     assert_eq!(
         (&leaf["working"], &leaf["queued"], &leaf["halted"]),
@@ -169,11 +178,76 @@ fn may_grant_can_be_narrower_than_may() {
     fixture.create_with(params);
     assert_eq!(fixture.send_text("lead", r#"!tool echo {"text":"hi"}"#), "tool said: hi");
     let content = fixture.send_text("child", r#"!tool echo {"text":"hi"}"#);
-    assert_eq!(content, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    assert_eq!(
+        content,
+        "tool said: Permission denied: Tool 'echo' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
+    );
     assert_eq!(fixture.permissions("lead")["may"]["write"], json!([folder.path_str()]));
     assert_eq!(fixture.permissions("lead")["may_grant"]["write"], json!([folder.path_of("shared")]));
     assert_eq!(fixture.permissions("child")["may"]["write"], json!([folder.path_of("shared")]));
     let limits = fixture.permissions("child");
     let lead = limits_set_by(&limits, "limits", "lead");
     assert!(lead.iter().any(|limit| limit[0] == "tools" && limit[1] == "all but echo"), "{limits}");
+}
+
+#[test]
+fn commands_of_each_preset_are_explained_and_survive_a_restart() {
+    let fixture = Fixture::with_config(
+        "[presets.builder]\nextends = \"sandboxed\"\nallowed_commands = [\"cargo\", \"git\"]\n",
+    );
+    let error = |params: Value| {
+        let response = fixture.daemon.call("/", "create_agent", params);
+        (
+            response["error"]["code"].clone(),
+            response["error"]["message"].clone(),
+            response["error"]["data"].clone(),
+        )
+    };
+    let invalid = |text: &str| (json!(-32602), json!(text), Value::Null);
+    let denied = |text: &str| (json!(-32602), json!(text), json!({ "kind": "permission_denied" }));
+    fixture.create_with(json!({ "agent_id": "box" }));
+    fixture.create_with(json!({ "agent_id": "runner", "allowed_commands": ["cargo", "/bin/ls"] }));
+    fixture.create_with(json!({ "agent_id": "worker", "preset": "worker", "allowed_commands": [] }));
+    fixture.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
+    fixture.create_with(json!({ "agent_id": "narrow", "preset": "trusted", "allowed_commands": ["git"] }));
+    let child = json!({ "agent_id": "child", "parent_agent_id": "narrow", "allowed_commands": ["git"] });
+    fixture.create_with(child);
+    fixture.create_with(json!({ "agent_id": "builder", "preset": "builder", "tools": ["read_file"] }));
+    assert_eq!(
+        error(json!({ "preset": "worker", "allowed_commands": ["cargo"] })),
+        invalid("preset 'worker' runs no commands: leave allowed_commands out, or choose another preset")
+    );
+    assert_eq!(
+        error(json!({ "parent_agent_id": "narrow", "allowed_commands": ["cargo"] })),
+        denied("allowed_command 'cargo' is not among the commands the parent may grant")
+    );
+    assert_eq!(
+        error(json!({ "preset": "builder", "allowed_commands": ["rm"] })),
+        invalid(
+            "allowed_command 'rm' is not among the commands of preset 'builder'; choose from: only cargo, git"
+        )
+    );
+    let commands_of = |fixture: &Fixture| {
+        ["box", "runner", "worker", "lead", "narrow", "child", "builder"].map(|agent| {
+            let permissions = fixture.permissions(agent);
+            let limits = permissions["limits"].as_array().unwrap();
+            let last = limits.iter().rfind(|limit| limit["limit"] == "commands");
+            let reason = last.map_or(Value::Null, |limit| limit["reason"].clone());
+            (agent, permissions["may"]["commands"].clone(), reason)
+        })
+    };
+    let expected = [
+        ("box", json!({ "only": [] }), json!("preset 'sandboxed'")),
+        ("runner", json!({ "only": ["/bin/ls", "cargo"] }), json!("allowed_commands")),
+        ("worker", json!({ "only": [] }), json!("allowed_commands")),
+        ("lead", json!({ "all_but": [] }), Value::Null),
+        ("narrow", json!({ "only": ["git"] }), json!("allowed_commands")),
+        ("child", json!({ "only": ["git"] }), json!("allowed_commands")),
+        ("builder", json!({ "only": ["cargo", "git"] }), json!("preset 'builder'")),
+    ];
+    assert_eq!(commands_of(&fixture), expected);
+    let Fixture { daemon, model } = fixture;
+    let fixture = Fixture { daemon: daemon.stop().start(), model };
+    assert_eq!(commands_of(&fixture), expected, "after a restart");
+    assert_eq!(fixture.agent("builder")["tools"], json!(["fs.read_file"]), "after a restart");
 }

@@ -112,7 +112,9 @@ fn disabled_tool_denies_its_method_on_the_subtree() {
         let response = call_as(&fixture.daemon, &lead, &agent_path("child"), method, params);
         assert_eq!(
             response["error"],
-            permission_denied(&format!("Tool '{tool}' is disabled by permission policy"))
+            permission_denied(&format!(
+                "Tool '{tool}' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
+            ))
         );
     }
     result_as(&fixture.daemon, &lead, &agent_path("lead"), "get_context", json!({}));

@@ -78,7 +78,7 @@ fn agent_may_neither_use_nor_create_main() {
 fn sandboxed_agent_may_not_create_agents_or_stop_the_daemon() {
     let fixture = start_with_two_agents();
     let create = call_as(&fixture, "a", "/", "create_agent", json!({ "agent_id": "c" }));
-    assert_denied(&create, "Tool 'agent_create' is disabled by permission policy");
+    assert_denied(&create, "Tool 'agent_create' is disabled by permission policy; it needs may_create");
     let stop = call_as(&fixture, "a", "/", "shutdown_server", json!({}));
     assert_denied(&stop, "Agent 'a' is not authorized to call shutdown_server");
     assert_eq!(agent_ids(&fixture.daemon), ["a", "b"]);

@@ -62,7 +62,8 @@ fn assert_writes_only_to_its_output(fixture: &Fixture, project: &TestDirectory) 
     assert_eq!(project.read("output/a.txt").as_deref(), Some("made"));
     let text = fixture.send_text("writer", r#"!tool write_file {"path":"b.txt","content":"made"}"#);
     let expected = format!(
-        "tool said: Permission denied: cannot write '{}': Path outside allowed directories. Allowed: {}",
+        "tool said: Permission denied: cannot write '{}': Path outside allowed directories. Allowed: {}; add the directory \
+         to allowed_write_paths",
         project.path_of("b.txt"),
         project.path_of("output"),
     );
@@ -94,7 +95,7 @@ fn agent_with_a_disabled_tool_reads_but_does_not_write() {
     for name in ["write_file", "fs_write_file", "fs.write_file"] {
         let arguments = json!({ "path": folder.path_of("file.txt"), "content": "gone" });
         let text = fixture.send_text("readonly", &format!("!tool {name} {arguments}"));
-        let expected = "tool said: Permission denied: Tool 'fs.write_file' is disabled by permission policy";
+        let expected = "tool said: Permission denied: Tool 'fs.write_file' is disabled by permission policy; remove it from disable_tools of the agent or its preset";
         assert_eq!(text, expected, "{name}");
     }
     assert_eq!(folder.read("file.txt").as_deref(), Some("there"));

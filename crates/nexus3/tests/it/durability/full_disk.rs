@@ -116,9 +116,12 @@ fn calls_fail_on_a_full_disk_and_succeed_when_space_is_free() {
     assert_disk_full(&fixture.daemon.call("/", "destroy_agent", json!({ "agent_id": "worker" })));
     let rollback = json!({ "agent_id": "worker", "messages": 0 });
     assert_disk_full(&fixture.daemon.call("/", "rollback_agent", rollback));
-    let permissions = json!({ "disable_tools": ["echo"] });
+    let permissions = json!({ "disable_tools": ["fs.read_file"] });
     assert_disk_full(&fixture.daemon.call(&agent_path("worker"), "set_permissions", permissions));
-    assert!(fixture.agent("worker")["tools"].to_string().contains("echo"), "a failed change has no effect");
+    assert!(
+        fixture.agent("worker")["tools"].to_string().contains("fs.read_file"),
+        "a failed change has no effect"
+    );
     assert_eq!(agent_ids(&fixture.daemon), ["worker"]);
     assert!(!JournalReader::read_all(&fixture.daemon).is_empty(), "the journal can be read");
     assert_recovers(&fixture, || disk.free_space());

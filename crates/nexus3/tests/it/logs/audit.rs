@@ -13,7 +13,8 @@ use crate::support::{
     ExpectError as _, Fixture, agent_path, daemon_builder, files_below, is_timestamp, log_file,
 };
 
-const NO_ECHO: &str = "Tool 'echo' is disabled by permission policy";
+const NO_ECHO: &str =
+    "Tool 'echo' is disabled by permission policy; remove it from disable_tools of the agent or its preset";
 
 #[test]
 fn each_denied_call_has_one_audit_line_with_its_principal() {
@@ -86,8 +87,10 @@ fn each_denied_tool_call_has_one_audit_line() {
     ] {
         fixture.send("lead", &call);
     }
-    let write =
-        format!("cannot write '{out}': Path outside allowed directories. Allowed: {}", directory.path_str());
+    let write = format!(
+        "cannot write '{out}': Path outside allowed directories. Allowed: {}; add the directory to allowed_write_paths",
+        directory.path_str()
+    );
     let reach = "cannot target agent 'stranger'; allowed: parent and child agents";
     assert_denials(
         &fixture.daemon,

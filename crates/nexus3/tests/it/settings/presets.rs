@@ -21,7 +21,8 @@ fn preset_disables_a_tool_by_any_spelling() {
         let folder = TestDirectory::new();
         let presets = format!("[presets.own]\nextends = \"trusted\"\ndisable_tools = [\"{spelling}\"]\n");
         let fixture = fixture_with(&presets, &folder);
-        assert_eq!(fixture.send_text("worker", &write_file_script("a.txt", "a")), NO_WRITE, "{spelling}");
+        let denied = format!("{NO_WRITE}; remove it from disable_tools of the agent or its preset");
+        assert_eq!(fixture.send_text("worker", &write_file_script("a.txt", "a")), denied, "{spelling}");
         assert_eq!(folder.read("a.txt"), None, "{spelling}");
     }
 }
@@ -33,7 +34,8 @@ fn preset_allows_a_tool_by_any_spelling() {
         let presets = format!("[presets.own]\nextends = \"trusted\"\ntools = [\"{spelling}\"]\n");
         let fixture = fixture_with(&presets, &folder);
         assert_eq!(fixture.send_text("worker", &read_file_script("a.txt")), "tool said: a", "{spelling}");
-        assert_eq!(fixture.send_text("worker", &write_file_script("b.txt", "b")), NO_WRITE);
+        let denied = format!("{NO_WRITE}; add it to tools of the agent or its preset");
+        assert_eq!(fixture.send_text("worker", &write_file_script("b.txt", "b")), denied);
     }
 }
 

@@ -7,7 +7,10 @@ use crate::support::Fixture;
 use crate::support::folder::{TestDirectory, read_file_script, write_file_script};
 
 fn path_denied_error(verb: &str, path: &str, allowed: &str) -> String {
-    format!("Permission denied: cannot {verb} '{path}': Path outside allowed directories. Allowed: {allowed}")
+    let setting = if verb == "write" { "; add the directory to allowed_write_paths" } else { "" };
+    format!(
+        "Permission denied: cannot {verb} '{path}': Path outside allowed directories. Allowed: {allowed}{setting}"
+    )
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn sandboxed_agent_reads_only_in_its_cwd() {
         tool_result(&fixture, &read_file_script("/etc/passwd")),
         path_denied_error("read", "/etc/passwd", directory.path_str())
     );
-    let tool_disabled = "Permission denied: Tool 'fs.write_file' is disabled by permission policy";
+    let tool_disabled = "Permission denied: Tool 'fs.write_file' is disabled by permission policy; it needs allowed_write_paths";
     assert_eq!(tool_result(&fixture, &write_file_script("a.txt", "changed")), tool_disabled);
 }
 
@@ -135,7 +138,11 @@ fn writes_are_limited_to_allowed_write_paths() {
     }));
     assert!(tool_result(&fixture, &write_file_script("a/x/y.txt", "y")).contains("\"success\":true"));
     assert!(tool_result(&fixture, &write_file_script("one-file.txt", "only")).contains("\"success\":true"));
-    let allowed = format!("{}, {}", directory.path_of("a"), directory.path_of("one-file.txt"));
+    let allowed = format!(
+        "{}, {}; add the directory to allowed_write_paths",
+        directory.path_of("a"),
+        directory.path_of("one-file.txt")
+    );
     for name in ["b/keep.txt", "a.txt", "ab/c.txt", "one-file.txt.bak", "a/../b/keep.txt"] {
         let result = tool_result(&fixture, &write_file_script(name, "gone"));
         assert!(

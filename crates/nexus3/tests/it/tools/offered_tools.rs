@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, tools_except};
+use crate::support::{COMMAND_TOOLS, Fixture, offered_tools_except};
 
 const WRITE_TOOLS: [&str; 2] = ["fs.write_file", "fs.append_file"];
 const AGENT_TOOLS: [&str; 5] =
@@ -20,17 +20,17 @@ fn names(fixture: &Fixture, agent: &str) -> Vec<String> {
     offered_tools(fixture, agent).iter().map(name).collect()
 }
 
-/// The names that models see of all tools except these.
+/// The names that models see of the tools that are offered by default, except these.
 fn model_names_except(excluded: &[&str]) -> Vec<String> {
-    tools_except(excluded).iter().map(|spec| spec.model_name.to_string()).collect()
+    offered_tools_except(excluded).iter().map(|spec| spec.model_name.to_string()).collect()
 }
 
 #[test]
 fn each_preset_offers_the_tools_it_allows() {
     let fixture = Fixture::start();
     for (preset, denied) in [
-        ("worker", [&WRITE_TOOLS[..], &AGENT_TOOLS, &["agent_send"]].concat()),
-        ("sandboxed", [&WRITE_TOOLS[..], &AGENT_TOOLS].concat()),
+        ("worker", [&WRITE_TOOLS[..], &AGENT_TOOLS, &COMMAND_TOOLS, &["agent_send"]].concat()),
+        ("sandboxed", [&WRITE_TOOLS[..], &AGENT_TOOLS, &COMMAND_TOOLS].concat()),
         ("trusted", Vec::new()),
     ] {
         fixture.create_with(json!({ "agent_id": preset, "preset": preset }));
@@ -47,6 +47,38 @@ fn each_preset_offers_the_tools_it_allows() {
 }
 
 #[test]
+fn small_calculations_are_offered_only_when_named() {
+    let fixture =
+        Fixture::with_config("[presets.own]\nextends = \"worker\"\ntools = [\"echo\", \"json_query\"]\n");
+    let hidden: Vec<_> =
+        tools::builtin_specs().into_iter().filter(|spec| !spec.is_offered_by_default).collect();
+    let hidden: Vec<&str> = hidden.iter().map(|spec| &*spec.name).collect();
+    let calculations = [
+        "echo",
+        "get_time",
+        "base64.encode",
+        "base64.decode",
+        "json.parse",
+        "json.query",
+        "uuid.generate",
+        "hash.sha256",
+        "regex.match",
+        "regex.replace",
+    ];
+    assert_eq!(hidden, calculations);
+    fixture.create("plain");
+    assert!(!names(&fixture, "plain").contains(&"echo".to_owned()));
+    assert_eq!(fixture.send_text("plain", r#"!tool echo {"text":"hi"}"#), "tool said: hi", "it is permitted");
+    fixture.create_with(json!({ "agent_id": "own", "preset": "own" }));
+    assert_eq!(names(&fixture, "own"), ["echo", "json_query"]);
+    fixture.create_with(json!({ "agent_id": "listed", "tools": ["get_time", "read_file"] }));
+    assert_eq!(names(&fixture, "listed"), ["get_time", "fs_read_file"]);
+    let text = fixture.send_text("listed", r#"!tool echo {"text":"hi"}"#);
+    let denied = "Tool 'echo' is disabled by permission policy; add it to tools of the agent or its preset";
+    assert_eq!(text, format!("tool said: Permission denied: {denied}"));
+}
+
+#[test]
 fn tool_can_be_disabled_by_each_of_its_spellings() {
     let fixture = Fixture::start();
     for (index, spelling) in ["fs.read_file", "fs_read_file", "read_file"].into_iter().enumerate() {
@@ -54,11 +86,11 @@ fn tool_can_be_disabled_by_each_of_its_spellings() {
         fixture.create_with(
             json!({ "agent_id": name, "preset": "trusted", "disable_tools": [spelling, "echo"] }),
         );
-        assert_eq!(names(&fixture, &name), model_names_except(&["fs.read_file", "echo"]), "{spelling}");
+        assert_eq!(names(&fixture, &name), model_names_except(&["fs.read_file"]), "{spelling}");
         let text = fixture.send_text(&name, "!tool read_file {\"path\":\"/etc/hostname\"}");
         assert_eq!(
             text,
-            "tool said: Permission denied: Tool 'fs.read_file' is disabled by permission policy"
+            "tool said: Permission denied: Tool 'fs.read_file' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
         );
     }
 }
@@ -76,8 +108,10 @@ fn tools_can_be_disabled_by_their_original_names() {
 #[test]
 fn tool_schema_forbids_additional_properties() {
     let fixture = Fixture::start();
-    fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted" }));
+    let every: Vec<_> = tools::builtin_specs().iter().map(|spec| spec.name.to_string()).collect();
+    fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted", "tools": every }));
     let tools = offered_tools(&fixture, "worker");
+    assert_eq!(tools.len(), every.len());
     for tool in &tools {
         assert_eq!(tool["type"], "function");
         let function = &tool["function"];

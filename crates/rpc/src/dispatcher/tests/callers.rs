@@ -11,7 +11,12 @@ async fn agent_may_not_call_daemon_methods_or_other_agents() {
     fixture.create_agents(&["a", "b", "main"]).await;
     let caller = Caller::admin().acting_as("a");
     let cases = [
-        ("/", "create_agent", r#"{"agent_id":"c"}"#, "Tool 'agent_create' is disabled by permission policy"),
+        (
+            "/",
+            "create_agent",
+            r#"{"agent_id":"c"}"#,
+            "Tool 'agent_create' is disabled by permission policy; it needs may_create",
+        ),
         ("/", "shutdown_server", "{}", "Agent 'a' is not authorized to call shutdown_server"),
         ("/", "destroy_agent", r#"{"agent_id":"b"}"#, "Agent 'a' is not authorized to destroy 'b'"),
         (
@@ -146,7 +151,12 @@ async fn agent_without_create_tool_cannot_create_agents() {
     fixture.request_create(params).await;
     let caller = Caller::admin().acting_as("lead");
     let response = fixture.call_as(&caller, "/", &request("create_agent", "{}")).await;
-    assert_eq!(response, denied("Tool 'agent_create' is disabled by permission policy"));
+    assert_eq!(
+        response,
+        denied(
+            "Tool 'agent_create' is disabled by permission policy; remove it from disable_tools of the agent or its preset"
+        )
+    );
     assert!(fixture.request_create(r#"{"parent_agent_id":"lead"}"#).await.1.contains(r#""result":"#));
 }
 

@@ -92,6 +92,24 @@ const INVALID: &[(&str, &str)] = &[
         r#"{"preset":"worker","allowed_write_paths":["out"]}"#,
         "preset 'worker' cannot write: leave allowed_write_paths out, or choose another preset",
     ),
+    (
+        r#"{"preset":"worker","allowed_commands":["cargo"]}"#,
+        "preset 'worker' runs no commands: leave allowed_commands out, or choose another preset",
+    ),
+    (
+        r#"{"allowed_commands":["cargo",""]}"#,
+        "allowed_command '' invalid: it must be a program's name or path, of at most 4096 bytes and without control \
+         characters, or '*'",
+    ),
+    (
+        r#"{"allowed_commands":["a\nb"]}"#,
+        "allowed_command 'a\\nb' invalid: it must be a program's name or path, of at most 4096 bytes and without control \
+         characters, or '*'",
+    ),
+    (
+        r#"{"tools":["fs.read_file","a b"]}"#,
+        "tools[1] must be a tool's name: 1 to 128 letters, digits, '.', '_' and '-'",
+    ),
     (r#"{"model":"openai/x"}"#, "model must be one of echo/one, got: 'openai/x'"),
     (
         r#"{"disable_tools":["fs.read_file","a b"]}"#,
@@ -125,6 +143,14 @@ const DENIED_CREATES: &[(&str, &str)] = &[
     (
         r#"{"parent_agent_id":"lead","cwd":"/","allowed_write_paths":["srv/other"]}"#,
         "allowed_write_path '/srv/other' is outside parent's allowed paths",
+    ),
+    (
+        r#"{"parent_agent_id":"pen","allowed_commands":["cargo"]}"#,
+        "allowed_command 'cargo' is not among the commands the parent may grant",
+    ),
+    (
+        r#"{"parent_agent_id":"pen","allowed_commands":["*"]}"#,
+        "allowed_command '*' is not among the commands the parent may grant",
     ),
     (r#"{"parent_agent_id":"lead","may_create":["trusted"]}"#, "may_create 'trusted' exceeds parent ceiling"),
     (

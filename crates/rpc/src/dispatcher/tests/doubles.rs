@@ -109,6 +109,7 @@ impl TestTool {
             aliases: aliases.iter().copied().map(Arc::from).collect(),
             description: "".into(),
             input_schema: "{}".into(),
+            is_offered_by_default: true,
             concurrency: Concurrency::Parallel,
             class: ToolClass::Pure,
             time_ms_max: 1000,

@@ -261,7 +261,10 @@ async fn agent_reaches_descendants_only_with_the_required_tool() {
                 let (door, params) = call_params(method, target);
                 let response = fixture.call_as(&caller, door, &request(method.name(), &params)).await;
                 if required == disabled {
-                    let text = format!("Tool '{disabled}' is disabled by permission policy");
+                    let text = format!(
+                        "Tool '{disabled}' is disabled by permission policy; remove it from disable_tools of the agent or \
+                         its preset"
+                    );
                     assert_eq!(response, denied(&text), "{} on {target}", method.name());
                 } else {
                     assert!(

@@ -8,14 +8,17 @@ use super::*;
 pub(super) const SANDBOXED: &str = concat!(
     r#"{"agent_id":"worker","preset":"sandboxed","permission_level":"SANDBOXED","ancestors":[],"#,
     r#""may":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","agent_status","#,
-    r#""fs.append_file","fs.write_file"]},"read":["/home/user/agents"],"write":[],"blocked":[],"commands":{"only":[]},"#,
+    r#""cmd.exec","fs.append_file","fs.write_file","process.list","process.read","process.start","#,
+    r#""process.stop","process.write","shell.exec"]},"read":["/home/user/agents"],"write":[],"blocked":[],"commands":{"only":[]},"#,
     r#""hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
     r#""may_grant":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","#,
-    r#""agent_status","fs.append_file","fs.write_file"]},"read":["/home/user/agents"],"write":[],"blocked":[],"#,
+    r#""agent_status","cmd.exec","fs.append_file","fs.write_file","process.list","process.read","process.start","#,
+    r#""process.stop","process.write","shell.exec"]},"read":["/home/user/agents"],"write":[],"blocked":[],"#,
     r#""commands":{"only":[]},"hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
     r#""limits":["#,
     r#"{"limit":"tools","allows":"all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, "#,
-    r#"fs.append_file, fs.write_file","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"cmd.exec, fs.append_file, fs.write_file, process.list, process.read, process.start, process.stop, "#,
+    r#"process.write, shell.exec","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"read","allows":"/home/user/agents","set_by":"worker","reason":"cwd of preset 'sandboxed'"},"#,
     r#"{"limit":"write","allows":"nowhere","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"commands","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
@@ -24,7 +27,8 @@ pub(super) const SANDBOXED: &str = concat!(
     r#"{"limit":"targets","allows":"parent agent","set_by":"worker","reason":"preset 'sandboxed'"}],"#,
     r#""grant_limits":["#,
     r#"{"limit":"tools","allows":"all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, "#,
-    r#"fs.append_file, fs.write_file","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"cmd.exec, fs.append_file, fs.write_file, process.list, process.read, process.start, process.stop, "#,
+    r#"process.write, shell.exec","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"read","allows":"/home/user/agents","set_by":"worker","reason":"cwd of preset 'sandboxed'"},"#,
     r#"{"limit":"write","allows":"nowhere","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"commands","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
@@ -79,7 +83,6 @@ async fn every_limit_names_its_setter_and_reason() {
     assert_eq!(calf["ancestors"], json!(["pen", "lead"]));
     let expected = [
         ["write", "/home/user/agents", "lead", "cwd of preset 'trusted'"],
-        ["commands", "none", "lead", "preset 'trusted'"],
         ["hosts", "none", "lead", "preset 'trusted'"],
         ["create", "only sandboxed, trusted", "lead", "may_create"],
         ["targets", "parent and child agents", "lead", "preset 'trusted'"],
@@ -90,12 +93,14 @@ async fn every_limit_names_its_setter_and_reason() {
         ["tokens", "900", "pen", "budget"],
         [
             "tools",
-            "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status",
+            "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, cmd.exec, process.list, \
+             process.read, process.start, process.stop, process.write, shell.exec",
             "calf",
             "preset 'sandboxed'",
         ],
         ["read", "/home/user/agents/sub/deep", "calf", "cwd of preset 'sandboxed'"],
         ["write", "/home/user/agents/sub/deep/out", "calf", "allowed_write_paths"],
+        ["commands", "none", "calf", "preset 'sandboxed'"],
         ["create", "none", "calf", "preset 'sandboxed'"],
         ["targets", "parent agent", "calf", "preset 'sandboxed'"],
         ["turns", "4", "calf", "budget"],
@@ -106,6 +111,69 @@ async fn every_limit_names_its_setter_and_reason() {
     let remaining: Vec<_> =
         calf["budget"].as_array().unwrap().iter().map(|usage| usage["left"].clone()).collect();
     assert_eq!(remaining, [json!(4), json!(null), json!(900), json!(null), json!(null)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_are_granted_within_the_parents_and_explained() {
+    let fixture = Fixture::new().await;
+    for params in [
+        r#"{"agent_id":"lead","preset":"trusted","allowed_commands":["cargo","git"]}"#,
+        r#"{"agent_id":"all","preset":"trusted"}"#,
+        r#"{"agent_id":"child","parent_agent_id":"lead","allowed_commands":["git"]}"#,
+        r#"{"agent_id":"none","parent_agent_id":"lead"}"#,
+        r#"{"agent_id":"any","allowed_commands":["*"]}"#,
+        concat!(
+            r#"{"agent_id":"planner","preset":"trusted","allowed_commands":[],"#,
+            r#""may_grant":{"preset":"trusted","allowed_commands":["make"]}}"#
+        ),
+        r#"{"agent_id":"maker","parent_agent_id":"planner","allowed_commands":["make"]}"#,
+    ] {
+        let (_, response) = fixture.request_create(params).await;
+        assert!(response.contains(r#""result":"#), "{params}: {response}");
+    }
+    let (all, none) = (json!({ "all_but": [] }), json!({ "only": [] }));
+    let own = ["commands", "only cargo, git", "lead", "allowed_commands"];
+    for (agent, commands, limits) in [
+        ("lead", json!({ "only": ["cargo", "git"] }), &[own][..]),
+        ("all", all.clone(), &[]),
+        ("child", json!({ "only": ["git"] }), &[own, ["commands", "only git", "child", "allowed_commands"]]),
+        ("none", none.clone(), &[own, ["commands", "none", "none", "preset 'sandboxed'"]]),
+        ("any", all, &[]),
+        ("planner", none, &[["commands", "none", "planner", "allowed_commands"]]),
+        ("maker", json!({ "only": ["make"] }), &[["commands", "only make", "planner", "allowed_commands"]]),
+    ] {
+        let permissions = fixture.call_ok(agent, "get_permissions", "{}").await;
+        assert_eq!(permissions["may"]["commands"], commands, "{agent}");
+        let rows = limit_rows(&permissions["limits"]);
+        let rows: Vec<_> = rows.into_iter().filter(|row| row[0] == "commands").collect();
+        assert_eq!(rows, limits, "{agent}");
+    }
+    let changed = fixture.call_ok("lead", "set_permissions", r#"{"allowed_commands":["cargo"]}"#).await;
+    assert_eq!(changed["may"]["commands"], json!({ "only": ["cargo"] }));
+    let child = fixture.call_ok("child", "get_permissions", "{}").await;
+    assert_eq!(child["may"]["commands"], json!({ "only": [] }), "the parent's list applies at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_of_tools_limits_and_disable_tools_wins() {
+    let fixture = Fixture::new().await;
+    let params = r#"{"agent_id":"a","preset":"trusted","tools":["read_file","agent_list"],"disable_tools":["agent_list"]}"#;
+    fixture.request_create(params).await;
+    let tools = async || fixture.call_ok("a", "get_agent", "{}").await["tools"].take();
+    assert_eq!(tools().await, json!(["fs.read_file"]));
+    let permissions = fixture.call_ok("a", "get_permissions", "{}").await;
+    assert_eq!(permissions["may"]["tools"], json!({ "only": ["fs.read_file"] }));
+    let rows = limit_rows(&permissions["limits"]);
+    assert_eq!(rows[0], ["tools", "only fs.read_file", "a", "preset 'trusted', tools and disable_tools"]);
+    fixture.call_ok("a", "set_permissions", r#"{"tools":["agent_list","write_file"]}"#).await;
+    assert_eq!(tools().await, json!(["fs.write_file"]));
+    fixture.call_ok("a", "set_permissions", r#"{"disable_tools":[]}"#).await;
+    assert_eq!(tools().await, json!(["fs.write_file", "agent_list"]), "other lists are unchanged");
+    fixture
+        .request_create(r#"{"agent_id":"b","preset":"trusted","may_grant":{"tools":["read_file"]}}"#)
+        .await;
+    fixture.request_create(r#"{"agent_id":"c","parent_agent_id":"b"}"#).await;
+    assert_eq!(fixture.call_ok("c", "get_agent", "{}").await["tools"], json!(["fs.read_file"]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +209,8 @@ async fn narrowing_applies_to_the_agent_and_its_descendants() {
     assert_eq!(tools, json!(["fs.write_file", "agent_send"]));
     fixture.call_ok("calf", "send", r#"{"content":"read x"}"#).await;
     let messages = fixture.call_ok("calf", "get_messages", "{}").await["messages"].take();
-    let text = "Permission denied: Tool 'fs.read_file' is disabled by permission policy";
+    let text = "Permission denied: Tool 'fs.read_file' is disabled by permission policy; remove it from disable_tools of \
+                the agent or its preset";
     assert_eq!(messages[2]["content"], text);
     set_permissions(&fixture, "pen", r#"{"disable_tools":[]}"#).await;
     let sent = fixture.call_ok("calf", "send", r#"{"content":"read x"}"#).await;

@@ -281,7 +281,7 @@ async fn agent_losing_the_status_tool_sees_only_its_own_events() {
     let refused = fixture.watch(&helper, "scout", "").await.err();
     assert_eq!(
         refused,
-        Some(StreamError::Denied("Tool 'agent_status' is disabled by permission policy".to_owned()))
+        Some(StreamError::Denied("Tool 'agent_status' is disabled by permission policy; remove it from disable_tools of the agent or its preset".to_owned()))
     );
 }
 

@@ -30,8 +30,10 @@ fn permissions() -> PermissionsView {
     PermissionsView {
         preset: text("worker"),
         permission_level: text("SANDBOXED"),
+        tools: Some(vec![text("echo")]),
         disable_tools: vec![text("fs.read_file")],
         allowed_write_paths: Some(vec![text("/w")]),
+        allowed_commands: Some(vec![text("cargo")]),
         may_create: Some(Vec::new()),
         may_grant: Some(MayGrantParams { preset: Some(text("worker")), ..MayGrantParams::default() }),
         budget: BudgetParams { turns: Some(5), ..BudgetParams::default() },
@@ -39,8 +41,8 @@ fn permissions() -> PermissionsView {
 }
 
 const PERMISSIONS: &str = concat!(
-    r#"{"preset":"worker","permission_level":"SANDBOXED","disable_tools":["fs.read_file"],"#,
-    r#""allowed_write_paths":["/w"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
+    r#"{"preset":"worker","permission_level":"SANDBOXED","tools":["echo"],"disable_tools":["fs.read_file"],"#,
+    r#""allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
 );
 
 fn journal_event(record: JournalRecord, members: &str) -> (Event, String) {

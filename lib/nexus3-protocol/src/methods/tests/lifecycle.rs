@@ -151,7 +151,9 @@ fn session_document_has_the_original_format() {
 #[test]
 fn additional_data_is_under_its_own_member() {
     let extras = SnapshotExtras {
+        tools: Some(vec![text("echo")]),
         allowed_write_paths: Some(vec![text("/w")]),
+        allowed_commands: Some(vec![text("cargo")]),
         may_create: None,
         may_grant: Some(MayGrantParams::default()),
         budget: Some(BudgetParams { turns: Some(1), ..BudgetParams::default() }),
@@ -161,7 +163,7 @@ fn additional_data_is_under_its_own_member() {
     check_round_trip(
         extras,
         concat!(
-            r#"{"allowed_write_paths":["/w"],"may_create":null,"may_grant":{},"budget":{"turns":1},"#,
+            r#"{"tools":["echo"],"allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":null,"may_grant":{},"budget":{"turns":1},"#,
             r#""on_restart":"mark","origin":null}"#,
         ),
     );

@@ -94,7 +94,9 @@ fn nested_parameters_are_described_in_full() {
     let expected = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<HashSet<_>>();
     let budget = expected(&["turns", "tool_calls", "tokens", "wall_ms", "children"]);
     assert_eq!(members("BudgetParams"), budget);
-    let grant = expected(&["preset", "disable_tools", "allowed_write_paths", "may_create"]);
+    let lists = ["tools", "disable_tools", "allowed_write_paths", "allowed_commands", "may_create"];
+    let mut grant = expected(&lists);
+    grant.insert("preset".to_owned());
     assert_eq!(members("MayGrantParams"), grant);
     for name in ["BudgetParams", "MayGrantParams"] {
         assert_eq!(schema(name)["additionalProperties"], false, "{name} accepts no other members");

@@ -47,14 +47,17 @@ fn list_children_returns_the_parent_id() {
 fn set_permissions_params_are_all_optional() {
     check_round_trip(SetPermissionsParams::default(), "{}");
     let nulls = concat!(
-        r#"{"preset":null,"disable_tools":null,"allowed_write_paths":null,"budget":null,"#,
+        r#"{"preset":null,"tools":null,"disable_tools":null,"allowed_write_paths":null,"#,
+        r#""allowed_commands":null,"budget":null,"#,
         r#""unlimited":null}"#
     );
     check_parses(nulls, SetPermissionsParams::default());
     let params = SetPermissionsParams {
         preset: Some("worker".to_owned()),
+        tools: Some(names(&["echo"])),
         disable_tools: Some(Vec::new()),
         allowed_write_paths: Some(names(&["/w"])),
+        allowed_commands: Some(names(&["cargo"])),
         budget: Some(BudgetParams { tokens: Some(u64::MAX), ..BudgetParams::default() }),
         unlimited: Some(names(&["turns"])),
         ..SetPermissionsParams::default()
@@ -62,7 +65,8 @@ fn set_permissions_params_are_all_optional() {
     check_round_trip(
         params,
         concat!(
-            r#"{"preset":"worker","disable_tools":[],"allowed_write_paths":["/w"],"#,
+            r#"{"preset":"worker","tools":["echo"],"disable_tools":[],"allowed_write_paths":["/w"],"#,
+            r#""allowed_commands":["cargo"],"#,
             r#""budget":{"tokens":18446744073709551615},"unlimited":["turns"]}"#
         ),
     );

@@ -1,0 +1,110 @@
+//! The four built-in presets, and the tools that depend on other permissions.
+
+use std::sync::Arc;
+
+use super::{CommandScope, DirectoryScope, Level, Preset};
+use crate::permission::{Grant, NameSet, Targets};
+
+/// The tools that write files: hidden from agents without writable directories.
+pub(in crate::permission) const WRITE_TOOLS: &[&str] = &["fs.write_file", "fs.append_file"];
+
+/// The tools that run commands: hidden from agents without commands.
+pub(in crate::permission) const COMMAND_TOOLS: &[&str] = &[
+    "cmd.exec",
+    "shell.exec",
+    "process.start",
+    "process.read",
+    "process.write",
+    "process.stop",
+    "process.list",
+];
+
+/// The tools that manage agents.
+pub(in crate::permission) const AGENT_TOOLS: &[&str] =
+    &["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
+
+fn preset(
+    name: &str,
+    level: Level,
+    description: &str,
+    scopes: (DirectoryScope, DirectoryScope, CommandScope),
+    base_grant: Grant,
+) -> Preset {
+    Preset {
+        inheritance: vec![Arc::from(name)],
+        level,
+        description: Arc::from(description),
+        read: scopes.0,
+        write: scopes.1,
+        commands: scopes.2,
+        base_grant,
+        restriction: Grant::everything(),
+    }
+}
+
+/// The bound of all presets that clients can request over the network: no outbound connections.
+fn without_hosts() -> Grant {
+    Grant { hosts: NameSet::none(), ..Grant::everything() }
+}
+
+pub(super) fn yolo() -> Preset {
+    let base_grant = Grant::everything();
+    preset(
+        "yolo",
+        Level::Yolo,
+        "everything; only for a person at the machine",
+        (DirectoryScope::Anywhere, DirectoryScope::Anywhere, CommandScope::All),
+        base_grant,
+    )
+}
+
+pub(super) fn trusted() -> Preset {
+    let base_grant = Grant {
+        create: NameSet::only(["sandboxed", "worker"]),
+        targets: Targets::parent_and_descendants(),
+        ..without_hosts()
+    };
+    let description = "reads anywhere, writes and runs commands in its cwd, creates sandboxed agents";
+    preset(
+        "trusted",
+        Level::Trusted,
+        description,
+        (DirectoryScope::Anywhere, DirectoryScope::Cwd, CommandScope::All),
+        base_grant,
+    )
+}
+
+pub(super) fn sandboxed() -> Preset {
+    let base_grant = Grant {
+        tools: NameSet::all_except(AGENT_TOOLS.iter().copied()),
+        create: NameSet::none(),
+        targets: Targets::parent(),
+        ..without_hosts()
+    };
+    let description = "reads in its cwd, writes in allowed_write_paths, runs allowed_commands";
+    preset(
+        "sandboxed",
+        Level::Sandboxed,
+        description,
+        (DirectoryScope::Cwd, DirectoryScope::Requested, CommandScope::Requested),
+        base_grant,
+    )
+}
+
+pub(super) fn worker() -> Preset {
+    let excluded = AGENT_TOOLS.iter().chain(WRITE_TOOLS).chain(COMMAND_TOOLS).chain(&["agent_send"]).copied();
+    let base_grant = Grant {
+        tools: NameSet::all_except(excluded),
+        create: NameSet::none(),
+        targets: Targets::none(),
+        commands: NameSet::none(),
+        ..without_hosts()
+    };
+    preset(
+        "worker",
+        Level::Sandboxed,
+        "reads in its cwd, writes and runs nothing",
+        (DirectoryScope::Cwd, DirectoryScope::Nowhere, CommandScope::Never),
+        base_grant,
+    )
+}
