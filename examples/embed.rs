@@ -92,7 +92,11 @@ fn pool_options() -> Result<PoolOptions, Box<dyn Error>> {
 
 fn outside() -> Outside {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    let dependencies = ToolDependencies { clock: clock.clone(), entropy: entropy.clone() };
+    let dependencies = ToolDependencies {
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+        commands: Arc::new(tools::CommandRunner::refusing("this program runs no commands")),
+    };
     Outside {
         models: Arc::new(SingleModel),
         tools: Arc::new(ToolRegistry::new(dependencies)),

@@ -215,7 +215,11 @@ fn percentiles(times: &mut [Duration]) -> (f64, f64) {
 
 fn outside(store: Arc<dyn Store>) -> Outside {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    let dependencies = ToolDependencies { clock: clock.clone(), entropy: entropy.clone() };
+    let dependencies = ToolDependencies {
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+        commands: Arc::new(tools::CommandRunner::refusing("this program runs no commands")),
+    };
     Outside {
         models: Arc::new(SingleModel(Arc::new(EchoModel))),
         tools: Arc::new(ToolRegistry::new(dependencies)),

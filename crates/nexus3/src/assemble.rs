@@ -9,9 +9,10 @@ use agent::outside::{Clock, Models, Store, ToolSet, Toolbox};
 use agent::permission::FilePath;
 use runtime::{Outside, PoolHandle, PoolOptions};
 use store::{Maintenance, OpenFault, SqliteOptions, StoreOptions};
-use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
+use tools::{CommandRunner, LocalWorkspace, ToolDependencies, ToolRegistry};
 
 use crate::Failure;
+use crate::commands::command_runner;
 use crate::config::Config;
 use crate::home::{self, Environment};
 use crate::model_registry::ModelSource;
@@ -54,6 +55,7 @@ pub(crate) struct Assembly {
     options: PoolOptions,
     models: ModelSource,
     tools: Arc<ToolRegistry>,
+    commands: Arc<CommandRunner>,
     workspace: Arc<LocalWorkspace>,
     clock: Arc<dyn Clock>,
     entropy: Arc<SystemEntropy>,
@@ -72,11 +74,15 @@ impl Assembly {
             None
         };
         let (clock, entropy) = (process::open_clock(clock_file), Arc::new(SystemEntropy));
-        let tools =
-            Arc::new(ToolRegistry::new(ToolDependencies { clock: clock.clone(), entropy: entropy.clone() }));
+        let commands = Arc::new(command_runner(config, environment));
+        let tools = Arc::new(ToolRegistry::new(ToolDependencies {
+            clock: clock.clone(),
+            entropy: entropy.clone(),
+            commands: Arc::clone(&commands),
+        }));
         let options =
             PoolOptions { known_secrets, ..pool_options(config, home, &workspace, &tools.snapshot())? };
-        Ok(Self { options, models, tools, workspace, clock, entropy })
+        Ok(Self { options, models, tools, commands, workspace, clock, entropy })
     }
 
     /// Adds a secret that tool results must not show.
@@ -84,9 +90,14 @@ impl Assembly {
         self.options.known_secrets.add(value);
     }
 
+    /// The runner of commands, to test its sandbox.
+    pub(crate) fn commands(&self) -> Arc<CommandRunner> {
+        Arc::clone(&self.commands)
+    }
+
     /// Opens the pool. It loads only agents with turns that a crash interrupted, and resumes or marks those turns.
     pub(crate) async fn open(self, store: Arc<dyn Store>) -> Result<PoolHandle, Failure> {
-        let Self { options, models, tools, workspace, clock, entropy } = self;
+        let Self { options, models, tools, commands: _, workspace, clock, entropy } = self;
         let models: Arc<dyn Models> = models.into_models().await?;
         let outside = Outside { models, tools, workspace, clock, entropy, store };
         PoolHandle::open(options, outside).await.map_err(|fault| {
@@ -102,8 +113,7 @@ fn pool_options(
     workspace: &LocalWorkspace,
     tools: &ToolSet,
 ) -> Result<PoolOptions, Failure> {
-    // Agents must not read the daemon's token, store or configuration.
-    let blocked = [parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
+    let blocked = blocked_paths(home)?;
     let cwd = std::env::current_dir()
         .map_err(|fault| Failure::Run(format!("cannot read the working directory: {fault}")))?;
     let rooms = config.room_options();
@@ -122,7 +132,12 @@ fn pool_options(
     })
 }
 
-fn parse_file_path(path: &Path) -> Result<FilePath, Failure> {
+/// The paths that are closed to all agents: the daemon's token, store and configuration.
+pub(crate) fn blocked_paths(home: &Path) -> Result<[FilePath; 1], Failure> {
+    Ok([parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?])
+}
+
+pub(crate) fn parse_file_path(path: &Path) -> Result<FilePath, Failure> {
     let text = path
         .to_str()
         .ok_or_else(|| Failure::Run(format!("cannot use the path {}: it is not UTF-8", path.display())))?;

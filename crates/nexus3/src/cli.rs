@@ -56,9 +56,69 @@ pub(crate) enum Command {
     Models(ModelsArgs),
     /// Serve a local model over the OpenAI API
     ModelServer(ModelServerArgs),
+    /// List the tools that agents can use
+    Tools(ToolsArgs),
+    /// Run one tool, without an agent or a daemon
+    Run(RunArgs),
+    /// Check the installation: home, daemon, sandbox
+    Doctor(DoctorArgs),
     /// Show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+}
+
+/// Arguments of `tools`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nexus3 tools
+  nexus3 tools --json | jq '.[].name'")]
+pub(crate) struct ToolsArgs {
+    /// Print names, descriptions and schemas as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 done, 1 the tool failed or was denied, 2 wrong usage.
+
+The tool runs with the permissions of a preset in the current directory;
+commands run in the sandbox. Values of NAME=VALUE that are JSON are passed as
+JSON, others as text.
+
+Examples:
+  nexus3 run fs.read_file path=Cargo.toml
+  nexus3 run cmd.exec command=cargo args='[\"--version\"]'
+  nexus3 run hash.sha256 -a '{\"text\": \"abc\"}' -f json")]
+pub(crate) struct RunArgs {
+    /// Name of the tool; nexus3 tools lists them
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+    /// Arguments of the tool
+    #[arg(value_name = "NAME=VALUE")]
+    pub(crate) arguments: Vec<String>,
+    /// Arguments as a JSON object
+    #[arg(short = 'a', long = "args", value_name = "JSON", conflicts_with = "arguments")]
+    pub(crate) json_arguments: Option<String>,
+    /// Print the text, or a JSON object with content and isError
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    pub(crate) format: String,
+    /// Permissions of the call
+    #[arg(long, value_name = "PRESET", default_value = "trusted")]
+    pub(crate) preset: String,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 all checks passed, 1 a check failed, 2 wrong usage.
+
+Examples:
+  nexus3 doctor
+  nexus3 doctor --json")]
+pub(crate) struct DoctorArgs {
+    /// Print the checks as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `backup`.
@@ -239,8 +299,21 @@ impl ServeArgs {
 }
 
 /// Names of the subcommands. `normalize` leaves the arguments after the first of them unchanged.
-const COMMANDS: &[&str] =
-    &["serve", "ask", "rpc", "backup", "check", "audit", "import", "models", "model-server", "config"];
+const COMMANDS: &[&str] = &[
+    "serve",
+    "ask",
+    "rpc",
+    "backup",
+    "check",
+    "audit",
+    "import",
+    "models",
+    "model-server",
+    "tools",
+    "run",
+    "doctor",
+    "config",
+];
 
 /// Rewrites `--serve [PORT]`, anywhere before a subcommand, to the subcommand `serve`.
 pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {

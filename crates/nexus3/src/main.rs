@@ -4,7 +4,9 @@
 mod ask;
 mod assemble;
 mod cli;
+mod commands;
 mod config;
+mod doctor;
 mod home;
 mod import;
 mod local_engine;
@@ -17,6 +19,7 @@ mod process;
 mod serve;
 mod signals;
 mod token_file;
+mod tool_commands;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -60,6 +63,10 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
+    // First of all: a command of an agent waits for its helper to start.
+    if let Some(code) = run_sandbox_role() {
+        return code;
+    }
     let arguments = cli::normalize(std::env::args_os());
     let cli = Cli::parse_from(arguments);
     match run(cli) {
@@ -68,6 +75,20 @@ fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "nexus3: {failure}");
             ExitCode::from(failure.exit_code())
         }
+    }
+}
+
+/// Runs the sandbox helper or its probes, if this process was started as one of them.
+fn run_sandbox_role() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    let role = arguments.next()?;
+    if role == sandbox::HELPER_ARGUMENT {
+        Some(sandbox::run_helper())
+    } else if role == sandbox::PROBE_ARGUMENT {
+        let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
+        Some(sandbox::run_probes(&arguments))
+    } else {
+        None
     }
 }
 
@@ -100,6 +121,9 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             models::run(&args, &home, &environment, &load, servers)
         }
         Command::ModelServer(args) => local_engine::serve_model(&args, &home),
+        Command::Doctor(args) => doctor::run(&args, &home, &load(&[])?, &environment),
+        Command::Tools(args) => tool_commands::list(&args),
+        Command::Run(args) => tool_commands::run(&args, &home, &load(&[])?, &environment),
         Command::Config(ConfigCommand::Show) => print_stdout(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print_stdout(&config::reference()),
     }

@@ -71,7 +71,9 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let store = open_store(&home, config, environment)?;
     let token = if rooms.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
     token.iter().for_each(|token| assembly.add_known_secret(token));
+    let commands = assembly.commands();
     let pool = assembly.open(store.clone()).await?;
+    let sandbox_test = tokio::spawn(async move { log_sandbox(commands.report().await) });
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
     // After the token: a client that can connect must not find the token of an earlier daemon.
@@ -88,6 +90,7 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
 
     let mut shutdown = Shutdown { doors: &doors, pool: &pool, store: &*store, signals: &mut signals };
     let cause = shutdown.wait_for_cause(&rooms).await;
+    sandbox_test.abort();
     let stopped = shutdown.stop(cause, &rooms).await;
     drop(token_file);
     stopped
@@ -146,6 +149,20 @@ fn http_limits(limits: &HttpLimits, descriptors: Option<u64>) -> HttpLimits {
         );
     }
     HttpLimits { connections_max: configured.min(possible), ..limits.clone() }
+}
+
+/// Logs in which tier of the sandbox commands run, and what the kernel does not enforce.
+fn log_sandbox(report: &tools::SandboxReport) {
+    for test in &report.tests {
+        if let Some(why) = test.failure() {
+            let tier = test.tier.name();
+            tracing::warn!(target: "nexus3::audit", event = "sandbox_not_enforced", tier, why, "tier not enforced");
+        }
+    }
+    match report.tier() {
+        Some(tier) => tracing::info!("commands run in the sandbox tier {}", tier.name()),
+        None => tracing::warn!("commands are refused: no tier of the sandbox holds; nexus3 doctor says more"),
+    }
 }
 
 /// Prints the start-up banner. Programs wait for the line that starts with `Server:`; from then on the daemon responds.

@@ -7,7 +7,7 @@ use agent::ToolSpec;
 use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
-use crate::{agents, base64, fs, hash, json, regex, result, text, time, uuid};
+use crate::{agents, base64, commands, fs, hash, json, regex, result, text, time, uuid};
 
 const FAMILIES: &[&[ToolEntry]] = &[
     text::TOOLS,
@@ -18,6 +18,7 @@ const FAMILIES: &[&[ToolEntry]] = &[
     hash::TOOLS,
     regex::TOOLS,
     fs::TOOLS,
+    commands::TOOLS,
     result::TOOLS,
     agents::TOOLS,
 ];

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::blocking::{CancelFlag, run_blocking};
+use crate::commands::CommandRunner;
 use crate::effects::{Granted, NoEffects, ToolEffects};
 use crate::{arguments, spec};
 
@@ -23,6 +24,8 @@ pub struct ToolDependencies {
     pub clock: Arc<dyn Clock>,
     /// The source of random bytes for temporary names and UUIDs.
     pub entropy: Arc<dyn Entropy>,
+    /// Runs commands in the sandbox.
+    pub commands: Arc<CommandRunner>,
 }
 
 /// The environment of one tool call.

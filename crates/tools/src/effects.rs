@@ -7,6 +7,7 @@ use agent::ToolOutcome;
 use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
 use agent::permission::{Effect, FilePath};
 
+use crate::commands::PermittedCommand;
 use crate::fs::{ReadableFile, WritableFile};
 
 /// The effects of a tool call.
@@ -92,6 +93,39 @@ impl ToolEffects for FileWrite {
 
     fn open(self, granted: Granted) -> Result<WritableFile, ToolOutcome> {
         WritableFile::from_permit(&granted.0.permit, &self.0.requested)
+    }
+}
+
+/// Runs a command in the sandbox.
+pub(crate) struct CommandRun {
+    program: Arc<str>,
+    cwd: FilePath,
+}
+
+impl CommandRun {
+    /// Resolves the working directory as the model wrote it; by default the agent's own.
+    pub(crate) fn new(program: &str, cwd: Option<&str>, site: &CallSite<'_>) -> Result<Self, String> {
+        if program.is_empty() {
+            return Err("Invalid input: field `command`: the program is missing".to_owned());
+        }
+        let resolve = |cwd: &str| {
+            FilePath::resolve(cwd, site.cwd).map_err(|fault| format!("Invalid input: field `cwd`: {fault}"))
+        };
+        let cwd = cwd.map_or_else(|| Ok(site.cwd.clone()), resolve)?;
+        Ok(Self { program: Arc::from(program), cwd })
+    }
+}
+
+impl ToolEffects for CommandRun {
+    const ARE_WRITES: bool = true;
+    type Handle = PermittedCommand;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Run { program: Arc::clone(&self.program), cwd: self.cwd.clone() }]
+    }
+
+    fn open(self, granted: Granted) -> Result<PermittedCommand, ToolOutcome> {
+        PermittedCommand::from_permit(granted.0.permit.commands.into_iter().next())
     }
 }
 

@@ -6,7 +6,9 @@ mod read_file;
 mod write;
 mod write_file;
 
-pub(crate) use beneath_root::{ReadableFile, WritableFile, identify_directory, is_blocked_alias, real_path};
+pub(crate) use beneath_root::{
+    DirectoryHandle, ReadableFile, WritableFile, identify_directory, is_blocked_alias, real_path,
+};
 
 use crate::definition::{ToolEntry, tool};
 

@@ -1,4 +1,5 @@
-//! Built-in tools that models call: computations, files beneath allowed directories, other agents.
+//! Built-in tools that models call: computations, files beneath allowed directories, commands in a sandbox, other
+//! agents.
 //! A tool is one file and an entry in its family's file; the permission judge checks its effects before it runs.
 
 mod agents;
@@ -6,6 +7,7 @@ mod arguments;
 mod base64;
 mod blocking;
 mod catalog;
+mod commands;
 mod definition;
 mod effects;
 mod fs;
@@ -21,6 +23,7 @@ mod uuid;
 mod workspace;
 
 pub use catalog::builtin_specs;
+pub use commands::{CommandOptions, CommandRunner, SandboxReport};
 pub use definition::ToolDependencies;
 pub use registry::{NameTaken, ToolRegistry};
 pub use workspace::LocalWorkspace;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use agent::journal::RestartPolicy;
 use runtime::{ContextOptions, DefaultPrompt, Limits, VolatileSuffix};
+use sandbox::ResourceLimits;
 use server::http::HttpLimits;
 use store::Durability;
 
 use super::Config;
-use super::settings::{ContextSettings, LimitSettings, LogSettings};
+use super::settings::{CommandSettings, ContextSettings, LimitSettings, LogSettings};
 use crate::local_engine::LocalEngine;
 
 /// The settings in the types of the rooms that read them.
@@ -28,6 +29,8 @@ pub(crate) struct RoomOptions<'a> {
     pub(crate) default_preset: &'a str,
     pub(crate) on_restart: RestartPolicy,
     pub(crate) context: ContextOptions,
+    pub(crate) command_paths: &'a [String],
+    pub(crate) command_limits: ResourceLimits,
     pub(crate) runtime_limits: Limits,
     pub(crate) durability: Durability,
     pub(crate) idle_timeout_s: u64,
@@ -54,6 +57,7 @@ impl Config {
             on_restart,
             idle_sleep_s,
             context,
+            commands,
             limits,
             log,
             // No settings: `config show`, `Config::presets`, and `Config::provider_settings` read them.
@@ -62,6 +66,7 @@ impl Config {
             named: _,
         } = self;
         let ContextSettings { layers, tail, summary_ms, results_bytes_max } = context;
+        let CommandSettings { read_paths, memory_bytes_max, file_bytes_max, processes_max } = commands;
         let (http_limits, runtime_limits) =
             room_limits(limits, *idle_sleep_s, *summary_ms, *results_bytes_max);
         RoomOptions {
@@ -81,6 +86,13 @@ impl Config {
                 prompt: if *layers { DefaultPrompt::Layers } else { DefaultPrompt::Nothing },
                 volatile_suffix: if *tail { VolatileSuffix::On } else { VolatileSuffix::Off },
                 operating_system: std::env::consts::OS,
+            },
+            command_paths: read_paths,
+            command_limits: ResourceLimits {
+                memory_bytes_max: *memory_bytes_max,
+                file_bytes_max: *file_bytes_max,
+                processes_max: *processes_max,
+                ..ResourceLimits::default()
             },
             runtime_limits,
             durability: *durability,

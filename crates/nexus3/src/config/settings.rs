@@ -159,6 +159,16 @@ settings! {
     /// Cache size for full tool results that were truncated for a model, for all agents together.
     results_bytes_max: usize = 67_108_864, ValueKind::Integer { min: 0, max: GIB };
 
+    [commands] CommandSettings: "Commands that agents run in the sandbox.";
+    /// Directories that every command may read, besides those of the system and of `PATH`; for toolchains.
+    read_paths: Vec<String> = Vec::new(), ValueKind::Paths;
+    /// Maximum private memory of each process of a command.
+    memory_bytes_max: u64 = 4_294_967_296, ValueKind::Integer { min: 16_777_216, max: 1024 * GIB };
+    /// Maximum size of a file that a command writes.
+    file_bytes_max: u64 = 4_294_967_296, ValueKind::Integer { min: 4_096, max: 1024 * GIB };
+    /// Maximum number of processes of a command.
+    processes_max: u64 = 4_096, ValueKind::Integer { min: 1, max: 1_000_000 };
+
     [limits] LimitSettings: "Limits on requests, connections, agents and turns.";
     /// Maximum size of a request body; a larger one gets status 413.
     body_bytes_max: usize = 1_048_576, ValueKind::Integer { min: 1, max: GIB };

@@ -2,6 +2,7 @@
 
 mod blocked_paths;
 mod calls;
+mod commands;
 mod files;
 mod offered_tools;
 mod pure;

@@ -62,7 +62,11 @@ impl DoorBuilder {
 /// Returns a dispatcher over a pool in memory.
 pub(crate) async fn dispatcher(model: Arc<ScriptedProvider>) -> Dispatcher {
     let (clock, entropy) = (Arc::new(TestClock::default()), Arc::new(CountingEntropy::default()));
-    let dependencies = ToolDependencies { clock: clock.clone(), entropy: entropy.clone() };
+    let dependencies = ToolDependencies {
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+        commands: Arc::new(tools::CommandRunner::refusing("this test runs no commands")),
+    };
     let outside = Outside {
         models: Arc::new(SingleModel { model, names: Vec::new() }),
         tools: Arc::new(ToolRegistry::new(dependencies)),

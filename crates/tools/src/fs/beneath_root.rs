@@ -4,6 +4,7 @@
 
 mod append;
 mod blocked;
+mod directory_handle;
 mod granted_directory;
 mod protected;
 mod readable_file;
@@ -21,6 +22,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 pub(crate) use blocked::is_blocked_alias;
+pub(crate) use directory_handle::DirectoryHandle;
 pub(crate) use granted_directory::identify_directory;
 pub(crate) use readable_file::ReadableFile;
 pub(crate) use writable_file::{Content, WritableFile};

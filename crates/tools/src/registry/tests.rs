@@ -12,7 +12,8 @@ use crate::builtin_specs;
 
 fn registry() -> ToolRegistry {
     let (clock, entropy) = (Arc::new(TestClock::default()), Arc::new(CountingEntropy::default()));
-    ToolRegistry::new(ToolDependencies { clock, entropy })
+    let commands = Arc::new(crate::CommandRunner::refusing("this test runs no commands"));
+    ToolRegistry::new(ToolDependencies { clock, entropy, commands })
 }
 
 fn schemas() -> Vec<(String, Value)> {

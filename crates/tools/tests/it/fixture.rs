@@ -46,6 +46,7 @@ impl Fixture {
         let dependencies = ToolDependencies {
             clock: Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456))),
             entropy: Arc::new(CountingEntropy::default()),
+            commands: Arc::new(tools::CommandRunner::refusing("this test runs no commands")),
         };
         Self { registry: ToolRegistry::new(dependencies), peers: Arc::default(), cwd: path(cwd), grant }
     }

@@ -94,18 +94,6 @@ fn commands_and_agents_beyond_the_grant_are_denied() {
     let targets = "allowed: parent agent, and only bob";
     assert_denied([
         (
-            run("rm", "/work"),
-            Dimension::Commands,
-            "running 'rm' is not allowed; allowed: only git; add it to allowed_commands of the agent or its preset"
-                .to_owned(),
-        ),
-        (run("git", "/etc"), Dimension::Read, format!("cannot run in '/etc': {outside} /lib, /work")),
-        (
-            run("git", "/work/.git"),
-            Dimension::Blocked,
-            "cannot run in '/work/.git': the path is blocked".to_owned(),
-        ),
-        (
             Effect::Connect("example.com.evil".into()),
             Dimension::Hosts,
             "connecting to 'example.com.evil' is not allowed; allowed: only example.com".to_owned(),
@@ -229,6 +217,29 @@ fn permit_has_the_identities_at_and_above_its_directory() {
     assert!(permit.writable[0].file().is_identified());
     assert!(both.is_within(&own) && both.is_within(&outer));
     assert!(!own.is_within(&outer), "it lacks an identity that the other requires");
+}
+
+#[test]
+fn commands_beyond_the_grant_are_denied_with_a_reason() {
+    let outside = "Path outside allowed directories. Allowed:";
+    let cases = [
+        (
+            run("rm", "/work"),
+            Dimension::Commands,
+            "running 'rm' is not allowed; allowed: only git; add it to allowed_commands of the agent or its preset"
+                .to_owned(),
+        ),
+        (run("git", "/etc"), Dimension::Read, format!("cannot run in '/etc': {outside} /lib, /work")),
+        (
+            run("git", "/work/.git"),
+            Dimension::Blocked,
+            "cannot run in '/work/.git': the path is blocked".to_owned(),
+        ),
+    ];
+    for (effect, dimension, text) in cases {
+        let denial = Denial { effect: effect.clone(), dimension, text };
+        assert_eq!(judge(&[effect], &grant()), Verdict::Denied(denial));
+    }
 }
 
 #[test]

@@ -86,7 +86,8 @@ fn grant(config: &Config, name: &str) -> Grant {
 
 fn tools() -> Arc<ToolSet> {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy }).snapshot()
+    let commands = Arc::new(tools::CommandRunner::refusing("this test runs no commands"));
+    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy, commands }).snapshot()
 }
 
 #[test]

@@ -1,0 +1,213 @@
+//! `nexus3 tools` and `nexus3 run`: lists the tools, and runs one with the permissions of a preset, without an agent.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use agent::outside::{
+    BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, PreparedCall,
+    ResultChunk, Tool, ToolContext, Toolbox, Workspace,
+};
+use agent::permission::{Budget, Effect, FilePath, Grant, GrantRequest, Permit, Relation, Verdict, judge};
+use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome, ToolSpec};
+use serde_json::{Map, Value, json};
+use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
+
+use crate::assemble::{blocked_paths, parse_file_path};
+use crate::cli::{RunArgs, ToolsArgs};
+use crate::commands::command_runner;
+use crate::config::Config;
+use crate::home::{self, Environment};
+use crate::process::{self, SystemEntropy};
+use crate::{Failure, console_runtime, print_stdout};
+
+/// Prints the built-in tools.
+pub(crate) fn list(args: &ToolsArgs) -> Result<u8, Failure> {
+    let specs = tools::builtin_specs();
+    if args.json {
+        let json: Vec<Value> = specs.iter().map(|spec| tool_json(spec)).collect();
+        let text = serde_json::to_string_pretty(&json).map_err(|fault| Failure::Run(fault.to_string()))?;
+        return print_stdout(&format!("{text}\n"));
+    }
+    let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
+    let line = |spec: &Arc<ToolSpec>| {
+        let summary = spec.description.split_inclusive(". ").next().unwrap_or_default().trim();
+        format!("{:<width$}  {summary}\n", spec.name)
+    };
+    print_stdout(&specs.iter().map(line).collect::<String>())
+}
+
+fn tool_json(spec: &ToolSpec) -> Value {
+    let schema: Value = serde_json::from_str(&spec.input_schema).unwrap_or(Value::Null);
+    json!({ "name": &*spec.name, "description": &*spec.description, "inputSchema": schema })
+}
+
+/// Runs one tool and prints its result.
+pub(crate) fn run(
+    args: &RunArgs,
+    home: &Path,
+    config: &Config,
+    environment: &Environment,
+) -> Result<u8, Failure> {
+    let arguments = call_arguments(args)?;
+    let session = LocalSession::open(&args.preset, home, config, environment)?;
+    let tool = session.find(&args.tool)?;
+    let outcome = console_runtime()?.block_on(session.call(&tool, &arguments));
+    let is_error = !matches!(outcome, ToolOutcome::Done(_));
+    if args.format == "json" {
+        let content = json!({ "content": [{ "type": "text", "text": outcome.text() }], "isError": is_error });
+        let text = serde_json::to_string_pretty(&content).map_err(|fault| Failure::Run(fault.to_string()))?;
+        print_stdout(&format!("{text}\n"))?;
+    } else if is_error {
+        return Err(Failure::Run(outcome.text().to_owned()));
+    } else {
+        print_stdout(&format!("{}\n", outcome.text()))?;
+    }
+    Ok(u8::from(is_error))
+}
+
+/// The arguments as a JSON object.
+fn call_arguments(args: &RunArgs) -> Result<String, Failure> {
+    if let Some(json) = &args.json_arguments {
+        return Ok(json.clone());
+    }
+    let mut object = Map::new();
+    for argument in &args.arguments {
+        let (name, value) = argument.split_once('=').ok_or_else(|| {
+            Failure::Usage(format!("cannot read the argument {argument:?}: write NAME=VALUE, or use -a JSON"))
+        })?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        object.insert(name.to_owned(), value);
+    }
+    Ok(Value::Object(object).to_string())
+}
+
+/// Tools and permissions of a person at the command line.
+struct LocalSession {
+    registry: ToolRegistry,
+    grant: Grant,
+    cwd: FilePath,
+    agent: AgentId,
+}
+
+impl LocalSession {
+    fn open(preset: &str, home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
+        let user_home = home::user_home(environment).and_then(|path| parse_file_path(&path).ok());
+        let workspace = LocalWorkspace::new(user_home);
+        let registry = ToolRegistry::new(ToolDependencies {
+            clock: process::open_clock(None),
+            entropy: Arc::new(SystemEntropy),
+            commands: Arc::new(command_runner(config, environment)),
+        });
+        let usage = |fault: String| Failure::Usage(fault);
+        let presets = config
+            .presets(&blocked_paths(home)?, &workspace, &registry.snapshot())
+            .map_err(|fault| usage(fault.to_string()))?;
+        let cwd = workspace.resolve_directory(".", &current_directory()?).map_err(usage)?;
+        let request = GrantRequest {
+            cwd: cwd.clone(),
+            write_paths: None,
+            commands: None,
+            tools: None,
+            disable_tools: Vec::new(),
+            may_create: None,
+            budget: Budget::unlimited(),
+        };
+        let preset = presets.find(preset).map_err(|fault| usage(fault.to_string()))?;
+        let grant = preset.resolve(&request).map_err(|fault| usage(fault.to_string()))?.grant;
+        Ok(Self { registry, grant, cwd, agent: AgentId::main() })
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Tool>, Failure> {
+        let unknown = || Failure::Usage(format!("unknown tool: {name}; nexus3 tools lists them"));
+        self.registry.snapshot().find(name).cloned().ok_or_else(unknown)
+    }
+
+    async fn call(&self, tool: &Arc<dyn Tool>, arguments: &str) -> ToolOutcome {
+        let relation_to = |_: &AgentId| Relation::Other;
+        let preset_inheritance = |_: Option<&str>| Vec::new();
+        let site = CallSite {
+            agent: &self.agent,
+            cwd: &self.cwd,
+            relation_to: &relation_to,
+            preset_inheritance: &preset_inheritance,
+        };
+        let call = match tool.prepare(arguments, &site) {
+            Ok(call) => call,
+            Err(why) => return ToolOutcome::Failed(why),
+        };
+        match self.judge(tool, &*call) {
+            Ok(permit) => {
+                let context = ToolContext { permit, peers: Arc::new(NoAgents), results: Arc::new(NoResults) };
+                call.run(context).await
+            }
+            Err(denied) => denied,
+        }
+    }
+
+    fn judge(&self, tool: &Arc<dyn Tool>, call: &dyn PreparedCall) -> Result<Permit, ToolOutcome> {
+        let mut effects = vec![Effect::Use(Arc::clone(&tool.spec().name))];
+        effects.extend(call.effects());
+        match judge(&effects, &self.grant) {
+            Verdict::Allowed(permit) => Ok(permit),
+            Verdict::Denied(denial) => {
+                Err(ToolOutcome::Denied(format!("Permission denied: {}", denial.text)))
+            }
+        }
+    }
+}
+
+fn current_directory() -> Result<FilePath, Failure> {
+    let cwd = std::env::current_dir()
+        .map_err(|fault| Failure::Run(format!("cannot read the working directory: {fault}")))?;
+    parse_file_path(&cwd)
+}
+
+/// Agents are in a daemon.
+struct NoAgents;
+
+impl NoAgents {
+    fn fail<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, Fault>> {
+        let text = "this tool works on agents; call the daemon instead: nexus3 rpc";
+        Box::pin(std::future::ready(Err(Fault::new(FaultKind::Invalid, text))))
+    }
+}
+
+impl Peers for NoAgents {
+    fn create(&self, _new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>> {
+        Self::fail()
+    }
+
+    fn send(
+        &self,
+        _target: AgentId,
+        _content: String,
+        _wait: bool,
+    ) -> BoxFuture<'_, Result<PeerResponse, Fault>> {
+        Self::fail()
+    }
+
+    fn status(&self, _target: AgentId) -> BoxFuture<'_, Result<PeerStatus, Fault>> {
+        Self::fail()
+    }
+
+    fn cancel(&self, _target: AgentId, _request_id: RequestId) -> BoxFuture<'_, Result<bool, Fault>> {
+        Self::fail()
+    }
+
+    fn destroy(&self, _target: AgentId) -> BoxFuture<'_, Result<bool, Fault>> {
+        Self::fail()
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
+        Self::fail()
+    }
+}
+
+/// Results are printed whole.
+struct NoResults;
+
+impl CachedResults for NoResults {
+    fn read(&self, _handle: &str, _offset: usize, _bytes_max: usize) -> Result<ResultChunk, String> {
+        Err("no result was truncated".to_owned())
+    }
+}

@@ -1,0 +1,271 @@
+//! Runs permitted commands: opens the directories of the permit, starts the command in the sandbox, collects its output.
+//! The only module of the room that starts processes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::ToolOutcome;
+use agent::permission::{FilePath, FilePermit, ReadPermit, RunPermit, WritePermit};
+use sandbox::{
+    CapturedOutput, CommandExit, GrantedDirectory, Helper, Launch, Launcher, OutputLimits, OutputStream,
+    ResourceLimits, RunningCommand, SelfTest, SystemDirectories, Tier,
+};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use crate::definition::execution_failed;
+use crate::fs::DirectoryHandle;
+
+/// How commands are run. The binary reads these options from the configuration and the environment.
+#[derive(Debug, Clone)]
+pub struct CommandOptions {
+    /// How the sandbox helper is started.
+    pub helper: Helper,
+    /// The environment of every command, including `PATH`.
+    pub environment: Vec<(String, String)>,
+    /// Directories that every command may read, besides those of the system.
+    pub readable_directories: Vec<PathBuf>,
+    /// The directory for the temporary directories of commands.
+    pub temporary_directory: PathBuf,
+    /// Resource limits of each command.
+    pub limits: ResourceLimits,
+}
+
+/// What the self-test of the sandbox found.
+#[derive(Debug)]
+pub struct SandboxReport {
+    /// The tests, from the strongest tier to the weakest.
+    pub tests: Vec<SelfTest>,
+    launcher: Option<Launcher>,
+}
+
+impl SandboxReport {
+    /// The tier in which commands run; none if they are refused.
+    #[must_use]
+    pub fn tier(&self) -> Option<Tier> {
+        self.launcher.as_ref().map(Launcher::tier)
+    }
+
+    /// Why commands are refused.
+    fn refusal(&self) -> String {
+        let failure = |test: &SelfTest| {
+            format!("{}: {}", test.tier.name(), test.failure().unwrap_or_else(|| "not used".to_owned()))
+        };
+        self.tests.iter().map(failure).collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Runs commands in the sandbox.
+#[derive(Debug)]
+pub struct CommandRunner {
+    options: CommandOptions,
+    report: OnceCell<SandboxReport>,
+}
+
+/// Output of a command beyond this is omitted in its middle.
+const OUTPUT_LIMITS: OutputLimits = OutputLimits { head_bytes_max: 256 << 10, tail_bytes_max: 256 << 10 };
+
+/// The variables that point to the temporary directory of a command. A home of its own: programs fail when the user's
+/// home exists and cannot be read.
+const TEMPORARY_VARIABLES: [&str; 2] = ["TMPDIR", "HOME"];
+
+impl CommandRunner {
+    /// A runner that has not tested the sandbox yet.
+    #[must_use]
+    pub fn new(options: CommandOptions) -> Self {
+        Self { options, report: OnceCell::new() }
+    }
+
+    /// A runner that refuses every command, for programs that run none.
+    #[must_use]
+    pub fn refusing(why: &str) -> Self {
+        let options = CommandOptions {
+            helper: Helper::own_executable(),
+            environment: Vec::new(),
+            readable_directories: Vec::new(),
+            temporary_directory: PathBuf::new(),
+            limits: ResourceLimits::default(),
+        };
+        let tests = vec![SelfTest { tier: Tier::Landlock, probes: Err(why.to_owned()) }];
+        Self { options, report: OnceCell::new_with(Some(SandboxReport { tests, launcher: None })) }
+    }
+
+    /// Tests the sandbox, once. Commands run in the strongest tier whose probes all pass.
+    pub async fn report(&self) -> &SandboxReport {
+        self.report.get_or_init(|| self.test_sandbox()).await
+    }
+
+    async fn test_sandbox(&self) -> SandboxReport {
+        let options = &self.options;
+        let path = options.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+        let system = Arc::new(SystemDirectories::new(path, &options.readable_directories));
+        let mut tests = Vec::new();
+        let mut launcher = None;
+        for tier in [Tier::Namespaces, Tier::Landlock] {
+            let test = match self.temporary_directory() {
+                Ok(directory) => SelfTest::run(&options.helper, tier, &system, directory.path()).await,
+                Err(why) => SelfTest { tier, probes: Err(why) },
+            };
+            if launcher.is_none() && test.passed() {
+                launcher = Some(Launcher::new(options.helper.clone(), tier, Arc::clone(&system)));
+            }
+            tests.push(test);
+        }
+        SandboxReport { tests, launcher }
+    }
+
+    fn temporary_directory(&self) -> Result<TempDir, String> {
+        let base = &self.options.temporary_directory;
+        let made = tempfile::Builder::new().prefix("nexus3-command-").tempdir_in(base);
+        made.map_err(|fault| format!("cannot create a directory in {}: {fault}", base.display()))
+    }
+}
+
+/// A command that the judge has permitted.
+pub(crate) struct PermittedCommand {
+    permit: RunPermit,
+}
+
+/// A command that runs, with its temporary directory.
+pub(crate) struct StartedCommand {
+    pub(crate) running: RunningCommand,
+    /// Removed with the command.
+    _temporary: TempDir,
+}
+
+/// A command that has ended, or was stopped at its timeout.
+pub(crate) struct FinishedCommand {
+    /// None at the timeout.
+    pub(crate) exit: Option<CommandExit>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl PermittedCommand {
+    /// The command of a permit.
+    pub(crate) fn from_permit(permit: Option<RunPermit>) -> Result<Self, ToolOutcome> {
+        let denied = || ToolOutcome::Denied("Permission denied: no command is permitted".to_owned());
+        permit.map(|permit| Self { permit }).ok_or_else(denied)
+    }
+
+    /// Starts the command in the sandbox.
+    pub(crate) async fn start(
+        self,
+        runner: &Arc<CommandRunner>,
+        arguments: Vec<String>,
+        has_stdin: bool,
+    ) -> Result<StartedCommand, ToolOutcome> {
+        let report = runner.report().await;
+        let launcher = report.launcher.clone().ok_or_else(|| {
+            execution_failed(format!(
+                "commands are refused because the kernel does not confine them ({}); nexus3 doctor says more",
+                report.refusal()
+            ))
+        })?;
+        let runner = Arc::clone(runner);
+        let runtime = tokio::runtime::Handle::current();
+        let started = tokio::task::spawn_blocking(move || {
+            let _runtime = runtime.enter();
+            let temporary = runner.temporary_directory().map_err(execution_failed)?;
+            let launch = self.launch(&runner.options, &temporary, arguments, has_stdin)?;
+            let running = launcher.start(launch).map_err(execution_failed)?;
+            Ok(StartedCommand { running, _temporary: temporary })
+        });
+        started.await.unwrap_or_else(|_| Err(execution_failed("the command could not be started")))
+    }
+
+    fn launch(
+        &self,
+        options: &CommandOptions,
+        temporary: &TempDir,
+        arguments: Vec<String>,
+        has_stdin: bool,
+    ) -> Result<Launch, ToolOutcome> {
+        let cwd = open_cwd(self.permit.cwd())?;
+        let mut roots = self.open_roots()?;
+        let temporary_path =
+            temporary.path().to_str().ok_or_else(|| execution_failed("TMPDIR is not UTF-8"))?;
+        let handle = std::fs::File::open(temporary.path()).map_err(execution_failed)?;
+        roots.push(GrantedDirectory {
+            path: temporary_path.to_owned(),
+            handle: Arc::new(handle.into()),
+            is_writable: true,
+        });
+        let mut environment = options.environment.clone();
+        environment.retain(|(name, _)| !TEMPORARY_VARIABLES.contains(&&**name));
+        let temporary =
+            TEMPORARY_VARIABLES.iter().map(|name| ((*name).to_owned(), temporary_path.to_owned()));
+        environment.extend(temporary);
+        Ok(Launch {
+            program: self.permit.program().to_owned(),
+            arguments,
+            environment,
+            cwd: cwd.path.to_string(),
+            cwd_handle: Arc::new(cwd.handle),
+            roots,
+            has_stdin,
+            limits: options.limits,
+        })
+    }
+
+    /// Opens the directories of the permit. Those that do not exist, such as a write path that was never used, are left
+    /// out.
+    fn open_roots(&self) -> Result<Vec<GrantedDirectory>, ToolOutcome> {
+        let readable = self.permit.readable().iter().map(|read| (ReadPermit::file(read), false));
+        let writable = self.permit.writable().iter().map(|write| (WritePermit::file(write), true));
+        let mut roots = Vec::new();
+        for (file, is_writable) in readable.chain(writable) {
+            let Some(directory) = DirectoryHandle::open(file)? else { continue };
+            check_blocked(&directory.path, file)?;
+            let handle = Arc::new(directory.handle);
+            roots.push(GrantedDirectory { path: directory.path.to_string(), handle, is_writable });
+        }
+        Ok(roots)
+    }
+}
+
+fn open_cwd(cwd: &ReadPermit) -> Result<DirectoryHandle, ToolOutcome> {
+    DirectoryHandle::open(cwd.file())?.ok_or_else(|| execution_failed("the working directory does not exist"))
+}
+
+/// A sandbox grants directories with all they contain: one that contains a blocked directory cannot be granted.
+fn check_blocked(directory: &FilePath, file: &FilePermit) -> Result<(), ToolOutcome> {
+    match file.blocked.iter().find(|blocked| directory.contains(blocked)) {
+        None => Ok(()),
+        Some(blocked) => Err(ToolOutcome::Denied(format!(
+            "Permission denied: commands cannot run with access to {directory}, because it contains {blocked}, which is \
+             blocked; use a directory that does not contain it"
+        ))),
+    }
+}
+
+impl StartedCommand {
+    /// Reads the output until the command ends or the timeout passes; then the command is killed with its descendants.
+    pub(crate) async fn finish(mut self, timeout: Duration) -> FinishedCommand {
+        let (mut stdout, mut stderr) =
+            (CapturedOutput::new(OUTPUT_LIMITS), CapturedOutput::new(OUTPUT_LIMITS));
+        let read = async {
+            while let Some((stream, bytes)) = self.running.next_output().await {
+                match stream {
+                    OutputStream::Stdout => stdout.push(&bytes),
+                    OutputStream::Stderr => stderr.push(&bytes),
+                }
+            }
+        };
+        let is_in_time = tokio::time::timeout(timeout, read).await.is_ok();
+        let exit = self.running.exit().cloned().filter(|_| is_in_time);
+        FinishedCommand { exit, stdout: stdout.text(), stderr: stderr.text() }
+    }
+
+    /// Passes text to the standard input of the command, then closes it. Runs on a thread of its own: a command that does
+    /// not read would block it until it ends.
+    pub(crate) fn feed(&mut self, text: String) {
+        let Some(mut stdin) = self.running.take_stdin() else { return };
+        tokio::task::spawn_blocking(move || {
+            use std::io::Write;
+            // An error means that the command does not read its input to the end.
+            let _ = stdin.write_all(text.as_bytes());
+        });
+    }
+}
