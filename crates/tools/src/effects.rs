@@ -7,7 +7,7 @@ use agent::ToolOutcome;
 use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
 use agent::permission::{Effect, FilePath};
 
-use crate::fs::{ReadableFile, WritableFile};
+use crate::fs::{ReadableFile, ReadableTree, WritableFile};
 
 /// The effects of a tool call.
 pub(crate) trait ToolEffects: Send + 'static {
@@ -69,6 +69,29 @@ impl ToolEffects for FileRead {
 
     fn open(self, granted: Granted) -> Result<ReadableFile, ToolOutcome> {
         ReadableFile::from_permit(&granted.0.permit, &self.0.requested)
+    }
+}
+
+/// Reads a directory and everything below it, or one file.
+pub(crate) struct TreeRead(RequestedFile);
+
+impl TreeRead {
+    /// Resolves the path as the model wrote it; the working directory if it wrote none.
+    pub(crate) fn new(path: Option<&str>, site: &CallSite<'_>) -> Result<Self, String> {
+        RequestedFile::resolve(path.unwrap_or("."), site).map(Self)
+    }
+}
+
+impl ToolEffects for TreeRead {
+    const ARE_WRITES: bool = false;
+    type Handle = ReadableTree;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Read(self.0.path.clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<ReadableTree, ToolOutcome> {
+        ReadableTree::from_permit(&granted.0.permit, &self.0.requested)
     }
 }
 

@@ -2,17 +2,30 @@
 
 mod append_file;
 mod beneath_root;
+mod glob;
+mod ignore_rules;
+mod list;
+mod page;
 mod read_file;
+mod search;
 mod write;
 mod write_file;
 
-pub(crate) use beneath_root::{ReadableFile, WritableFile, identify_directory, is_blocked_alias, real_path};
+pub(crate) use beneath_root::{
+    ReadableFile, ReadableTree, WritableFile, identify_directory, is_blocked_alias, real_path,
+};
 
 use crate::definition::{ToolEntry, tool};
 
 /// The tools, in the order in which models see them.
-pub(crate) const TOOLS: &[ToolEntry] =
-    &[tool::<read_file::ReadFile>(), tool::<write_file::WriteFile>(), tool::<append_file::AppendFile>()];
+pub(crate) const TOOLS: &[ToolEntry] = &[
+    tool::<read_file::ReadFile>(),
+    tool::<list::List>(),
+    tool::<glob::Glob>(),
+    tool::<search::Search>(),
+    tool::<write_file::WriteFile>(),
+    tool::<append_file::AppendFile>(),
+];
 
 /// Maximum size of the content read or written by one call.
 const CONTENT_BYTES_MAX: usize = 10 << 20;

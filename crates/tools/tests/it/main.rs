@@ -13,6 +13,7 @@ mod blocked_aliases;
 mod escapes;
 mod fixture;
 mod links;
+mod listings;
 mod pure;
 mod races;
 mod reads;
