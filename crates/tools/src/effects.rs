@@ -118,6 +118,46 @@ impl ToolEffects for FileWrite {
     }
 }
 
+/// Reads text files and writes them back changed.
+pub(crate) struct FileEdits(Vec<RequestedFile>);
+
+impl FileEdits {
+    /// Resolves the paths as the model wrote them.
+    pub(crate) fn new<'a>(
+        paths: impl IntoIterator<Item = &'a str>,
+        site: &CallSite<'_>,
+    ) -> Result<Self, String> {
+        paths.into_iter().map(|path| RequestedFile::resolve(path, site)).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A file that a call may read and write.
+pub(crate) struct EditableFile {
+    pub(crate) readable: ReadableFile,
+    pub(crate) writable: WritableFile,
+}
+
+impl ToolEffects for FileEdits {
+    const ARE_WRITES: bool = true;
+    type Handle = Vec<EditableFile>;
+
+    fn list(&self) -> Vec<Effect> {
+        let effects =
+            |file: &RequestedFile| [Effect::Read(file.path.clone()), Effect::Write(file.path.clone())];
+        self.0.iter().flat_map(effects).collect()
+    }
+
+    fn open(self, granted: Granted) -> Result<Vec<EditableFile>, ToolOutcome> {
+        let permit = &granted.0.permit;
+        let open = |(index, file): (usize, RequestedFile)| {
+            let readable = ReadableFile::nth_of_permit(permit, index, &file.requested)?;
+            let writable = WritableFile::nth_of_permit(permit, index, &file.requested)?;
+            Ok(EditableFile { readable, writable })
+        };
+        self.0.into_iter().enumerate().map(open).collect()
+    }
+}
+
 /// A file in the arguments of a call.
 struct RequestedFile {
     path: FilePath,

@@ -2,9 +2,12 @@
 
 mod append_file;
 mod beneath_root;
+mod diff;
+mod edit;
 mod glob;
 mod ignore_rules;
 mod list;
+mod newlines;
 mod page;
 mod read_file;
 mod search;
@@ -23,6 +26,7 @@ pub(crate) const TOOLS: &[ToolEntry] = &[
     tool::<list::List>(),
     tool::<glob::Glob>(),
     tool::<search::Search>(),
+    tool::<edit::Edit>(),
     tool::<write_file::WriteFile>(),
     tool::<append_file::AppendFile>(),
 ];

@@ -151,7 +151,16 @@ pub enum PresetFault {
 }
 
 /// The tools that write files: hidden from agents without writable directories.
-const WRITE_TOOLS: &[&str] = &["fs.write_file", "fs.append_file"];
+const WRITE_TOOLS: &[&str] = &[
+    "fs.edit",
+    "fs.write_file",
+    "fs.append_file",
+    "fs.patch",
+    "fs.mkdir",
+    "fs.move",
+    "fs.copy",
+    "fs.delete",
+];
 
 /// The tools that manage agents.
 const AGENT_TOOLS: &[&str] = &["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];

@@ -10,6 +10,7 @@ mod protected;
 mod readable_file;
 mod replace;
 mod target_directory;
+mod version;
 mod walk;
 mod writable_file;
 

@@ -10,6 +10,7 @@
 mod agents;
 mod appends;
 mod blocked_aliases;
+mod edits;
 mod escapes;
 mod fixture;
 mod links;

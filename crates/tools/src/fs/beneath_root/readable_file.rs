@@ -8,6 +8,7 @@ use agent::permission::Permit;
 use rustix::fs::OFlags;
 
 use super::PermittedPath;
+use super::version::FileVersion;
 use crate::definition::execution_failed;
 
 /// The permitted file of a call that reads.
@@ -19,7 +20,12 @@ pub(crate) struct FileContent(File);
 impl ReadableFile {
     /// The file that the permit allows to read.
     pub(crate) fn from_permit(permit: &Permit, requested: &str) -> Result<Self, ToolOutcome> {
-        let file = permit.readable.first().map(|read| read.file());
+        Self::nth_of_permit(permit, 0, requested)
+    }
+
+    /// The file of the permit's read effect with this index.
+    pub(crate) fn nth_of_permit(permit: &Permit, index: usize, requested: &str) -> Result<Self, ToolOutcome> {
+        let file = permit.readable.get(index).map(|read| read.file());
         PermittedPath::new(file, requested).map(Self)
     }
 
@@ -38,8 +44,30 @@ impl ReadableFile {
 
     /// Reads the whole file, at most `bytes_max` bytes.
     pub(crate) fn read_all(&self, bytes_max: usize) -> Result<Vec<u8>, ToolOutcome> {
+        self.read_content(&self.open()?, bytes_max)
+    }
+
+    /// Reads a whole text file, with the version that was read; none if there is no file.
+    pub(crate) fn read_version(
+        &self,
+        bytes_max: usize,
+    ) -> Result<Option<(String, FileVersion)>, ToolOutcome> {
+        let Self(path) = self;
+        let Some(found) = path.find()? else { return Ok(None) };
+        found.require_regular(path)?;
+        let content =
+            found.open(OFlags::RDONLY).map(FileContent).map_err(|errno| path.errno_outcome(errno))?;
+        let version = FileVersion::read(&content.0).map_err(|errno| path.errno_outcome(errno))?;
+        let bytes = self.read_content(&content, bytes_max)?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            execution_failed(format!("{} is a binary file, not UTF-8 text", path.requested_path))
+        })?;
+        Ok(Some((text, version)))
+    }
+
+    fn read_content(&self, content: &FileContent, bytes_max: usize) -> Result<Vec<u8>, ToolOutcome> {
         let mut bytes = Vec::new();
-        let read = self.open()?.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+        let read = (&content.0).take(bytes_max as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|fault| self.io_outcome(&fault))?;
         if bytes.len() > bytes_max {
             return Err(execution_failed(format!(
@@ -48,6 +76,11 @@ impl ReadableFile {
             )));
         }
         Ok(bytes)
+    }
+
+    /// The outcome if there is no such file.
+    pub(crate) fn not_found(&self) -> ToolOutcome {
+        self.0.not_found()
     }
 
     /// The outcome for an error on the open file.

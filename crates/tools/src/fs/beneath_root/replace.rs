@@ -7,8 +7,10 @@ use std::os::fd::AsFd;
 
 use agent::ToolOutcome;
 use agent::outside::Entropy;
-use rustix::fs::{Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::io::Errno;
 
+use super::version::FileVersion;
 use super::writable_file::{Content, LockedTarget};
 use super::{PermittedPath, ResolvedFile};
 use crate::blocking::CancelFlag;
@@ -28,6 +30,20 @@ impl LockedTarget<'_> {
         entropy: &dyn Entropy,
         stop: &CancelFlag,
     ) -> Result<(), ToolOutcome> {
+        let temporary = self.prepare(content, entropy, stop)?;
+        // The last point of cancellation: the rename publishes the new content.
+        stop.check()?;
+        temporary.persist()?;
+        self.sync()
+    }
+
+    /// Writes the new content to a temporary file, to be renamed to the target.
+    pub(crate) fn prepare<'a>(
+        &'a self,
+        content: &Content<'_>,
+        entropy: &dyn Entropy,
+        stop: &CancelFlag,
+    ) -> Result<TemporaryFile<'a>, ToolOutcome> {
         let path = self.path;
         let to_outcome = |fault: io::Error| path.io_outcome(&fault);
         let old = self.find()?;
@@ -43,10 +59,18 @@ impl LockedTarget<'_> {
             temporary.file.write_all(chunk).map_err(to_outcome)?;
         }
         temporary.file.sync_all().map_err(to_outcome)?;
-        // The last point of cancellation: the rename publishes the new content.
-        stop.check()?;
-        temporary.persist()?;
-        self.sync()
+        Ok(temporary)
+    }
+
+    /// Fails unless the file is still the version that was read; none if there was no file.
+    pub(crate) fn check_version(&self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
+        let current = self.find()?.map(|file| FileVersion::from_stat(file.stat()));
+        if current.as_ref() == expected { Ok(()) } else { Err(self.changed_meanwhile()) }
+    }
+
+    fn changed_meanwhile(&self) -> ToolOutcome {
+        let requested = &self.path.requested_path;
+        execution_failed(format!("{requested} was changed meanwhile; read it again, then repeat the call"))
     }
 }
 
@@ -68,7 +92,7 @@ fn copy_content(path: &PermittedPath, old: &ResolvedFile, new: &mut File) -> Res
 }
 
 /// A temporary file with the new content. Dropping it unpersisted deletes it.
-struct TemporaryFile<'a> {
+pub(crate) struct TemporaryFile<'a> {
     target: &'a LockedTarget<'a>,
     name: String,
     file: File,
@@ -96,10 +120,27 @@ impl<'a> TemporaryFile<'a> {
     }
 
     fn persist(mut self) -> Result<(), ToolOutcome> {
-        let renamed = self.target.rename_to_target(&self.name);
+        let renamed = self.target.rename_to_target(&self.name, RenameFlags::empty());
         renamed.map_err(|errno| self.target.path.io_outcome(&errno.into()))?;
         self.is_persisted = true;
         Ok(())
+    }
+
+    /// Renames it to the target, if that is still the version that was read; none if there was no file.
+    pub(crate) fn persist_over(mut self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
+        let target = self.target;
+        target.check_version(expected)?;
+        if expected.is_some() {
+            self.persist()?;
+        } else {
+            let renamed = target.rename_to_target(&self.name, RenameFlags::NOREPLACE);
+            renamed.map_err(|errno| match errno {
+                Errno::EXIST => target.changed_meanwhile(),
+                errno => target.path.io_outcome(&errno.into()),
+            })?;
+            self.is_persisted = true;
+        }
+        target.sync()
     }
 }
 
@@ -122,10 +163,10 @@ fn copy_owner_and_mode(new: &File, old: &Stat) -> rustix::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use agent::Fault;
-    use agent::permission::{Effect, FilePath, Grant, Verdict, judge};
+    use agent::permission::{Effect, FilePath, Grant, Permit, Verdict, judge};
 
     use super::*;
-    use crate::fs::WritableFile;
+    use crate::fs::{ReadableFile, WritableFile};
 
     struct ZeroEntropy;
 
@@ -135,15 +176,57 @@ mod tests {
         }
     }
 
+    fn permit(path: &std::path::Path) -> Permit {
+        let path = FilePath::resolve(path.to_str().unwrap(), &FilePath::root()).unwrap();
+        let verdict = judge(&[Effect::Read(path.clone()), Effect::Write(path)], &Grant::everything());
+        let Verdict::Allowed(permit) = verdict else { panic!("{verdict:?}") };
+        permit
+    }
+
+    #[test]
+    fn edit_of_a_file_that_changed_meanwhile_is_refused() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let real = directory.path().canonicalize().unwrap();
+        let file = real.join("file");
+        std::fs::write(&file, "old").unwrap();
+        let permit = permit(&file);
+        let (readable, writable) =
+            (ReadableFile::from_permit(&permit, "file"), WritableFile::from_permit(&permit, "file"));
+        let (readable, writable) = (readable.unwrap(), writable.unwrap());
+        let (text, version) = readable.read_version(100).unwrap().unwrap();
+        assert_eq!(text, "old");
+        let change_in_place = || std::fs::write(&file, "longer").unwrap();
+        let replace_file = || {
+            std::fs::write(real.join("other"), "old").unwrap();
+            std::fs::rename(real.join("other"), &file).unwrap();
+        };
+        let remove_file = || std::fs::remove_file(&file).unwrap();
+        for change in [&change_in_place as &dyn Fn(), &replace_file, &remove_file] {
+            let target = writable.lock().unwrap();
+            let content = Content { text: "new", is_appended: false };
+            let temporary = target.prepare(&content, &ZeroEntropy, &CancelFlag::new()).unwrap();
+            change();
+            let expected =
+                "Execution failed: file was changed meanwhile; read it again, then repeat the call";
+            assert_eq!(temporary.persist_over(Some(&version)).unwrap_err().text(), expected);
+            assert_ne!(std::fs::read_to_string(&file).unwrap_or_default(), "new");
+        }
+        // A file that appears is not replaced either.
+        let target = writable.lock().unwrap();
+        let content = Content { text: "new", is_appended: false };
+        let temporary = target.prepare(&content, &ZeroEntropy, &CancelFlag::new()).unwrap();
+        std::fs::write(&file, "appeared").unwrap();
+        assert!(temporary.persist_over(None).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "appeared");
+        assert_eq!(std::fs::read_dir(&real).unwrap().count(), 1, "no temporary file is left");
+    }
+
     #[test]
     fn cancelled_write_changes_nothing() {
         let directory = tempfile::TempDir::new().unwrap();
         let real = directory.path().canonicalize().unwrap();
         std::fs::write(real.join("file"), "old").unwrap();
-        let path = FilePath::resolve(real.join("file").to_str().unwrap(), &FilePath::root()).unwrap();
-        let verdict = judge(&[Effect::Write(path)], &Grant::everything());
-        let Verdict::Allowed(permit) = verdict else { panic!("{verdict:?}") };
-        let file = WritableFile::from_permit(&permit, "file").unwrap();
+        let file = WritableFile::from_permit(&permit(&real.join("file")), "file").unwrap();
         for is_appended in [false, true] {
             let content = Content { text: "", is_appended };
             let cancelled = file.lock().unwrap().replace(&content, &ZeroEntropy, &CancelFlag::cancelled());
