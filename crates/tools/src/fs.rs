@@ -2,11 +2,16 @@
 
 mod append_file;
 mod beneath_root;
+mod copy;
+mod delete;
 mod diff;
 mod edit;
 mod glob;
 mod ignore_rules;
+mod info;
 mod list;
+mod mkdir;
+mod r#move;
 mod newlines;
 mod page;
 mod read_file;
@@ -15,7 +20,7 @@ mod write;
 mod write_file;
 
 pub(crate) use beneath_root::{
-    ReadableFile, ReadableTree, WritableFile, identify_directory, is_blocked_alias, real_path,
+    ReadableFile, ReadableTree, RemovableEntry, WritableFile, identify_directory, is_blocked_alias, real_path,
 };
 
 use crate::definition::{ToolEntry, tool};
@@ -29,6 +34,11 @@ pub(crate) const TOOLS: &[ToolEntry] = &[
     tool::<edit::Edit>(),
     tool::<write_file::WriteFile>(),
     tool::<append_file::AppendFile>(),
+    tool::<mkdir::MakeDirectory>(),
+    tool::<r#move::Move>(),
+    tool::<copy::Copy>(),
+    tool::<delete::Delete>(),
+    tool::<info::Info>(),
 ];
 
 /// Maximum size of the content read or written by one call.

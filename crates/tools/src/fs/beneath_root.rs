@@ -8,6 +8,7 @@ mod entry;
 mod granted_directory;
 mod protected;
 mod readable_file;
+mod remove;
 mod replace;
 mod target_directory;
 mod version;
@@ -27,6 +28,7 @@ pub(crate) use blocked::is_blocked_alias;
 pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;
 pub(crate) use readable_file::ReadableFile;
+pub(crate) use remove::RemovableEntry;
 pub(crate) use walk::{ReadableTree, WalkEntry, WalkOptions, WalkReport};
 pub(crate) use writable_file::{Content, WritableFile};
 

@@ -12,6 +12,7 @@ mod appends;
 mod blocked_aliases;
 mod edits;
 mod escapes;
+mod file_operations;
 mod fixture;
 mod links;
 mod listings;

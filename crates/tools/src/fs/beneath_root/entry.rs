@@ -78,7 +78,7 @@ impl EntryStat {
 }
 
 /// The names in a directory, sorted.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct EntryNames {
     pub(super) names: Vec<String>,
     /// How many names are not UTF-8: no path can name them.

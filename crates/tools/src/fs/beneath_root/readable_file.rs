@@ -2,20 +2,31 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 
 use agent::ToolOutcome;
 use agent::permission::Permit;
 use rustix::fs::OFlags;
 
 use super::PermittedPath;
+use super::entry::EntryKind;
 use super::version::FileVersion;
 use crate::definition::execution_failed;
 
 /// The permitted file of a call that reads.
 pub(crate) struct ReadableFile(PermittedPath);
 
+/// What the file system says about a file.
+pub(crate) struct FileDescription {
+    pub(crate) kind: EntryKind,
+    pub(crate) bytes: u64,
+    /// When it was last changed, in seconds since 1970.
+    pub(crate) modified_s: i64,
+    pub(crate) mode: u32,
+}
+
 /// The content of an open regular file.
-pub(crate) struct FileContent(File);
+pub(crate) struct FileContent(pub(super) File);
 
 impl ReadableFile {
     /// The file that the permit allows to read.
@@ -40,6 +51,19 @@ impl ReadableFile {
         let found = path.find()?.ok_or_else(|| path.not_found())?;
         found.require_regular(path)?;
         found.open(OFlags::RDONLY).map(FileContent).map_err(|errno| path.errno_outcome(errno))
+    }
+
+    /// Describes the file or directory.
+    pub(crate) fn describe(&self) -> Result<FileDescription, ToolOutcome> {
+        let Self(path) = self;
+        let found = path.find()?.ok_or_else(|| path.not_found())?;
+        let stat = found.stat();
+        Ok(FileDescription {
+            kind: EntryKind::from_mode(stat.st_mode),
+            bytes: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified_s: stat.st_mtime,
+            mode: stat.st_mode & 0o7777,
+        })
     }
 
     /// Reads the whole file, at most `bytes_max` bytes.
@@ -90,6 +114,11 @@ impl ReadableFile {
 }
 
 impl FileContent {
+    /// The permission bits.
+    pub(super) fn mode(&self) -> io::Result<u32> {
+        Ok(self.0.metadata()?.mode() & 0o777)
+    }
+
     /// The current size in bytes; 0 if it is unknown.
     pub(crate) fn size(&self) -> u64 {
         self.0.metadata().map_or(0, |metadata| metadata.len())

@@ -10,6 +10,7 @@ use agent::outside::Entropy;
 use rustix::fs::{Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
+use super::readable_file::FileContent;
 use super::version::FileVersion;
 use super::writable_file::{Content, LockedTarget};
 use super::{PermittedPath, ResolvedFile};
@@ -62,6 +63,45 @@ impl LockedTarget<'_> {
         Ok(temporary)
     }
 
+    /// Copies a file to the target.
+    pub(crate) fn copy_from(
+        &self,
+        source: FileContent,
+        overwrite: bool,
+        entropy: &dyn Entropy,
+        stop: &CancelFlag,
+    ) -> Result<u64, ToolOutcome> {
+        let path = self.path;
+        let to_outcome = |fault: io::Error| path.io_outcome(&fault);
+        let old = self.find()?;
+        match &old {
+            Some(_) if !overwrite => return Err(self.rename_outcome(Errno::EXIST)),
+            Some(old) => check_replaceable(path, old)?,
+            None => {}
+        }
+        let mode = source.mode().map_err(to_outcome)?;
+        let mut temporary = TemporaryFile::create_with_mode(self, old.as_ref(), mode, entropy)?;
+        let mut source = source.0.take(OLD_BYTES_MAX + 1);
+        let mut bytes = 0;
+        loop {
+            stop.check()?;
+            let copied = io::copy(&mut (&mut source).take(CHUNK_BYTES as u64), &mut temporary.file);
+            match copied.map_err(to_outcome)? {
+                0 => break,
+                copied => bytes += copied,
+            }
+        }
+        if bytes > OLD_BYTES_MAX {
+            return Err(execution_failed(format!("the file is longer than {OLD_BYTES_MAX} bytes")));
+        }
+        temporary.file.sync_all().map_err(to_outcome)?;
+        stop.check()?;
+        let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        temporary.rename(flags).map_err(|errno| self.rename_outcome(errno))?;
+        self.sync()?;
+        Ok(bytes)
+    }
+
     /// Fails unless the file is still the version that was read; none if there was no file.
     pub(crate) fn check_version(&self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
         let current = self.find()?.map(|file| FileVersion::from_stat(file.stat()));
@@ -105,11 +145,21 @@ impl<'a> TemporaryFile<'a> {
         old: Option<&ResolvedFile>,
         entropy: &dyn Entropy,
     ) -> Result<Self, ToolOutcome> {
+        Self::create_with_mode(target, old, 0o666, entropy)
+    }
+
+    /// Creates it with the owner and mode of the old file, or with this mode.
+    fn create_with_mode(
+        target: &'a LockedTarget<'a>,
+        old: Option<&ResolvedFile>,
+        mode: u32,
+        entropy: &dyn Entropy,
+    ) -> Result<Self, ToolOutcome> {
         let mut random = [0; 16];
         entropy.fill(&mut random).map_err(|fault| execution_failed(fault.public))?;
         let name = format!(".nexus3-{:032x}.tmp", u128::from_be_bytes(random));
         // A file that others may not read must not be readable even for a moment.
-        let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 });
+        let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { mode });
         let to_outcome = |errno| target.path.errno_outcome(errno);
         let file = target.create(&name, OFlags::WRONLY, mode).map_err(to_outcome)?;
         let temporary = Self { target, name, file, is_persisted: false };
@@ -119,28 +169,27 @@ impl<'a> TemporaryFile<'a> {
         Ok(temporary)
     }
 
-    fn persist(mut self) -> Result<(), ToolOutcome> {
-        let renamed = self.target.rename_to_target(&self.name, RenameFlags::empty());
-        renamed.map_err(|errno| self.target.path.io_outcome(&errno.into()))?;
-        self.is_persisted = true;
-        Ok(())
+    fn persist(self) -> Result<(), ToolOutcome> {
+        let path = self.target.path;
+        self.rename(RenameFlags::empty()).map_err(|errno| path.io_outcome(&errno.into()))
     }
 
     /// Renames it to the target, if that is still the version that was read; none if there was no file.
-    pub(crate) fn persist_over(mut self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
+    pub(crate) fn persist_over(self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
         let target = self.target;
         target.check_version(expected)?;
-        if expected.is_some() {
-            self.persist()?;
-        } else {
-            let renamed = target.rename_to_target(&self.name, RenameFlags::NOREPLACE);
-            renamed.map_err(|errno| match errno {
-                Errno::EXIST => target.changed_meanwhile(),
-                errno => target.path.io_outcome(&errno.into()),
-            })?;
-            self.is_persisted = true;
-        }
+        let flags = if expected.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        self.rename(flags).map_err(|errno| match errno {
+            Errno::EXIST => target.changed_meanwhile(),
+            errno => target.path.io_outcome(&errno.into()),
+        })?;
         target.sync()
+    }
+
+    fn rename(mut self, flags: RenameFlags) -> Result<(), Errno> {
+        self.target.rename_to_target(&self.name, flags)?;
+        self.is_persisted = true;
+        Ok(())
     }
 }
 

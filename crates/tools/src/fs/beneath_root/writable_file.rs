@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::target_directory::TargetDirectory;
 use super::{PermittedPath, ResolvedFile};
+use crate::definition::execution_failed;
 
 /// The permitted file of a call that writes.
 pub(crate) struct WritableFile(PermittedPath);
@@ -35,6 +36,11 @@ impl WritableFile {
     pub(crate) fn nth_of_permit(permit: &Permit, index: usize, requested: &str) -> Result<Self, ToolOutcome> {
         let file = permit.writable.get(index).map(|write| write.file());
         PermittedPath::new(file, requested).map(Self)
+    }
+
+    /// Creates a directory at the path. Returns whether it is new.
+    pub(crate) fn create_directory(&self) -> Result<bool, ToolOutcome> {
+        self.0.create_directory()
     }
 
     /// Opens the target directory, creating missing directories, and locks the file against writes of other calls.
@@ -93,6 +99,21 @@ impl LockedTarget<'_> {
     pub(super) fn rename_to_target(&self, name: &str, flags: RenameFlags) -> Result<(), Errno> {
         let directory = &self.target.directory;
         rustix::fs::renameat_with(directory, name, directory, &self.target.file_name, flags)
+    }
+
+    /// The outcome for an error of a rename to the target.
+    pub(super) fn rename_outcome(&self, errno: Errno) -> ToolOutcome {
+        let requested = &self.path.requested_path;
+        match errno {
+            Errno::EXIST => {
+                execution_failed(format!("{requested} exists; set `overwrite` to replace a file"))
+            }
+            Errno::INVAL => execution_failed(format!("{requested}: a directory cannot be moved into itself")),
+            Errno::XDEV => {
+                execution_failed(format!("{requested} is on another file system; use fs.copy and fs.delete"))
+            }
+            errno => self.path.errno_outcome(errno),
+        }
     }
 
     /// Removes an incomplete file. The caller reports the error that made it incomplete, so a second one is ignored.
