@@ -14,6 +14,7 @@ mod mkdir;
 mod r#move;
 mod newlines;
 mod page;
+mod patch;
 mod read_file;
 mod search;
 mod write;
@@ -34,6 +35,7 @@ pub(crate) const TOOLS: &[ToolEntry] = &[
     tool::<edit::Edit>(),
     tool::<write_file::WriteFile>(),
     tool::<append_file::AppendFile>(),
+    tool::<patch::Patch>(),
     tool::<mkdir::MakeDirectory>(),
     tool::<r#move::Move>(),
     tool::<copy::Copy>(),

@@ -29,8 +29,9 @@ pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;
 pub(crate) use readable_file::ReadableFile;
 pub(crate) use remove::RemovableEntry;
+pub(crate) use version::FileVersion;
 pub(crate) use walk::{ReadableTree, WalkEntry, WalkOptions, WalkReport};
-pub(crate) use writable_file::{Content, WritableFile};
+pub(crate) use writable_file::{Content, LockedTarget, WritableFile};
 
 use self::granted_directory::{open_directory, open_granted};
 use self::protected::is_credential;

@@ -16,6 +16,7 @@ mod file_operations;
 mod fixture;
 mod links;
 mod listings;
+mod patches;
 mod pure;
 mod races;
 mod reads;

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use agent::ToolOutcome;
 use agent::outside::Entropy;
-use rustix::fs::{Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use super::readable_file::FileContent;
@@ -106,6 +106,19 @@ impl LockedTarget<'_> {
     pub(crate) fn check_version(&self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
         let current = self.find()?.map(|file| FileVersion::from_stat(file.stat()));
         if current.as_ref() == expected { Ok(()) } else { Err(self.changed_meanwhile()) }
+    }
+
+    /// Removes the file, if it is still the version that was read.
+    pub(crate) fn remove_version(&self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
+        self.check_version(expected)?;
+        self.remove_current()
+    }
+
+    /// Removes the file.
+    pub(crate) fn remove_current(&self) -> Result<(), ToolOutcome> {
+        let removed = rustix::fs::unlinkat(&self.target.directory, self.file_name(), AtFlags::empty());
+        removed.map_err(|errno| self.path.errno_outcome(errno))?;
+        self.sync()
     }
 
     fn changed_meanwhile(&self) -> ToolOutcome {
