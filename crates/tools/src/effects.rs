@@ -8,7 +8,7 @@ use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
 use agent::permission::{Effect, FilePath};
 
 use crate::commands::PermittedCommand;
-use crate::fs::{ReadableFile, WritableFile};
+use crate::fs::{ReadableFile, ReadableTree, RemovableEntry, WritableFile};
 
 /// The effects of a tool call.
 pub(crate) trait ToolEffects: Send + 'static {
@@ -73,6 +73,29 @@ impl ToolEffects for FileRead {
     }
 }
 
+/// Reads a directory and everything below it, or one file.
+pub(crate) struct TreeRead(RequestedFile);
+
+impl TreeRead {
+    /// Resolves the path as the model wrote it; the working directory if it wrote none.
+    pub(crate) fn new(path: Option<&str>, site: &CallSite<'_>) -> Result<Self, String> {
+        RequestedFile::resolve(path.unwrap_or("."), site).map(Self)
+    }
+}
+
+impl ToolEffects for TreeRead {
+    const ARE_WRITES: bool = false;
+    type Handle = ReadableTree;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Read(self.0.path.clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<ReadableTree, ToolOutcome> {
+        ReadableTree::from_permit(&granted.0.permit, &self.0.requested)
+    }
+}
+
 /// Writes one file.
 pub(crate) struct FileWrite(RequestedFile);
 
@@ -129,6 +152,133 @@ impl ToolEffects for CommandRun {
     }
 }
 
+/// Reads text files and writes them back changed.
+pub(crate) struct FileEdits(Vec<RequestedFile>);
+
+impl FileEdits {
+    /// Resolves the paths as the model wrote them.
+    pub(crate) fn new<'a>(
+        paths: impl IntoIterator<Item = &'a str>,
+        site: &CallSite<'_>,
+    ) -> Result<Self, String> {
+        paths.into_iter().map(|path| RequestedFile::resolve(path, site)).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// A file that a call may read and write.
+pub(crate) struct EditableFile {
+    pub(crate) readable: ReadableFile,
+    pub(crate) writable: WritableFile,
+}
+
+impl ToolEffects for FileEdits {
+    const ARE_WRITES: bool = true;
+    type Handle = Vec<EditableFile>;
+
+    fn list(&self) -> Vec<Effect> {
+        let effects =
+            |file: &RequestedFile| [Effect::Read(file.path.clone()), Effect::Write(file.path.clone())];
+        self.0.iter().flat_map(effects).collect()
+    }
+
+    fn open(self, granted: Granted) -> Result<Vec<EditableFile>, ToolOutcome> {
+        let permit = &granted.0.permit;
+        let open = |(index, file): (usize, RequestedFile)| {
+            let readable = ReadableFile::nth_of_permit(permit, index, &file.requested)?;
+            let writable = WritableFile::nth_of_permit(permit, index, &file.requested)?;
+            Ok(EditableFile { readable, writable })
+        };
+        self.0.into_iter().enumerate().map(open).collect()
+    }
+}
+
+/// Removes a file or directory.
+pub(crate) struct FileRemoval(RequestedFile);
+
+impl FileRemoval {
+    /// Resolves the path as the model wrote it.
+    pub(crate) fn new(path: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        RequestedFile::resolve(path, site).map(Self)
+    }
+}
+
+impl ToolEffects for FileRemoval {
+    const ARE_WRITES: bool = true;
+    type Handle = RemovableEntry;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Write(self.0.path.clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<RemovableEntry, ToolOutcome> {
+        RemovableEntry::from_permit(&granted.0.permit, &self.0.requested)
+    }
+}
+
+/// Moves a file or directory: it is read, because it can be read at its new place, and both places are written.
+pub(crate) struct FileMove {
+    from: RequestedFile,
+    to: RequestedFile,
+}
+
+/// Copies a file.
+pub(crate) struct FileCopy {
+    from: RequestedFile,
+    to: RequestedFile,
+}
+
+impl FileMove {
+    /// Resolves the paths as the model wrote them.
+    pub(crate) fn new(from: &str, to: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        let (from, to) = resolve_both(from, to, site)?;
+        Ok(Self { from, to })
+    }
+}
+
+impl FileCopy {
+    /// Resolves the paths as the model wrote them.
+    pub(crate) fn new(from: &str, to: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        let (from, to) = resolve_both(from, to, site)?;
+        Ok(Self { from, to })
+    }
+}
+
+fn resolve_both(from: &str, to: &str, site: &CallSite<'_>) -> Result<(RequestedFile, RequestedFile), String> {
+    let from = RequestedFile::resolve_field("from", from, site)?;
+    Ok((from, RequestedFile::resolve_field("to", to, site)?))
+}
+
+impl ToolEffects for FileMove {
+    const ARE_WRITES: bool = true;
+    type Handle = (RemovableEntry, WritableFile);
+
+    fn list(&self) -> Vec<Effect> {
+        let from = self.from.path.clone();
+        vec![Effect::Read(from.clone()), Effect::Write(from), Effect::Write(self.to.path.clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+        let permit = &granted.0.permit;
+        let from = RemovableEntry::from_permit(permit, &self.from.requested)?;
+        Ok((from, WritableFile::nth_of_permit(permit, 1, &self.to.requested)?))
+    }
+}
+
+impl ToolEffects for FileCopy {
+    const ARE_WRITES: bool = true;
+    type Handle = (ReadableFile, WritableFile);
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Read(self.from.path.clone()), Effect::Write(self.to.path.clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+        let permit = &granted.0.permit;
+        let from = ReadableFile::from_permit(permit, &self.from.requested)?;
+        Ok((from, WritableFile::from_permit(permit, &self.to.requested)?))
+    }
+}
+
 /// A file in the arguments of a call.
 struct RequestedFile {
     path: FilePath,
@@ -139,8 +289,12 @@ struct RequestedFile {
 impl RequestedFile {
     /// `~` and `file://` have no special meaning.
     fn resolve(requested: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        Self::resolve_field("path", requested, site)
+    }
+
+    fn resolve_field(field: &str, requested: &str, site: &CallSite<'_>) -> Result<Self, String> {
         let path = FilePath::resolve(requested, site.cwd)
-            .map_err(|fault| format!("Invalid input: field `path`: {fault}"))?;
+            .map_err(|fault| format!("Invalid input: field `{field}`: {fault}"))?;
         Ok(Self { path, requested: requested.to_owned() })
     }
 }

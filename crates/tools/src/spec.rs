@@ -57,6 +57,12 @@ fn normalize_schema(schema: &mut Map<String, Value>) {
                 property.insert("type".to_owned(), only);
             }
         }
+        if let Some(items) = property.get_mut("items").and_then(Value::as_object_mut)
+            && items.contains_key("properties")
+        {
+            items.remove("description");
+            normalize_schema(items);
+        }
     }
 }
 

@@ -5,11 +5,15 @@
 mod append;
 mod blocked;
 mod directory_handle;
+mod entry;
 mod granted_directory;
 mod protected;
 mod readable_file;
+mod remove;
 mod replace;
 mod target_directory;
+mod version;
+mod walk;
 mod writable_file;
 
 use std::fs::File;
@@ -18,16 +22,21 @@ use std::sync::Arc;
 
 use agent::ToolOutcome;
 use agent::permission::{DirectoryIdentity, FilePath, FilePermit, RootedPath};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 pub(crate) use blocked::is_blocked_alias;
 pub(crate) use directory_handle::DirectoryHandle;
+pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;
 pub(crate) use readable_file::ReadableFile;
-pub(crate) use writable_file::{Content, WritableFile};
+pub(crate) use remove::RemovableEntry;
+pub(crate) use version::FileVersion;
+pub(crate) use walk::{ReadableTree, WalkEntry, WalkOptions, WalkReport};
+pub(crate) use writable_file::{Content, LockedTarget, WritableFile};
 
 use self::granted_directory::{open_directory, open_granted};
+use self::protected::is_credential;
 use crate::definition::execution_failed;
 
 /// The permitted path of a call: its root directory, the blocked directories, the identities of the granted ones, and
@@ -90,6 +99,13 @@ impl PermittedPath {
         execution_failed(format!("{}: {fault}", self.requested_path))
     }
 
+    fn credential_denied(&self) -> ToolOutcome {
+        ToolOutcome::Denied(format!(
+            "Permission denied: {} is protected: it contains credentials; ask the user for what you need from it",
+            self.requested_path
+        ))
+    }
+
     fn not_found(&self) -> ToolOutcome {
         execution_failed(format!("File not found: {}", self.requested_path))
     }
@@ -130,6 +146,9 @@ impl PermittedPath {
         if self.is_blocked(&real) || is_process_file(handle.as_fd(), &real) {
             return Err(path_denied(&self.requested_path));
         }
+        if is_credential(real.as_str()) {
+            return Err(self.credential_denied());
+        }
         self.check_alias(handle.as_fd(), &real)?;
         Ok(ResolvedFile { handle, real_path: real, stat })
     }
@@ -160,21 +179,17 @@ impl PermittedPath {
 impl ResolvedFile {
     /// Fails, naming the file type, unless this is a regular file.
     fn require_regular(&self, path: &PermittedPath) -> Result<(), ToolOutcome> {
-        let what = match FileType::from_raw_mode(self.stat.st_mode) {
-            FileType::RegularFile => return Ok(()),
-            FileType::Directory => "a directory",
-            FileType::Fifo => "a named pipe",
-            FileType::Socket => "a socket",
-            FileType::CharacterDevice | FileType::BlockDevice => "a device",
-            _ => "something else",
-        };
-        Err(execution_failed(format!("{} is {what}, not a regular file", path.requested_path)))
+        let kind = EntryKind::from_mode(self.stat.st_mode);
+        if kind == EntryKind::File {
+            return Ok(());
+        }
+        let text = format!("{} is {}, not a regular file", path.requested_path, kind.description());
+        Err(execution_failed(text))
     }
 
     /// Opens the same file that was resolved, via its handle.
     fn open(&self, access: OFlags) -> Result<File, Errno> {
-        let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        rustix::fs::open(proc_fd_path(self.handle.as_fd()), flags, Mode::empty()).map(File::from)
+        reopen(self.handle.as_fd(), access)
     }
 
     fn stat(&self) -> &Stat {
@@ -242,6 +257,12 @@ fn open_at(
         }
     }
     opened
+}
+
+/// Opens the file of a handle.
+fn reopen(handle: BorrowedFd<'_>, access: OFlags) -> Result<File, Errno> {
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(proc_fd_path(handle), flags, Mode::empty()).map(File::from)
 }
 
 /// Whether this is a `/proc` file of a process: these expose its environment, and thereby the daemon's API keys.

@@ -9,11 +9,11 @@ use crate::fixture::{Fixture, path};
 use crate::sandbox::{SECRET, Sandbox, append, append_file, path_denied, read, write};
 
 /// A mount that ends with the test.
-struct BindMount(String);
+pub(crate) struct BindMount(String);
 
 impl BindMount {
     /// Mounts a file or directory at another place; none without the privilege to mount.
-    fn create(sandbox: &Sandbox, source: &str, target: &str) -> Option<Self> {
+    pub(crate) fn create(sandbox: &Sandbox, source: &str, target: &str) -> Option<Self> {
         let source = if source.starts_with('/') { source.to_owned() } else { sandbox.path(source) };
         let target = sandbox.path(target);
         let output = Command::new("mount").args(["--bind", &source, &target]).output();
@@ -29,7 +29,7 @@ impl Drop for BindMount {
 }
 
 /// An agent that may do everything, except in `outside`.
-fn trusted(sandbox: &Sandbox) -> Fixture {
+pub(crate) fn trusted(sandbox: &Sandbox) -> Fixture {
     let grant = Grant { blocked: vec![path(&sandbox.path("outside"))], ..Grant::everything() };
     Fixture::with_grant(&sandbox.path("inside"), grant)
 }

@@ -10,9 +10,13 @@
 mod agents;
 mod appends;
 mod blocked_aliases;
+mod edits;
 mod escapes;
+mod file_operations;
 mod fixture;
 mod links;
+mod listings;
+mod patches;
 mod pure;
 mod races;
 mod reads;

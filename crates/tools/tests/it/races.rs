@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use agent::ToolOutcome;
 use rustix::fs::{CWD, RenameFlags};
+use serde_json::json;
 
 use crate::fixture::Fixture;
 use crate::sandbox::{SECRET, Sandbox, append, append_file, read, write};
@@ -81,6 +82,43 @@ async fn write_never_escapes_through_a_swapped_directory() {
     swapper.end();
     assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
     assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
+}
+
+/// Tries per tool. A try that syncs to disk is slow, so that these are far fewer than for reading.
+const TRIES: usize = 1_000;
+
+#[tokio::test]
+async fn no_file_tool_escapes_through_a_swapped_directory() {
+    let (sandbox, swapper) = swapping_sandbox();
+    let fixture = sandbox.fixture();
+    std::fs::write(sandbox.path("inside/source"), "mine").expect("a file");
+    for round in 0..TRIES {
+        let inner = format!("door/new-{round}");
+        let patch = "--- a/door/secret.txt\n+++ b/door/secret.txt\n@@ -1 +1 @@\n-the secret outside\n+mine\n";
+        for (tool, arguments) in [
+            ("fs.edit", json!({"path": "door/secret.txt", "old": "secret", "new": "mine"})),
+            ("fs.patch", json!({"patch": patch})),
+            ("fs.mkdir", json!({"path": inner})),
+            ("fs.copy", json!({"from": "source", "to": format!("door/copy-{round}")})),
+            ("fs.copy", json!({"from": "door/secret.txt", "to": "copied", "overwrite": true})),
+            ("fs.move", json!({"from": inner, "to": format!("door/moved-{round}")})),
+            ("fs.delete", json!({"path": format!("door/moved-{round}"), "recursive": true})),
+            ("fs.delete", json!({"path": "door/sub", "recursive": true})),
+            ("fs.list", json!({"path": "door"})),
+            ("fs.search", json!({"path": "door", "pattern": "secret"})),
+            ("fs.info", json!({"path": "door/sub/deep.txt"})),
+        ] {
+            let outcome = fixture.call(tool, &arguments).await;
+            assert!(!outcome.text().contains(SECRET), "{tool} escaped in round {round}");
+            let is_outside = matches!(tool, "fs.list" | "fs.info") && outcome.text().contains("sub");
+            assert!(!is_outside || outcome.name() != "done", "{tool} escaped in round {round}: {outcome:?}");
+        }
+    }
+    swapper.end();
+    assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
+    assert_eq!(sandbox.file_names("outside/sub"), ["deep.txt"]);
+    assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
+    assert!(std::fs::read_to_string(sandbox.path("inside/copied")).is_ok_and(|text| text == "harmless"));
 }
 
 fn contents() -> [String; 2] {

@@ -6,7 +6,16 @@ use super::{CommandScope, DirectoryScope, Level, Preset};
 use crate::permission::{Grant, NameSet, Targets};
 
 /// The tools that write files: hidden from agents without writable directories.
-pub(in crate::permission) const WRITE_TOOLS: &[&str] = &["fs.write_file", "fs.append_file"];
+pub(in crate::permission) const WRITE_TOOLS: &[&str] = &[
+    "fs.edit",
+    "fs.write_file",
+    "fs.append_file",
+    "fs.patch",
+    "fs.mkdir",
+    "fs.move",
+    "fs.copy",
+    "fs.delete",
+];
 
 /// The tools that run commands: hidden from agents without commands.
 pub(in crate::permission) const COMMAND_TOOLS: &[&str] = &[

@@ -1,6 +1,8 @@
 //! Whether an open file or directory is in a blocked directory under another name. The real path of a handle shows this
 //! for symbolic links, but not for hard links and second mounts; there device and inode are compared.
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -10,6 +12,7 @@ use agent::permission::FilePath;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 
+use super::entry::{EntryKind, EntryStat};
 use super::{open_directory, split_parent};
 
 /// Maximum number of files in a blocked directory that are compared. Beyond it, every file that may be one of them counts
@@ -20,7 +23,24 @@ const ENTRIES_MAX: usize = 20_000;
 const ANCESTORS_MAX: usize = 2_048;
 
 /// A file on its device.
-type FileId = (u64, u64);
+pub(super) type FileId = (u64, u64);
+
+/// The blocked directories of a call. Everything in them is read once, when the first file needs the comparison.
+pub(super) struct BlockedFiles(Vec<BlockedDirectory>);
+
+struct BlockedDirectory {
+    directory: OwnedFd,
+    id: FileId,
+    mount: Option<u64>,
+    contents: OnceCell<Contents>,
+}
+
+/// The files in a blocked directory.
+enum Contents {
+    Files(HashSet<FileId>),
+    /// More than are compared.
+    TooMany,
+}
 
 /// Whether a file or directory, or a directory above it, is one of the blocked directories or in one of them. `real` is
 /// its real path.
@@ -29,30 +49,85 @@ pub(crate) fn is_blocked_alias(
     real: &FilePath,
     blocked: &[FilePath],
 ) -> Result<bool, Errno> {
-    let mut ancestry = None;
-    for directory in blocked {
-        let root = match open_directory(directory.as_str()) {
-            Err(Errno::NOENT | Errno::NOTDIR) => continue,
-            opened => opened?,
-        };
-        // On one mount a file has one path, unless it has other links.
-        let (own, other) = (mount_id(handle)?, mount_id(root.as_fd())?);
-        if own.is_some() && own == other && !has_other_links(handle)? {
-            continue;
+    BlockedFiles::open(blocked)?.contain(handle, real)
+}
+
+impl BlockedFiles {
+    /// Opens the blocked directories that exist.
+    pub(super) fn open(blocked: &[FilePath]) -> Result<Self, Errno> {
+        let mut directories = Vec::with_capacity(blocked.len());
+        for path in blocked {
+            let directory = match open_directory(path.as_str()) {
+                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                opened => opened?,
+            };
+            let id = file_id(&rustix::fs::fstat(&directory)?);
+            let mount = mount_id(directory.as_fd())?;
+            directories.push(BlockedDirectory { directory, id, mount, contents: OnceCell::new() });
         }
-        let ids = match &mut ancestry {
-            Some(ids) => ids,
-            none => none.insert(file_and_ancestor_ids(handle, real)?),
-        };
-        if contains_any(&root, ids)? {
+        Ok(Self(directories))
+    }
+
+    /// Whether an open file, or a directory above it, is blocked.
+    pub(super) fn contain(&self, handle: BorrowedFd<'_>, real: &FilePath) -> Result<bool, Errno> {
+        let mut ancestry = None;
+        for directory in &self.0 {
+            // On one mount a file has one path, unless it has other links.
+            let own = mount_id(handle)?;
+            if own.is_some() && own == directory.mount && !has_other_links(handle)? {
+                continue;
+            }
+            let ids = match &mut ancestry {
+                Some(ids) => ids,
+                none => none.insert(file_and_ancestor_ids(handle, real)?),
+            };
+            if directory.contains_any(ids)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether an entry is blocked, of a directory that is not.
+    pub(super) fn contain_entry(&self, entry: &EntryStat) -> Result<bool, Errno> {
+        for directory in &self.0 {
+            let is_link_free = entry.links == 1 || entry.kind == EntryKind::Directory;
+            let is_same_mount = entry.mount.is_some() && entry.mount == directory.mount;
+            let is_blocked = if is_same_mount && is_link_free {
+                entry.id == directory.id
+            } else {
+                directory.contains_any(&[entry.id])?
+            };
+            if is_blocked {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl BlockedDirectory {
+    /// Whether the directory, or anything in it, is one of these files.
+    fn contains_any(&self, ids: &[FileId]) -> Result<bool, Errno> {
+        if ids.contains(&self.id) {
             return Ok(true);
         }
+        let contents = match self.contents.get() {
+            Some(contents) => contents,
+            None => {
+                let contents = read_contents(&self.directory)?;
+                self.contents.get_or_init(|| contents)
+            }
+        };
+        Ok(match contents {
+            Contents::Files(files) => ids.iter().any(|id| files.contains(id)),
+            Contents::TooMany => true,
+        })
     }
-    Ok(false)
 }
 
 /// The mount that a handle was opened through; none if the kernel, before 5.8, does not tell.
-fn mount_id(handle: BorrowedFd<'_>) -> Result<Option<u64>, Errno> {
+pub(super) fn mount_id(handle: BorrowedFd<'_>) -> Result<Option<u64>, Errno> {
     let stat = rustix::fs::statx(handle, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     Ok((stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id))
 }
@@ -95,11 +170,9 @@ fn open_parent(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Whether a directory, or anything in it, is one of these files.
-fn contains_any(root: &OwnedFd, ids: &[FileId]) -> Result<bool, Errno> {
-    if ids.contains(&file_id(&rustix::fs::fstat(root)?)) {
-        return Ok(true);
-    }
+/// Everything in a directory.
+fn read_contents(root: &OwnedFd) -> Result<Contents, Errno> {
+    let mut files = HashSet::new();
     let mut entries_left = ENTRIES_MAX;
     // Paths, because the handles of many directories could exceed the limit of open files.
     let mut pending = vec![PathBuf::from(".")];
@@ -116,20 +189,18 @@ fn contains_any(root: &OwnedFd, ids: &[FileId]) -> Result<bool, Errno> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let Some(left) = entries_left.checked_sub(1) else { return Ok(true) };
+            let Some(left) = entries_left.checked_sub(1) else { return Ok(Contents::TooMany) };
             entries_left = left;
             // Not by its entry, which has the inode below a mount.
             let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
             let Some(stat) = optional(found)? else { continue };
-            if ids.contains(&file_id(&stat)) {
-                return Ok(true);
-            }
+            files.insert(file_id(&stat));
             if is_directory(&stat) {
                 pending.push(path.join(OsStr::from_bytes(name.to_bytes())));
             }
         }
     }
-    Ok(false)
+    Ok(Contents::Files(files))
 }
 
 fn open_listable(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
@@ -147,7 +218,7 @@ fn optional<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
     }
 }
 
-fn file_id(stat: &Stat) -> FileId {
+pub(super) fn file_id(stat: &Stat) -> FileId {
     (stat.st_dev, stat.st_ino)
 }
 

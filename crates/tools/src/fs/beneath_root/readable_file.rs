@@ -2,24 +2,41 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 
 use agent::ToolOutcome;
 use agent::permission::Permit;
 use rustix::fs::OFlags;
 
 use super::PermittedPath;
+use super::entry::EntryKind;
+use super::version::FileVersion;
 use crate::definition::execution_failed;
 
 /// The permitted file of a call that reads.
 pub(crate) struct ReadableFile(PermittedPath);
 
+/// What the file system says about a file.
+pub(crate) struct FileDescription {
+    pub(crate) kind: EntryKind,
+    pub(crate) bytes: u64,
+    /// When it was last changed, in seconds since 1970.
+    pub(crate) modified_s: i64,
+    pub(crate) mode: u32,
+}
+
 /// The content of an open regular file.
-pub(crate) struct FileContent(File);
+pub(crate) struct FileContent(pub(super) File);
 
 impl ReadableFile {
     /// The file that the permit allows to read.
     pub(crate) fn from_permit(permit: &Permit, requested: &str) -> Result<Self, ToolOutcome> {
-        let file = permit.readable.first().map(|read| read.file());
+        Self::nth_of_permit(permit, 0, requested)
+    }
+
+    /// The file of the permit's read effect with this index.
+    pub(crate) fn nth_of_permit(permit: &Permit, index: usize, requested: &str) -> Result<Self, ToolOutcome> {
+        let file = permit.readable.get(index).map(|read| read.file());
         PermittedPath::new(file, requested).map(Self)
     }
 
@@ -36,10 +53,45 @@ impl ReadableFile {
         found.open(OFlags::RDONLY).map(FileContent).map_err(|errno| path.errno_outcome(errno))
     }
 
+    /// Describes the file or directory.
+    pub(crate) fn describe(&self) -> Result<FileDescription, ToolOutcome> {
+        let Self(path) = self;
+        let found = path.find()?.ok_or_else(|| path.not_found())?;
+        let stat = found.stat();
+        Ok(FileDescription {
+            kind: EntryKind::from_mode(stat.st_mode),
+            bytes: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified_s: stat.st_mtime,
+            mode: stat.st_mode & 0o7777,
+        })
+    }
+
     /// Reads the whole file, at most `bytes_max` bytes.
     pub(crate) fn read_all(&self, bytes_max: usize) -> Result<Vec<u8>, ToolOutcome> {
+        self.read_content(&self.open()?, bytes_max)
+    }
+
+    /// Reads a whole text file, with the version that was read; none if there is no file.
+    pub(crate) fn read_version(
+        &self,
+        bytes_max: usize,
+    ) -> Result<Option<(String, FileVersion)>, ToolOutcome> {
+        let Self(path) = self;
+        let Some(found) = path.find()? else { return Ok(None) };
+        found.require_regular(path)?;
+        let content =
+            found.open(OFlags::RDONLY).map(FileContent).map_err(|errno| path.errno_outcome(errno))?;
+        let version = FileVersion::read(&content.0).map_err(|errno| path.errno_outcome(errno))?;
+        let bytes = self.read_content(&content, bytes_max)?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            execution_failed(format!("{} is a binary file, not UTF-8 text", path.requested_path))
+        })?;
+        Ok(Some((text, version)))
+    }
+
+    fn read_content(&self, content: &FileContent, bytes_max: usize) -> Result<Vec<u8>, ToolOutcome> {
         let mut bytes = Vec::new();
-        let read = self.open()?.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+        let read = (&content.0).take(bytes_max as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|fault| self.io_outcome(&fault))?;
         if bytes.len() > bytes_max {
             return Err(execution_failed(format!(
@@ -50,6 +102,11 @@ impl ReadableFile {
         Ok(bytes)
     }
 
+    /// The outcome if there is no such file.
+    pub(crate) fn not_found(&self) -> ToolOutcome {
+        self.0.not_found()
+    }
+
     /// The outcome for an error on the open file.
     pub(crate) fn io_outcome(&self, fault: &io::Error) -> ToolOutcome {
         self.0.io_outcome(fault)
@@ -57,6 +114,11 @@ impl ReadableFile {
 }
 
 impl FileContent {
+    /// The permission bits.
+    pub(super) fn mode(&self) -> io::Result<u32> {
+        Ok(self.0.metadata()?.mode() & 0o777)
+    }
+
     /// The current size in bytes; 0 if it is unknown.
     pub(crate) fn size(&self) -> u64 {
         self.0.metadata().map_or(0, |metadata| metadata.len())

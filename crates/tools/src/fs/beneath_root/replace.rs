@@ -7,8 +7,11 @@ use std::os::fd::AsFd;
 
 use agent::ToolOutcome;
 use agent::outside::Entropy;
-use rustix::fs::{Gid, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::io::Errno;
 
+use super::readable_file::FileContent;
+use super::version::FileVersion;
 use super::writable_file::{Content, LockedTarget};
 use super::{PermittedPath, ResolvedFile};
 use crate::blocking::CancelFlag;
@@ -28,6 +31,20 @@ impl LockedTarget<'_> {
         entropy: &dyn Entropy,
         stop: &CancelFlag,
     ) -> Result<(), ToolOutcome> {
+        let temporary = self.prepare(content, entropy, stop)?;
+        // The last point of cancellation: the rename publishes the new content.
+        stop.check()?;
+        temporary.persist()?;
+        self.sync()
+    }
+
+    /// Writes the new content to a temporary file, to be renamed to the target.
+    pub(crate) fn prepare<'a>(
+        &'a self,
+        content: &Content<'_>,
+        entropy: &dyn Entropy,
+        stop: &CancelFlag,
+    ) -> Result<TemporaryFile<'a>, ToolOutcome> {
         let path = self.path;
         let to_outcome = |fault: io::Error| path.io_outcome(&fault);
         let old = self.find()?;
@@ -43,10 +60,70 @@ impl LockedTarget<'_> {
             temporary.file.write_all(chunk).map_err(to_outcome)?;
         }
         temporary.file.sync_all().map_err(to_outcome)?;
-        // The last point of cancellation: the rename publishes the new content.
+        Ok(temporary)
+    }
+
+    /// Copies a file to the target.
+    pub(crate) fn copy_from(
+        &self,
+        source: FileContent,
+        overwrite: bool,
+        entropy: &dyn Entropy,
+        stop: &CancelFlag,
+    ) -> Result<u64, ToolOutcome> {
+        let path = self.path;
+        let to_outcome = |fault: io::Error| path.io_outcome(&fault);
+        let old = self.find()?;
+        match &old {
+            Some(_) if !overwrite => return Err(self.rename_outcome(Errno::EXIST)),
+            Some(old) => check_replaceable(path, old)?,
+            None => {}
+        }
+        let mode = source.mode().map_err(to_outcome)?;
+        let mut temporary = TemporaryFile::create_with_mode(self, old.as_ref(), mode, entropy)?;
+        let mut source = source.0.take(OLD_BYTES_MAX + 1);
+        let mut bytes = 0;
+        loop {
+            stop.check()?;
+            let copied = io::copy(&mut (&mut source).take(CHUNK_BYTES as u64), &mut temporary.file);
+            match copied.map_err(to_outcome)? {
+                0 => break,
+                copied => bytes += copied,
+            }
+        }
+        if bytes > OLD_BYTES_MAX {
+            return Err(execution_failed(format!("the file is longer than {OLD_BYTES_MAX} bytes")));
+        }
+        temporary.file.sync_all().map_err(to_outcome)?;
         stop.check()?;
-        temporary.persist()?;
+        let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        temporary.rename(flags).map_err(|errno| self.rename_outcome(errno))?;
+        self.sync()?;
+        Ok(bytes)
+    }
+
+    /// Fails unless the file is still the version that was read; none if there was no file.
+    pub(crate) fn check_version(&self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
+        let current = self.find()?.map(|file| FileVersion::from_stat(file.stat()));
+        if current.as_ref() == expected { Ok(()) } else { Err(self.changed_meanwhile()) }
+    }
+
+    /// Removes the file, if it is still the version that was read.
+    pub(crate) fn remove_version(&self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
+        self.check_version(expected)?;
+        self.remove_current()
+    }
+
+    /// Removes the file.
+    pub(crate) fn remove_current(&self) -> Result<(), ToolOutcome> {
+        let removed = rustix::fs::unlinkat(&self.target.directory, self.file_name(), AtFlags::empty());
+        removed.map_err(|errno| self.path.errno_outcome(errno))?;
         self.sync()
+    }
+
+    fn changed_meanwhile(&self) -> ToolOutcome {
+        let requested = &self.path.requested_path;
+        execution_failed(format!("{requested} was changed meanwhile; read it again, then repeat the call"))
     }
 }
 
@@ -68,7 +145,7 @@ fn copy_content(path: &PermittedPath, old: &ResolvedFile, new: &mut File) -> Res
 }
 
 /// A temporary file with the new content. Dropping it unpersisted deletes it.
-struct TemporaryFile<'a> {
+pub(crate) struct TemporaryFile<'a> {
     target: &'a LockedTarget<'a>,
     name: String,
     file: File,
@@ -81,11 +158,21 @@ impl<'a> TemporaryFile<'a> {
         old: Option<&ResolvedFile>,
         entropy: &dyn Entropy,
     ) -> Result<Self, ToolOutcome> {
+        Self::create_with_mode(target, old, 0o666, entropy)
+    }
+
+    /// Creates it with the owner and mode of the old file, or with this mode.
+    fn create_with_mode(
+        target: &'a LockedTarget<'a>,
+        old: Option<&ResolvedFile>,
+        mode: u32,
+        entropy: &dyn Entropy,
+    ) -> Result<Self, ToolOutcome> {
         let mut random = [0; 16];
         entropy.fill(&mut random).map_err(|fault| execution_failed(fault.public))?;
         let name = format!(".nexus3-{:032x}.tmp", u128::from_be_bytes(random));
         // A file that others may not read must not be readable even for a moment.
-        let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 });
+        let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { mode });
         let to_outcome = |errno| target.path.errno_outcome(errno);
         let file = target.create(&name, OFlags::WRONLY, mode).map_err(to_outcome)?;
         let temporary = Self { target, name, file, is_persisted: false };
@@ -95,9 +182,25 @@ impl<'a> TemporaryFile<'a> {
         Ok(temporary)
     }
 
-    fn persist(mut self) -> Result<(), ToolOutcome> {
-        let renamed = self.target.rename_to_target(&self.name);
-        renamed.map_err(|errno| self.target.path.io_outcome(&errno.into()))?;
+    fn persist(self) -> Result<(), ToolOutcome> {
+        let path = self.target.path;
+        self.rename(RenameFlags::empty()).map_err(|errno| path.io_outcome(&errno.into()))
+    }
+
+    /// Renames it to the target, if that is still the version that was read; none if there was no file.
+    pub(crate) fn persist_over(self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
+        let target = self.target;
+        target.check_version(expected)?;
+        let flags = if expected.is_some() { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        self.rename(flags).map_err(|errno| match errno {
+            Errno::EXIST => target.changed_meanwhile(),
+            errno => target.path.io_outcome(&errno.into()),
+        })?;
+        target.sync()
+    }
+
+    fn rename(mut self, flags: RenameFlags) -> Result<(), Errno> {
+        self.target.rename_to_target(&self.name, flags)?;
         self.is_persisted = true;
         Ok(())
     }
@@ -122,10 +225,10 @@ fn copy_owner_and_mode(new: &File, old: &Stat) -> rustix::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use agent::Fault;
-    use agent::permission::{Effect, FilePath, Grant, Verdict, judge};
+    use agent::permission::{Effect, FilePath, Grant, Permit, Verdict, judge};
 
     use super::*;
-    use crate::fs::WritableFile;
+    use crate::fs::{ReadableFile, WritableFile};
 
     struct ZeroEntropy;
 
@@ -135,15 +238,57 @@ mod tests {
         }
     }
 
+    fn permit(path: &std::path::Path) -> Permit {
+        let path = FilePath::resolve(path.to_str().unwrap(), &FilePath::root()).unwrap();
+        let verdict = judge(&[Effect::Read(path.clone()), Effect::Write(path)], &Grant::everything());
+        let Verdict::Allowed(permit) = verdict else { panic!("{verdict:?}") };
+        permit
+    }
+
+    #[test]
+    fn edit_of_a_file_that_changed_meanwhile_is_refused() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let real = directory.path().canonicalize().unwrap();
+        let file = real.join("file");
+        std::fs::write(&file, "old").unwrap();
+        let permit = permit(&file);
+        let (readable, writable) =
+            (ReadableFile::from_permit(&permit, "file"), WritableFile::from_permit(&permit, "file"));
+        let (readable, writable) = (readable.unwrap(), writable.unwrap());
+        let (text, version) = readable.read_version(100).unwrap().unwrap();
+        assert_eq!(text, "old");
+        let change_in_place = || std::fs::write(&file, "longer").unwrap();
+        let replace_file = || {
+            std::fs::write(real.join("other"), "old").unwrap();
+            std::fs::rename(real.join("other"), &file).unwrap();
+        };
+        let remove_file = || std::fs::remove_file(&file).unwrap();
+        for change in [&change_in_place as &dyn Fn(), &replace_file, &remove_file] {
+            let target = writable.lock().unwrap();
+            let content = Content { text: "new", is_appended: false };
+            let temporary = target.prepare(&content, &ZeroEntropy, &CancelFlag::new()).unwrap();
+            change();
+            let expected =
+                "Execution failed: file was changed meanwhile; read it again, then repeat the call";
+            assert_eq!(temporary.persist_over(Some(&version)).unwrap_err().text(), expected);
+            assert_ne!(std::fs::read_to_string(&file).unwrap_or_default(), "new");
+        }
+        // A file that appears is not replaced either.
+        let target = writable.lock().unwrap();
+        let content = Content { text: "new", is_appended: false };
+        let temporary = target.prepare(&content, &ZeroEntropy, &CancelFlag::new()).unwrap();
+        std::fs::write(&file, "appeared").unwrap();
+        assert!(temporary.persist_over(None).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "appeared");
+        assert_eq!(std::fs::read_dir(&real).unwrap().count(), 1, "no temporary file is left");
+    }
+
     #[test]
     fn cancelled_write_changes_nothing() {
         let directory = tempfile::TempDir::new().unwrap();
         let real = directory.path().canonicalize().unwrap();
         std::fs::write(real.join("file"), "old").unwrap();
-        let path = FilePath::resolve(real.join("file").to_str().unwrap(), &FilePath::root()).unwrap();
-        let verdict = judge(&[Effect::Write(path)], &Grant::everything());
-        let Verdict::Allowed(permit) = verdict else { panic!("{verdict:?}") };
-        let file = WritableFile::from_permit(&permit, "file").unwrap();
+        let file = WritableFile::from_permit(&permit(&real.join("file")), "file").unwrap();
         for is_appended in [false, true] {
             let content = Content { text: "", is_appended };
             let cancelled = file.lock().unwrap().replace(&content, &ZeroEntropy, &CancelFlag::cancelled());

@@ -9,12 +9,16 @@ use agent::permission::{FilePath, RootedPath};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::entry::EntryKind;
 use super::protected::is_protected;
 use super::{
     BaseDirectory, PermittedPath, ResolvedFile, RootDirectory, open_at, path_denied, proc_fd_path,
     split_parent,
 };
 use crate::definition::execution_failed;
+
+/// Maximum depth of a path whose directories are created.
+const DEPTH_MAX: usize = 128;
 
 /// An open directory and a file name in it: a rename to it stays beneath the allowed root.
 pub(super) struct TargetDirectory {
@@ -62,6 +66,39 @@ impl PermittedPath {
         if matches!(target.open(), Err(Errno::LOOP)) { self.open_link_target(&base) } else { Ok(target) }
     }
 
+    /// Opens the directory of an existing entry, which may be a link itself. Creates nothing.
+    pub(super) fn open_entry(&self) -> Result<TargetDirectory, ToolOutcome> {
+        self.check_writable()?;
+        let base = self.open_base()?;
+        let relative = &self.rooted.relative;
+        if relative.is_empty() {
+            let requested = &self.requested_path;
+            return Err(execution_failed(format!(
+                "{requested} was granted itself: only its contents can be changed"
+            )));
+        }
+        let to_outcome = |errno| self.errno_outcome(errno);
+        let root = self.open_root(&base).map_err(to_outcome)?;
+        let (parent, name) = split_parent(relative);
+        let directory = match parent {
+            "" => root.directory,
+            parent => Arc::new(root.open(parent, OFlags::PATH | OFlags::DIRECTORY).map_err(to_outcome)?),
+        };
+        self.checked_target(directory, name)
+    }
+
+    /// Creates a directory with the missing ones above it. Returns whether it is new.
+    pub(super) fn create_directory(&self) -> Result<bool, ToolOutcome> {
+        self.check_writable()?;
+        if let Some(found) = self.find()? {
+            let is_directory = EntryKind::from_mode(found.stat().st_mode) == EntryKind::Directory;
+            let text = || format!("{} exists and is not a directory", self.requested_path);
+            return if is_directory { Ok(false) } else { Err(execution_failed(text())) };
+        }
+        let base = self.open_base()?;
+        self.open_or_create_parent(&base, &self.rooted.relative).map(|_| true)
+    }
+
     /// Opens the current file at the target, which is not a link.
     pub(super) fn find_target_file(
         &self,
@@ -105,7 +142,7 @@ impl PermittedPath {
 
     fn check_write_path(&self, real: &FilePath) -> Result<(), ToolOutcome> {
         if is_protected(real.as_str()) {
-            let why = "agents write no .git, no editor settings and no shell start files";
+            let why = "agents write no .git, no editor settings, no shell start files and no credentials";
             let text = format!("Permission denied: {} is protected: {why}", self.requested_path);
             return Err(ToolOutcome::Denied(text));
         }
@@ -151,6 +188,10 @@ impl PermittedPath {
     }
 
     fn create_directories(&self, root: &RootDirectory, parent: &str) -> Result<Arc<OwnedFd>, ToolOutcome> {
+        if parent.split('/').count() > DEPTH_MAX {
+            let requested = &self.requested_path;
+            return Err(execution_failed(format!("{requested}: more than {DEPTH_MAX} directories deep")));
+        }
         let to_outcome = |errno| self.errno_outcome(errno);
         let mut current = Arc::clone(&root.directory);
         for (end, name) in path_components(parent) {

@@ -1,17 +1,20 @@
 //! A file that a call may write: its target directory, locked against the writes of other calls. `replace.rs` and
 //! `append.rs` write the content.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent::ToolOutcome;
 use agent::permission::Permit;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::target_directory::TargetDirectory;
 use super::{PermittedPath, ResolvedFile};
+use crate::definition::execution_failed;
 
 /// The permitted file of a call that writes.
 pub(crate) struct WritableFile(PermittedPath);
@@ -26,28 +29,53 @@ pub(crate) struct Content<'a> {
 impl WritableFile {
     /// The file that the permit allows to write.
     pub(crate) fn from_permit(permit: &Permit, requested: &str) -> Result<Self, ToolOutcome> {
-        let file = permit.writable.first().map(|write| write.file());
+        Self::nth_of_permit(permit, 0, requested)
+    }
+
+    /// The file of the permit's write effect with this index.
+    pub(crate) fn nth_of_permit(permit: &Permit, index: usize, requested: &str) -> Result<Self, ToolOutcome> {
+        let file = permit.writable.get(index).map(|write| write.file());
         PermittedPath::new(file, requested).map(Self)
+    }
+
+    /// Creates a directory at the path. Returns whether it is new.
+    pub(crate) fn create_directory(&self) -> Result<bool, ToolOutcome> {
+        self.0.create_directory()
     }
 
     /// Opens the target directory, creating missing directories, and locks the file against writes of other calls.
     pub(crate) fn lock(&self) -> Result<LockedTarget<'_>, ToolOutcome> {
-        let Self(path) = self;
-        let target = path.open_target()?;
-        let lock = lock(&target).map_err(|errno| path.errno_outcome(errno))?;
-        Ok(LockedTarget { path, target, _lock: lock })
+        let mut locked = Self::lock_all([self])?;
+        locked.pop().ok_or_else(|| self.0.not_found())
+    }
+
+    /// Locks several files at once, in an order that excludes deadlocks.
+    pub(crate) fn lock_all<'a>(
+        files: impl IntoIterator<Item = &'a WritableFile>,
+    ) -> Result<Vec<LockedTarget<'a>>, ToolOutcome> {
+        let mut targets = Vec::new();
+        let mut indexes = BTreeSet::new();
+        for Self(path) in files {
+            let target = path.open_target()?;
+            indexes.insert(lock_index(&target).map_err(|errno| path.errno_outcome(errno))?);
+            targets.push((path, target));
+        }
+        let lock = |index: usize| FILE_LOCKS[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let locks = Rc::new(indexes.into_iter().map(lock).collect::<Vec<_>>());
+        let locked = |(path, target)| LockedTarget { path, target, _locks: Rc::clone(&locks) };
+        Ok(targets.into_iter().map(locked).collect())
     }
 }
 
 /// The directory and name of the file to write, and the lock on them.
 pub(crate) struct LockedTarget<'a> {
     pub(super) path: &'a PermittedPath,
-    target: TargetDirectory,
-    _lock: MutexGuard<'static, ()>,
+    pub(super) target: TargetDirectory,
+    _locks: Rc<Vec<MutexGuard<'static, ()>>>,
 }
 
 /// Locks for writing files. An append reads, then replaces; without the lock two appends to one file would lose the
-/// first one's content. All files share a few locks: a collision only delays.
+/// first one's content. All files share a few locks: a collision only delays. They guard no data, so a poisoned one is fine.
 static FILE_LOCKS: [Mutex<()>; 32] = [const { Mutex::new(()) }; 32];
 
 impl LockedTarget<'_> {
@@ -68,9 +96,24 @@ impl LockedTarget<'_> {
     }
 
     /// Renames a file of the directory to the target.
-    pub(super) fn rename_to_target(&self, name: &str) -> Result<(), Errno> {
+    pub(super) fn rename_to_target(&self, name: &str, flags: RenameFlags) -> Result<(), Errno> {
         let directory = &self.target.directory;
-        rustix::fs::renameat(directory, name, directory, &self.target.file_name)
+        rustix::fs::renameat_with(directory, name, directory, &self.target.file_name, flags)
+    }
+
+    /// The outcome for an error of a rename to the target.
+    pub(super) fn rename_outcome(&self, errno: Errno) -> ToolOutcome {
+        let requested = &self.path.requested_path;
+        match errno {
+            Errno::EXIST => {
+                execution_failed(format!("{requested} exists; set `overwrite` to replace a file"))
+            }
+            Errno::INVAL => execution_failed(format!("{requested}: a directory cannot be moved into itself")),
+            Errno::XDEV => {
+                execution_failed(format!("{requested} is on another file system; use fs.copy and fs.delete"))
+            }
+            errno => self.path.errno_outcome(errno),
+        }
     }
 
     /// Removes an incomplete file. The caller reports the error that made it incomplete, so a second one is ignored.
@@ -84,12 +127,10 @@ impl LockedTarget<'_> {
     }
 }
 
-fn lock(target: &TargetDirectory) -> Result<MutexGuard<'static, ()>, Errno> {
+fn lock_index(target: &TargetDirectory) -> Result<usize, Errno> {
     let directory = rustix::fs::fstat(&target.directory)?;
     let mut hasher = DefaultHasher::new();
     (directory.st_dev, directory.st_ino, &target.file_name).hash(&mut hasher);
     let count = FILE_LOCKS.len() as u64;
-    let index = usize::try_from(hasher.finish() % count).unwrap_or_default();
-    // The mutex guards no data, so a poisoned one is fine.
-    Ok(FILE_LOCKS[index].lock().unwrap_or_else(PoisonError::into_inner))
+    Ok(usize::try_from(hasher.finish() % count).unwrap_or_default())
 }
