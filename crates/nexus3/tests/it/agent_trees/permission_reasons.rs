@@ -6,7 +6,7 @@ use crate::support::folder::TestDirectory;
 use crate::support::{Fixture, tools_except};
 
 /// The tools that the leaf may not use: those that its preset denies, and the one that middle has disabled.
-const NOT_FOR_LEAF: [&str; 8] = [
+const NOT_FOR_LEAF: [&str; 14] = [
     "agent_cancel",
     "agent_create",
     "agent_destroy",
@@ -14,6 +14,12 @@ const NOT_FOR_LEAF: [&str; 8] = [
     "agent_status",
     "base64.encode",
     "fs.append_file",
+    "fs.copy",
+    "fs.delete",
+    "fs.edit",
+    "fs.mkdir",
+    "fs.move",
+    "fs.patch",
     "fs.write_file",
 ];
 
@@ -65,7 +71,7 @@ fn every_limit_names_the_agent_that_set_it_and_why() {
     let middle = owned(&[
         [
             "tools",
-            "all but base64.encode, fs.append_file, fs.write_file",
+            "all but base64.encode, fs.append_file, fs.copy, fs.delete, fs.edit, fs.mkdir, fs.move, fs.patch, fs.write_file",
             "preset 'sandboxed' and disable_tools",
         ],
         ["read", &folder.path_of("src"), "cwd of preset 'sandboxed'"],
