@@ -6,7 +6,7 @@ use crate::support::folder::TestDirectory;
 use crate::support::{Fixture, offered_tools_except};
 
 /// The tools that the leaf may not use: those that its preset denies, and the one that middle has disabled.
-const NOT_FOR_LEAF: [&str; 15] = [
+const NOT_FOR_LEAF: [&str; 21] = [
     "agent_cancel",
     "agent_create",
     "agent_destroy",
@@ -15,6 +15,12 @@ const NOT_FOR_LEAF: [&str; 15] = [
     "base64.encode",
     "cmd.exec",
     "fs.append_file",
+    "fs.copy",
+    "fs.delete",
+    "fs.edit",
+    "fs.mkdir",
+    "fs.move",
+    "fs.patch",
     "fs.write_file",
     "process.list",
     "process.read",
@@ -71,8 +77,8 @@ fn every_limit_names_the_agent_that_set_it_and_why() {
     let middle = owned(&[
         [
             "tools",
-            "all but base64.encode, cmd.exec, fs.append_file, fs.write_file, process.list, process.read, process.start, \
-             process.stop, process.write, shell.exec",
+            "all but base64.encode, cmd.exec, fs.append_file, fs.copy, fs.delete, fs.edit, fs.mkdir, fs.move, fs.patch, \
+             fs.write_file, process.list, process.read, process.start, process.stop, process.write, shell.exec",
             "preset 'sandboxed' and disable_tools",
         ],
         ["read", &folder.path_of("src"), "cwd of preset 'sandboxed'"],

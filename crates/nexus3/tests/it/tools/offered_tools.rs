@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::support::{COMMAND_TOOLS, Fixture, offered_tools_except};
 
-const WRITE_TOOLS: [&str; 2] = ["fs.write_file", "fs.append_file"];
+const WRITE_TOOLS: [&str; 8] =
+    ["fs.edit", "fs.write_file", "fs.append_file", "fs.patch", "fs.mkdir", "fs.move", "fs.copy", "fs.delete"];
 const AGENT_TOOLS: [&str; 5] =
     ["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
 
@@ -38,11 +39,8 @@ fn each_preset_offers_the_tools_it_allows() {
     }
     fixture.create_with(json!({ "agent_id": "writer", "allowed_write_paths": ["out"] }));
     let offered = names(&fixture, "writer");
-    for tool in ["fs_write_file", "fs_append_file"] {
-        assert!(
-            offered.contains(&tool.to_owned()),
-            "an agent that may write is offered the tools for it: {offered:?}"
-        );
+    for tool in WRITE_TOOLS.map(|name| name.replace('.', "_")) {
+        assert!(offered.contains(&tool), "an agent that may write is offered the tools for it: {offered:?}");
     }
 }
 
