@@ -85,7 +85,7 @@ async fn write_never_escapes_through_a_swapped_directory() {
 }
 
 /// Tries per tool. A try that syncs to disk is slow, so that these are far fewer than for reading.
-const TRIES: usize = 3_000;
+const TRIES: usize = 2_000;
 
 #[tokio::test]
 async fn no_file_tool_escapes_through_a_swapped_directory() {

@@ -182,7 +182,8 @@ fn files_that_are_executed_later_are_not_written() {
         "hooks/hooks/pre-commit",
     ] {
         let text = format!(
-            "Permission denied: {name} is protected: agents write no .git, no editor settings and no shell start files"
+            "Permission denied: {name} is protected: agents write no .git, no editor settings, no shell start \
+             files and no credentials"
         );
         assert_eq!(tool_result(&fixture, &write_file_script(name, "#!/bin/sh")), text);
     }
