@@ -66,6 +66,9 @@ pub struct CommandRunner {
 /// Output of a command beyond this is omitted in its middle.
 const OUTPUT_LIMITS: OutputLimits = OutputLimits { head_bytes_max: 256 << 10, tail_bytes_max: 256 << 10 };
 
+/// The names of temporary directories: this, the id of the process that made them, and random characters.
+const TEMPORARY_PREFIX: &str = "nexus3-command-";
+
 /// The variables that point to the temporary directory of a command. A home of its own: programs fail when the user's
 /// home exists and cannot be read.
 const TEMPORARY_VARIABLES: [&str; 2] = ["TMPDIR", "HOME"];
@@ -98,6 +101,7 @@ impl CommandRunner {
 
     async fn test_sandbox(&self) -> SandboxReport {
         let options = &self.options;
+        self.remove_stale_directories();
         let path = options.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
         let system = Arc::new(SystemDirectories::new(path, &options.readable_directories));
         let mut tests = Vec::new();
@@ -117,8 +121,26 @@ impl CommandRunner {
 
     fn temporary_directory(&self) -> Result<TempDir, String> {
         let base = &self.options.temporary_directory;
-        let made = tempfile::Builder::new().prefix("nexus3-command-").tempdir_in(base);
+        let prefix = format!("{TEMPORARY_PREFIX}{}-", std::process::id());
+        let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(base);
         made.map_err(|fault| format!("cannot create a directory in {}: {fault}", base.display()))
+    }
+
+    /// Removes the temporary directories that processes have left which were killed.
+    fn remove_stale_directories(&self) {
+        let entries = std::fs::read_dir(&self.options.temporary_directory);
+        for entry in entries.into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)?.split('-').next());
+            let is_stale = owner.and_then(|owner| owner.parse::<u32>().ok()).is_some_and(|process| {
+                // The process ids of this machine only.
+                !std::path::Path::new("/proc").join(process.to_string()).exists()
+            });
+            if is_stale {
+                // An error means that it belongs to another user, or that it is being removed.
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
     }
 }
 
@@ -267,5 +289,27 @@ impl StartedCommand {
             // An error means that the command does not read its input to the end.
             let _ = stdin.write_all(text.as_bytes());
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_dead_processes_are_removed() {
+        let base = tempfile::tempdir().unwrap();
+        let mut runner = CommandRunner::refusing("this test runs no commands");
+        runner.options.temporary_directory = base.path().to_owned();
+        let own = runner.temporary_directory().unwrap();
+        // Above the largest process id.
+        let stale = base.path().join("nexus3-command-4294967295-x/deep");
+        let foreign = base.path().join("nexus3-command-x");
+        for directory in [&stale, &foreign] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        runner.remove_stale_directories();
+        assert!(own.path().exists() && foreign.exists());
+        assert!(!stale.parent().unwrap().exists());
     }
 }

@@ -65,6 +65,29 @@ fn sandboxed_agent_runs_only_what_was_allowed() {
     assert!(written.contains("\"success\":false") && directory.read("b.txt").is_none(), "{written}");
 }
 
+#[test]
+fn agent_mends_a_program_by_search_edit_and_its_tests() {
+    let directory = TestDirectory::with_files(&[
+        ("src/sum.sh", "sum() { echo $(($1 - $2)); }\n"),
+        (
+            "test.sh",
+            ". src/sum.sh\n[ \"$(sum 2 3)\" = 5 ] || { echo \"2 + 3 is $(sum 2 3)\"; exit 1; }\necho passed\n",
+        ),
+    ]);
+    let fixture = fixture_with("trusted", &directory);
+    let call = |tool: &str, arguments: Value| tool_result(&fixture, &format!("!tool {tool} {arguments}"));
+    assert!(call("fs.list", json!({ "path": "." })).contains("test.sh"));
+    let found = call("fs.search", json!({ "pattern": r"sum\(\)" }));
+    assert!(found.contains("src/sum.sh"), "{found}");
+    let failed = parse(&tool_result(&fixture, &shell("sh test.sh")));
+    assert_eq!((&failed["stdout"], &failed["success"]), (&json!("2 + 3 is -1\n"), &json!(false)));
+    for (old, new, stdout) in [("$1 - $2", "$1 * $2", "2 + 3 is 6\n"), ("$1 * $2", "$1 + $2", "passed\n")] {
+        let edited = call("fs.edit", json!({ "path": "src/sum.sh", "old": old, "new": new }));
+        assert!(edited.contains(&format!("+sum() {{ echo $(({new})); }}")), "{edited}");
+        assert_eq!(parse(&tool_result(&fixture, &shell("sh test.sh")))["stdout"], stdout);
+    }
+}
+
 /// A line that appends to `runs`, then holds a lock for ever.
 const ENDLESS: &str = "flock lock sh -c 'echo run >> runs; sleep 1000'";
 
