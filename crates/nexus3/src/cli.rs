@@ -100,8 +100,9 @@ pub(crate) struct RunArgs {
     /// Arguments as a JSON object
     #[arg(short = 'a', long = "args", value_name = "JSON", conflicts_with = "arguments")]
     pub(crate) json_arguments: Option<String>,
-    /// Print the text, or a JSON object with content and isError
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    /// Output: text, or json with content and isError
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    #[arg(value_parser = ["text", "json"], hide_possible_values = true)]
     pub(crate) format: String,
     /// Permissions of the call
     #[arg(long, value_name = "PRESET", default_value = "trusted")]
@@ -372,7 +373,8 @@ mod tests {
         assert_eq!(names, COMMANDS);
         let models = ["models", "models list", "models info", "models pull", "models remove", "models use"];
         let model_server = cfg!(feature = "local").then_some("model-server");
-        let commands = ["ask", "backup", "check", "audit verify", "import"].into_iter();
+        let commands =
+            ["ask", "backup", "check", "audit verify", "import", "tools", "run", "doctor"].into_iter();
         for line in commands.chain(models).chain(model_server) {
             let command = line.split(' ').fold(&top, |command, word| command.find_subcommand(word).unwrap());
             let help = command.clone().render_long_help().to_string();
