@@ -69,7 +69,9 @@ pub(crate) enum Command {
 
 /// Arguments of `tools`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "Exit code: 0 listed, 2 wrong usage.
+
+Examples:
   nexus3 tools
   nexus3 tools --json | jq '.[].name'")]
 pub(crate) struct ToolsArgs {
@@ -100,7 +102,7 @@ pub(crate) struct RunArgs {
     /// Arguments as a JSON object
     #[arg(short = 'a', long = "args", value_name = "JSON", conflicts_with = "arguments")]
     pub(crate) json_arguments: Option<String>,
-    /// Output: text, or json with content and isError
+    /// Output: text or json (with isError)
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     #[arg(value_parser = ["text", "json"], hide_possible_values = true)]
     pub(crate) format: String,
