@@ -18,7 +18,7 @@ const DESCRIPTORS_RESERVED: usize = 200;
 const SILENT_READERS: usize = 1_000;
 /// Turns before and after they are opened, and what the model prints in each.
 const PRINTING_TURNS: usize = 5;
-const PRINTED_BYTES: usize = 10_000_000;
+const PRINTED_BYTES: usize = 8_000_000;
 /// Memory per silent reader: hyper's write buffer, a piece of an event, and the connection.
 const SILENT_READER_KB_MAX: f64 = 128.0;
 const MEGABYTES: f64 = 1e6;
@@ -110,7 +110,7 @@ fn rows(connections: usize, baseline: &[MemorySamples], measured: &[MemorySample
 }
 
 /// Measures what each event stream costs that begins at the start of the journal and is not read, while an agent
-/// prints 10 MB in each turn.
+/// prints 8 MB in each turn.
 fn silent_readers(bench: &Bench, readers: usize) -> Result<Row, Failure> {
     let model = InstantModel::printing(PRINTED_BYTES).map_err(|cause| Failure::Failed(cause.to_string()))?;
     let options = DaemonOptions { model: Some(model.address), ..DaemonOptions::default() };
@@ -132,6 +132,6 @@ fn silent_readers(bench: &Bench, readers: usize) -> Result<Row, Failure> {
         silent.push(reader);
     }
     let growth = (print()? - before) / readers as f64 / KILOBYTES;
-    let name = format!("per silent reader, {readers} event streams, 10 MB printed per turn: RSS");
+    let name = format!("per silent reader, {readers} event streams, 8 MB printed per turn: RSS");
     Ok(Row::new(name, "KB", Spread::from_values([growth])).goal(Goal::AtMost(SILENT_READER_KB_MAX)))
 }
