@@ -189,6 +189,8 @@ pub struct CallSite<'a> {
 
 /// The context in which a permitted tool call runs.
 pub struct ToolContext {
+    /// The serial of the calling agent: the key of what tools hold for it between calls.
+    pub agent: Serial,
     /// The permit of the judge: the files to read and those to write.
     pub permit: Permit,
     /// The other agents, as seen by the calling agent.

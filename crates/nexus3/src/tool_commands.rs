@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use agent::journal::Serial;
 use agent::outside::{
     BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, PreparedCall,
     ResultChunk, Tool, ToolContext, Toolbox, Workspace,
@@ -137,7 +138,8 @@ impl LocalSession {
         };
         match self.judge(tool, &*call) {
             Ok(permit) => {
-                let context = ToolContext { permit, peers: Arc::new(NoAgents), results: Arc::new(NoResults) };
+                let (peers, results) = (Arc::new(NoAgents), Arc::new(NoResults));
+                let context = ToolContext { agent: LOCAL_SERIAL, permit, peers, results };
                 call.run(context).await
             }
             Err(denied) => denied,
@@ -155,6 +157,9 @@ impl LocalSession {
         }
     }
 }
+
+/// The key of what tools hold for the person at the command line; agents have positive serials.
+const LOCAL_SERIAL: Serial = 0;
 
 fn current_directory() -> Result<FilePath, Failure> {
     let cwd = std::env::current_dir()

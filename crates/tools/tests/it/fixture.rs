@@ -74,7 +74,7 @@ impl Fixture {
             Verdict::Allowed(permit) => {
                 let peers: Arc<dyn Peers> = Arc::clone(&self.peers) as _;
                 let results = Arc::new(OneResult);
-                prepared.run(ToolContext { permit, peers, results }).await
+                prepared.run(ToolContext { agent: 1, permit, peers, results }).await
             }
             Verdict::Denied(denial) => ToolOutcome::Denied(denial.text),
         }

@@ -253,7 +253,8 @@ fn run_call(
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
         // Called inside the guarded future, so that a panic counts as the tool's.
-        let outcome = shared.redact_outcome(call.run(ToolContext { permit, peers, results }).await);
+        let context = ToolContext { agent: shared.node.serial, permit, peers, results };
+        let outcome = shared.redact_outcome(call.run(context).await);
         if let ToolOutcome::Denied(text) = &outcome {
             audit::record_denied_tool(&shared, &tool, "tool", text);
         }
