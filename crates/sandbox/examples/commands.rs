@@ -64,6 +64,7 @@ async fn run_confined(launcher: &Launcher, path: &str) -> Result<f64, Box<dyn Er
         cwd: path.to_owned(),
         cwd_handle: Arc::clone(&handle),
         roots: vec![GrantedDirectory { path: path.to_owned(), handle, is_writable: true }],
+        hidden: Vec::new(),
         has_stdin: false,
         limits: ResourceLimits::default(),
     };

@@ -56,6 +56,9 @@ pub struct Launch {
     /// The directories that it may access besides those of the system. For a directory within another one its own access
     /// applies; the tier `landlock` cannot restrict it further than that of the outer one.
     pub roots: Vec<GrantedDirectory>,
+    /// Files and directories within the roots that the command shall not see: it finds an empty read-only one in their place.
+    /// They must exist. The tier `landlock` cannot hide anything.
+    pub hidden: Vec<String>,
     /// Whether the command gets a pipe as its standard input; else it reads end of file.
     pub has_stdin: bool,
     /// Its resource limits.
@@ -72,6 +75,14 @@ pub enum LaunchFault {
     #[error("cannot grant {path}: {why}")]
     Grant {
         /// The directory.
+        path: String,
+        /// The reason.
+        why: &'static str,
+    },
+    /// A file or directory cannot be hidden.
+    #[error("cannot hide {path}: {why}")]
+    Hide {
+        /// The file or directory.
         path: String,
         /// The reason.
         why: &'static str,
@@ -109,6 +120,7 @@ impl Launcher {
     /// reported by the command's exit.
     pub fn start(&self, launch: Launch) -> Result<RunningCommand, LaunchFault> {
         launch.roots.iter().try_for_each(|root| self.check_grant(root, &launch.roots))?;
+        launch.hidden.iter().try_for_each(|path| self.check_hidden(path, &launch.roots))?;
         let program = resolve_program(&launch)?;
         let (near, far) = UnixStream::pair()?;
         let mut child = tokio::process::Command::new(&self.helper.program)
@@ -131,6 +143,7 @@ impl Launcher {
             cwd: launch.cwd,
             has_stdin: launch.has_stdin,
             held: launch.roots.iter().map(rules).collect(),
+            hidden: launch.hidden,
             system: self.system.rules.clone(),
             limits: launch.limits,
             tier: self.tier,
@@ -150,7 +163,7 @@ impl Launcher {
     fn check_grant(&self, root: &GrantedDirectory, all: &[GrantedDirectory]) -> Result<(), LaunchFault> {
         let fault = |why| Err(LaunchFault::Grant { path: root.path.clone(), why });
         let path = Path::new(&root.path);
-        if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+        if !is_plain(path) {
             return fault("it is not an absolute path without `..`");
         }
         let is_of_kernel = |kernel: &&str| path.starts_with(kernel) || Path::new(kernel).starts_with(path);
@@ -165,6 +178,25 @@ impl Launcher {
         }
         Ok(())
     }
+}
+
+impl Launcher {
+    fn check_hidden(&self, path: &str, roots: &[GrantedDirectory]) -> Result<(), LaunchFault> {
+        let fault = |why| Err(LaunchFault::Hide { path: path.to_owned(), why });
+        let contains = |root: &GrantedDirectory| root.path != path && Path::new(path).starts_with(&root.path);
+        match self.tier {
+            Tier::Landlock => fault("the tier landlock cannot hide what is in a granted directory"),
+            Tier::Namespaces if !is_plain(Path::new(path)) => {
+                fault("it is not an absolute path without `..`")
+            }
+            Tier::Namespaces if !roots.iter().any(contains) => fault("it is not in a granted directory"),
+            Tier::Namespaces => Ok(()),
+        }
+    }
+}
+
+fn is_plain(path: &Path) -> bool {
+    path.is_absolute() && !path.components().any(|part| part == Component::ParentDir)
 }
 
 /// Resolves the program as a shell would: with a slash it is a path, else a name in `PATH` of the environment. The

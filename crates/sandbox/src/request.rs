@@ -77,6 +77,8 @@ pub(crate) struct HelperRequest {
     pub(crate) has_stdin: bool,
     /// Directories that the daemon holds open: the grant applies to these inodes, even if their paths change.
     pub(crate) held: Vec<Rule>,
+    /// Files and directories within the held ones that the command shall not see. For namespaces only.
+    pub(crate) hidden: Vec<String>,
     /// Files and directories of the system, opened by the helper. Missing ones are skipped.
     pub(crate) system: Vec<Rule>,
     pub(crate) limits: ResourceLimits,

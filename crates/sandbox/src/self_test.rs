@@ -23,6 +23,9 @@ use crate::system_directories::SystemDirectories;
 /// The argument that makes the daemon's executable the probe program. It runs in the sandbox.
 pub const PROBE_ARGUMENT: &str = "sandbox-probe";
 
+/// The name of the directory within the granted one that is hidden where the tier can.
+const HIDDEN: &str = "hidden";
+
 /// The self-test takes milliseconds; a kernel that hangs in it cannot be used.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -91,17 +94,22 @@ async fn run_in_sandbox(
 ) -> Result<Vec<ProbeOutcome>, String> {
     let fail = |error: io::Error| format!("{}: {error}", directory.display());
     let (inside, outside) = (directory.join("inside"), directory.join("outside"));
-    for directory in [&inside, &outside] {
+    let hidden = inside.join(HIDDEN);
+    for directory in [&hidden, &outside] {
         fs::create_dir_all(directory).map_err(fail)?;
+        fs::write(directory.join("secret"), "secret").map_err(fail)?;
     }
-    fs::write(outside.join("secret"), "secret").map_err(fail)?;
     // A real peer, so that a connection would succeed.
     let socket = outside.join("socket");
     let _ = fs::remove_file(&socket);
     let _listener = std::os::unix::net::UnixListener::bind(&socket).map_err(fail)?;
     let program = fs::canonicalize(&helper.program)
         .map_err(|error| format!("{}: {error}", helper.program.display()))?;
-    let launch = probe_launch(&program, &inside, &outside)?;
+    let mut launch = probe_launch(&program, &inside, &outside)?;
+    if tier == Tier::Namespaces {
+        launch.hidden = vec![format!("{}/{HIDDEN}", launch.cwd)];
+        launch.arguments.push(HIDDEN.to_owned());
+    }
     let system = with_program(system, &program);
     let launcher = Launcher::new(helper.clone(), tier, Arc::new(system));
     let started = tokio::task::spawn_blocking(move || launcher.start(launch)).await;
@@ -139,6 +147,7 @@ fn probe_launch(program: &Path, inside: &Path, outside: &Path) -> Result<Launch,
         cwd: text(inside)?,
         cwd_handle: Arc::clone(&handle),
         roots: vec![GrantedDirectory { path: text(inside)?, handle, is_writable: true }],
+        hidden: Vec::new(),
         has_stdin: false,
         limits: ResourceLimits::default(),
     })
@@ -156,14 +165,15 @@ fn with_program(system: &SystemDirectories, program: &Path) -> SystemDirectories
 }
 
 /// Runs the probes in this process and prints their outcomes as JSON. `arguments`: a directory inside the grant, one
-/// outside of it, the process id of the daemon.
+/// outside of it, the process id of the daemon, and the name of a hidden directory if the tier hides any.
 #[must_use]
 pub fn run_probes(arguments: &[String]) -> ExitCode {
-    let [inside, outside, daemon] = arguments else {
+    let [inside, outside, daemon, hidden @ ..] = arguments else {
         eprintln!("sandbox probe: not meant to be run by hand");
         return ExitCode::FAILURE;
     };
-    let probes = probe_all(Path::new(inside), Path::new(outside), daemon.parse().unwrap_or(1));
+    let mut probes = probe_all(Path::new(inside), Path::new(outside), daemon.parse().unwrap_or(1));
+    probes.extend(hidden.iter().flat_map(|name| probe_hidden(&Path::new(inside).join(name))));
     match serde_json::to_writer(io::stdout(), &probes) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -200,6 +210,17 @@ fn probe_all(inside: &Path, outside: &Path, daemon: i32) -> Vec<ProbeOutcome> {
         refused("create a user namespace", &unshare()),
         confirmed("no new privileges", rustix::thread::no_new_privs().unwrap_or(false)),
         confirmed("no capabilities", has_no_capabilities()),
+    ]
+}
+
+fn probe_hidden(hidden: &Path) -> [ProbeOutcome; 4] {
+    let secret = hidden.join("secret");
+    let is_empty = fs::read_dir(hidden).is_ok_and(|mut entries| entries.next().is_none());
+    [
+        confirmed("a hidden directory is empty", is_empty),
+        refused("read a file in a hidden directory", &fs::read(&secret).map(drop)),
+        refused("create a file in a hidden directory", &File::create(hidden.join("new")).map(drop)),
+        refused("reach a hidden file through /proc/self/root", &fs::read(through_proc(&secret)).map(drop)),
     ]
 }
 

@@ -23,6 +23,9 @@ struct Order {
     tier: Option<Tier>,
     /// Directories and whether they are writable.
     roots: Vec<(String, bool)>,
+    /// What is hidden in them.
+    #[serde(default)]
+    hidden: Vec<String>,
     cwd: String,
     program: String,
     arguments: Vec<String>,
@@ -67,6 +70,7 @@ async fn run_confined(order: &Order, arguments: Vec<String>, tier: Tier) {
         cwd: order.cwd.clone(),
         cwd_handle: open(&order.cwd),
         roots: roots.collect(),
+        hidden: order.hidden.clone(),
         has_stdin: false,
         limits: order.limits.unwrap_or_default(),
     };

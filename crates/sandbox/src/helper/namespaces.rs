@@ -1,13 +1,14 @@
 //! The file tree of a command in namespaces of its own: an empty root with bind mounts of the granted directories at their
-//! own paths, a private /tmp and /dev, and a /proc that shows the command's processes only.
+//! own paths, a private /tmp and /dev, and a /proc that shows the command's processes only. Empty mounts hide what the
+//! command shall not see in a granted directory.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
@@ -25,6 +26,8 @@ const STAGING: &str = "/tmp";
 const ROOT_OPTIONS: &str = "mode=0755,size=1m,nr_inodes=4k";
 const TEMPORARY_OPTIONS: &str = "mode=1777,size=256m,nr_inodes=64k";
 const SHARED_MEMORY_OPTIONS: &str = "mode=1777,size=64m,nr_inodes=4k";
+/// Has room for mount points only: a granted directory can be within a hidden one.
+const HIDDEN_OPTIONS: &str = "mode=0555,size=64k,nr_inodes=256";
 
 /// Links that programs expect in /dev.
 const DEVICE_LINKS: [(&str, &str); 4] = [
@@ -64,10 +67,18 @@ pub(super) fn build_root(request: &HelperRequest, held: &[BorrowedFd<'_>]) -> Re
         entries.push(Entry { path: rule.path.clone(), content: clone_tree(rule, handle.as_fd())? });
     }
     entries.extend(pinned_entries(request)?);
-    // Directories before what is in them. The sort is stable: of two entries with one path the held one is on top.
-    entries.sort_by(|one, other| Path::new(&one.path).cmp(Path::new(&other.path)));
+    let hidden = hidden_kinds(request)?;
     mount_memory(Path::new(STAGING), ROOT_OPTIONS).map_err(fail(STAGING))?;
+    let empty = EmptyFile::new(Path::new(STAGING)).map_err(fail("empty file"))?;
+    for (path, is_directory) in request.hidden.iter().zip(hidden) {
+        let content = if is_directory { Content::Hidden } else { empty.content()? };
+        entries.push(Entry { path: path.clone(), content });
+    }
+    // Directories before what is in them. The sort is stable: of two entries with one path the later one is on top.
+    entries.sort_by(|one, other| Path::new(&one.path).cmp(Path::new(&other.path)));
     entries.iter().try_for_each(|entry| entry.place(Path::new(STAGING)))?;
+    entries.iter().try_for_each(|entry| entry.close(Path::new(STAGING)))?;
+    empty.unlink().map_err(fail("empty file"))?;
     enter_root(Path::new(STAGING), request.is_held("/")).map_err(|error| format!("new root: {error}"))
 }
 
@@ -92,6 +103,8 @@ enum Content {
     Processes,
     /// A clone of a file or directory of the old tree, with all mounts below it.
     Tree(OwnedFd),
+    /// An empty directory over a hidden one.
+    Hidden,
 }
 
 /// What every tree has. A granted /tmp is not hidden by a private one.
@@ -128,16 +141,16 @@ fn system_entries(request: &HelperRequest) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-/// The directories between a writable directory and a read-only one in it. As mounts they cannot be renamed, so that no
-/// other directory can take the place of the read-only one.
+/// The directories between a writable directory and a read-only or hidden one in it. As mounts they cannot be renamed, so
+/// that no other directory can take the place of the read-only or hidden one.
 fn pinned_entries(request: &HelperRequest) -> Result<Vec<Entry>, String> {
     let mut entries = Vec::new();
-    for inner in request.held.iter().filter(|rule| rule.access == Access::Read) {
-        let contains =
-            |outer: &&Rule| outer.path != inner.path && Path::new(&inner.path).starts_with(&outer.path);
+    let read_only = request.held.iter().filter(|rule| rule.access == Access::Read).map(|rule| &rule.path);
+    for inner in read_only.chain(&request.hidden).map(Path::new) {
+        let contains = |outer: &&Rule| inner != Path::new(&outer.path) && inner.starts_with(&outer.path);
         let outer = request.held.iter().filter(contains).max_by_key(|outer| outer.path.len());
         let Some(outer) = outer.filter(|outer| outer.access == Access::Write) else { continue };
-        let between = Path::new(&inner.path).ancestors().skip(1);
+        let between = inner.ancestors().skip(1);
         for directory in between.take_while(|directory| *directory != Path::new(&outer.path)) {
             let rule = Rule { path: directory.display().to_string(), access: Access::Write };
             let handle = open_without_links(&rule.path)?;
@@ -145,6 +158,12 @@ fn pinned_entries(request: &HelperRequest) -> Result<Vec<Entry>, String> {
         }
     }
     Ok(entries)
+}
+
+/// Which of the hidden ones are directories. They must exist: a mount point would be created in the granted directory
+/// itself.
+fn hidden_kinds(request: &HelperRequest) -> Result<Vec<bool>, String> {
+    request.hidden.iter().map(|path| is_directory(open_without_links(path)?.as_fd())).collect()
 }
 
 /// Opens a held directory again, in this mount namespace: the kernel binds no directory of another one. Its path must
@@ -211,7 +230,58 @@ impl Entry {
                 let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
                 move_mount(tree, "", rustix::fs::CWD, &target, flags).map_err(fail)
             }
+            Content::Hidden => {
+                let target = open_staged(root, relative)?;
+                mount_memory(&descriptor_path(&target), HIDDEN_OPTIONS).map_err(fail)
+            }
         }
+    }
+
+    /// Makes what hides a directory read-only, once all that is granted within it is in place.
+    fn close(&self, root: &Path) -> Result<(), String> {
+        if !matches!(self.content, Content::Hidden) {
+            return Ok(());
+        }
+        let mount = open_staged(root, Path::new(self.path.trim_start_matches('/')))?;
+        sys::set_mount_attributes(mount.as_fd(), libc::MOUNT_ATTR_RDONLY, 0)
+            .map_err(|error| format!("{}: {error}", self.path))
+    }
+}
+
+/// Opens a path in the new tree. No link leads to another place, even if the hidden directory was replaced meanwhile.
+fn open_staged(root: &Path, relative: &Path) -> Result<OwnedFd, String> {
+    open_without_links(&root.join(relative).display().to_string())
+}
+
+fn descriptor_path(handle: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()))
+}
+
+/// An empty file of the new root, to be mounted over hidden ones.
+struct EmptyFile {
+    root: OwnedFd,
+    handle: OwnedFd,
+}
+
+impl EmptyFile {
+    const NAME: &'static str = "empty";
+
+    /// Makes the file. The root may be covered by a held one later.
+    fn new(root: &Path) -> rustix::io::Result<Self> {
+        let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let made = OFlags::CREATE | OFlags::EXCL | OFlags::RDONLY | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(&root, Self::NAME, made, Mode::from_raw_mode(0o444))?;
+        Ok(Self { root, handle })
+    }
+
+    fn content(&self) -> Result<Content, String> {
+        let rule = Rule { path: Self::NAME.to_owned(), access: Access::Read };
+        clone_tree(&rule, self.handle.as_fd())
+    }
+
+    /// Removes its name. Before it is mounted, the kernel would refuse to mount it.
+    fn unlink(self) -> rustix::io::Result<()> {
+        rustix::fs::unlinkat(&self.root, Self::NAME, AtFlags::empty())
     }
 }
 
@@ -223,8 +293,7 @@ fn mount_memory(target: &Path, options: &str) -> rustix::io::Result<()> {
 
 /// Makes a directory or an empty file, unless there is one.
 fn make_mount_point(target: &Path, content: BorrowedFd<'_>) -> Result<(), String> {
-    let stat = rustix::fs::fstat(content).map_err(fail("stat"))?;
-    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+    if is_directory(content)? {
         return make_directory(target);
     }
     if target.symlink_metadata().is_ok() {
@@ -232,6 +301,11 @@ fn make_mount_point(target: &Path, content: BorrowedFd<'_>) -> Result<(), String
     }
     target.parent().map_or(Ok(()), make_directory)?;
     fs::File::create(target).map(drop).map_err(|error| format!("create {}: {error}", target.display()))
+}
+
+fn is_directory(handle: BorrowedFd<'_>) -> Result<bool, String> {
+    let stat = rustix::fs::fstat(handle).map_err(fail("stat"))?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
 fn make_directory(target: &Path) -> Result<(), String> {

@@ -60,6 +60,7 @@ impl Fixture {
             cwd: path.clone(),
             cwd_handle: Arc::clone(&handle),
             roots: vec![GrantedDirectory { path, handle, is_writable: true }],
+            hidden: Vec::new(),
             has_stdin: false,
             limits: ResourceLimits::default(),
         }

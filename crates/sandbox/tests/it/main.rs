@@ -7,6 +7,7 @@ mod commands;
 mod escapes;
 mod fixture;
 mod grants;
+mod hidden;
 mod lifecycle;
 mod limits;
 mod programs;

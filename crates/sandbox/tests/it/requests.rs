@@ -31,7 +31,7 @@ fn frame(body: &str) -> Vec<u8> {
 #[test]
 fn malformed_request_ends_the_helper_with_an_error() {
     let request = r#"{"program":"/bin/touch","arguments":["x"],"environment":[],"cwd":"/","has_stdin":false,
-        "held":[],"system":[],"tier":"landlock","limits":
+        "held":[],"hidden":[],"system":[],"tier":"landlock","limits":
         {"file_bytes_max":1,"memory_bytes_max":1,"open_files_max":1,"processes_max":1}}"#;
     for (bytes, why) in [
         (vec![], "started without a request"),
