@@ -143,7 +143,7 @@ impl Launcher {
             cwd: launch.cwd,
             has_stdin: launch.has_stdin,
             held: launch.roots.iter().map(rules).collect(),
-            hidden: launch.hidden,
+            hidden: outermost(&launch.hidden),
             system: self.system.rules.clone(),
             limits: launch.limits,
             tier: self.tier,
@@ -193,6 +193,15 @@ impl Launcher {
             Tier::Namespaces => Ok(()),
         }
     }
+}
+
+/// The paths that no other one contains, each once.
+fn outermost(paths: &[String]) -> Vec<String> {
+    let mut sorted: Vec<&Path> = paths.iter().map(Path::new).collect();
+    sorted.sort();
+    // What a directory contains follows it directly.
+    sorted.dedup_by(|path, outer| path.starts_with(outer));
+    sorted.iter().map(|path| path.display().to_string()).collect()
 }
 
 fn is_plain(path: &Path) -> bool {

@@ -21,8 +21,8 @@ mod write;
 mod write_file;
 
 pub(crate) use beneath_root::{
-    DirectoryHandle, ReadableFile, ReadableTree, RemovableEntry, WritableFile, identify_directory,
-    is_blocked_alias, real_path,
+    DirectoryHandle, Hiding, ReadableFile, ReadableTree, RemovableEntry, WritableFile, hiding_of,
+    identify_directory, is_blocked_alias, real_path,
 };
 
 use crate::definition::{ToolEntry, tool};

@@ -31,7 +31,7 @@ fn run_with(programs: &Programs, line: &str, roots: &Value) -> (String, String) 
         "helper": programs.text("bin/helper"),
         "tier": Tier::Namespaces,
         "roots": roots,
-        "hidden": [programs.text("inside/a/home"), programs.text("inside/.env")],
+        "hidden": [programs.text("inside/a/home/run"), programs.text("inside/a/home"), programs.text("inside/.env")],
         "cwd": programs.text("inside"),
         "program": "/bin/sh",
         "arguments": ["-c", line],
@@ -52,7 +52,7 @@ fn hidden_files_are_empty_and_cannot_be_written() {
         for is_writable in [true, false] {
             let programs = programs(user);
             let line = "ls -A a/home; cat .env a/home/token a/home/run/token; \
-                for f in .env a/home/token a/home/new; do (echo x > $f) && echo written; done; mkdir a/home/d; \
+                chmod 777 .env a/home; for f in .env a/home/token a/home/new; do (echo x > $f) && echo written; done; mkdir a/home/d; \
                 rm -rf a/home .env; rmdir a/home; \
                 for f in a a/home .env; do perl -e 'exit !rename $ARGV[0], \"moved\"' $f && echo renamed; done; ls -A a";
             let (stdout, stderr) = run(&programs, is_writable, line);

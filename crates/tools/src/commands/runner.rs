@@ -1,12 +1,12 @@
 //! Runs permitted commands: opens the directories of the permit, starts the command in the sandbox, collects its output.
 //! The only module of the room that starts processes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent::ToolOutcome;
-use agent::permission::{FilePath, FilePermit, ReadPermit, RunPermit, WritePermit};
+use agent::permission::{FilePath, ReadPermit, RunPermit, WritePermit};
 use sandbox::{
     CapturedOutput, CommandExit, GrantedDirectory, Helper, Launch, Launcher, OutputLimits, OutputStream,
     ResourceLimits, RunningCommand, SelfTest, SystemDirectories, Tier,
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::definition::execution_failed;
-use crate::fs::DirectoryHandle;
+use crate::fs::{DirectoryHandle, Hiding, hiding_of};
 
 /// How commands are run. The binary reads these options from the configuration and the environment.
 #[derive(Debug, Clone)]
@@ -134,7 +134,7 @@ impl CommandRunner {
             let owner = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY_PREFIX)?.split('-').next());
             let is_stale = owner.and_then(|owner| owner.parse::<u32>().ok()).is_some_and(|process| {
                 // The process ids of this machine only.
-                !std::path::Path::new("/proc").join(process.to_string()).exists()
+                !Path::new("/proc").join(process.to_string()).exists()
             });
             if is_stale {
                 // An error means that it belongs to another user, or that it is being removed.
@@ -190,7 +190,8 @@ impl PermittedCommand {
         let started = tokio::task::spawn_blocking(move || {
             let _runtime = runtime.enter();
             let temporary = runner.temporary_directory().map_err(execution_failed)?;
-            let launch = self.launch(&runner.options, &temporary, arguments, has_stdin)?;
+            let mut launch = self.launch(&runner.options, &temporary, arguments, has_stdin)?;
+            launch.hidden = self.hidden_paths(&launch.roots, launcher.tier())?;
             let running = launcher.start(launch).map_err(execution_failed)?;
             Ok(StartedCommand { running, _temporary: temporary })
         });
@@ -226,6 +227,7 @@ impl PermittedCommand {
             cwd: cwd.path.to_string(),
             cwd_handle: Arc::new(cwd.handle),
             roots,
+            hidden: Vec::new(),
             has_stdin,
             limits: options.limits,
         })
@@ -239,11 +241,24 @@ impl PermittedCommand {
         let mut roots = Vec::new();
         for (file, is_writable) in readable.chain(writable) {
             let Some(directory) = DirectoryHandle::open(file)? else { continue };
-            check_blocked(&directory.path, file)?;
             let handle = Arc::new(directory.handle);
             roots.push(GrantedDirectory { path: directory.path.to_string(), handle, is_writable });
         }
         Ok(roots)
+    }
+
+    /// The blocked files and directories within the roots, which grant all that they contain.
+    fn hidden_paths(&self, roots: &[GrantedDirectory], tier: Tier) -> Result<Vec<String>, ToolOutcome> {
+        let mut hidden = Vec::new();
+        for blocked in &self.permit.cwd().file().blocked {
+            let contains = |root: &&GrantedDirectory| Path::new(blocked.as_str()).starts_with(&root.path);
+            for root in roots.iter().filter(contains) {
+                if is_hidden(blocked, root, tier)? {
+                    hidden.push(blocked.to_string());
+                }
+            }
+        }
+        Ok(hidden)
     }
 }
 
@@ -251,14 +266,26 @@ fn open_cwd(cwd: &ReadPermit) -> Result<DirectoryHandle, ToolOutcome> {
     DirectoryHandle::open(cwd.file())?.ok_or_else(|| execution_failed("the working directory does not exist"))
 }
 
-/// A sandbox grants directories with all they contain: one that contains a blocked directory cannot be granted.
-fn check_blocked(directory: &FilePath, file: &FilePermit) -> Result<(), ToolOutcome> {
-    match file.blocked.iter().find(|blocked| directory.contains(blocked)) {
-        None => Ok(()),
-        Some(blocked) => Err(ToolOutcome::Denied(format!(
-            "Permission denied: commands cannot run with access to {directory}, because it contains {blocked}, which is \
-             blocked; use a directory that does not contain it"
-        ))),
+/// Whether a blocked file or directory has to be hidden within a granted directory; an error if it cannot be.
+fn is_hidden(blocked: &FilePath, root: &GrantedDirectory, tier: Tier) -> Result<bool, ToolOutcome> {
+    let denied = |why: &str| {
+        Err(ToolOutcome::Denied(format!(
+            "Permission denied: commands cannot run with access to {}, because it contains {blocked}, which is \
+             blocked{why}; use a directory that does not contain it",
+            root.path
+        )))
+    };
+    let hiding = hiding_of(blocked).map_err(|errno| execution_failed(format!("{blocked}: {errno}")))?;
+    match (tier, hiding) {
+        (Tier::Landlock, _) => denied(""),
+        (Tier::Namespaces, Hiding::ByPath) => Ok(true),
+        (Tier::Namespaces, Hiding::Missing) if root.is_writable => {
+            denied(" and cannot be hidden, because it does not exist: create it")
+        }
+        (Tier::Namespaces, Hiding::Missing) => Ok(false),
+        (Tier::Namespaces, Hiding::HasOtherNames) => {
+            denied(" and cannot be hidden, because a file in it has other names (hard links): remove them")
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use agent::permission::{DirectoryIdentity, FilePath, FilePermit, RootedPath};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-pub(crate) use blocked::is_blocked_alias;
+pub(crate) use blocked::{Hiding, hiding_of, is_blocked_alias};
 pub(crate) use directory_handle::DirectoryHandle;
 pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;

@@ -8,9 +8,10 @@ use agent::outside::{
 };
 use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
+use sandbox::{Helper, ResourceLimits};
 use serde_json::Value;
 use testkit::{CountingEntropy, TestClock};
-use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
+use tools::{CommandOptions, CommandRunner, LocalWorkspace, ToolDependencies, ToolRegistry};
 
 /// The agent `me` with a grant.
 pub(crate) struct Fixture {
@@ -32,6 +33,20 @@ pub(crate) fn failed(text: impl Into<String>) -> ToolOutcome {
     ToolOutcome::Failed(text.into())
 }
 
+/// A runner of commands in the sandbox, with the helper of the tests.
+pub(crate) fn command_runner() -> Arc<CommandRunner> {
+    Arc::new(CommandRunner::new(CommandOptions {
+        helper: Helper {
+            program: env!("CARGO_BIN_EXE_tools-sandbox-helper").into(),
+            arguments: vec![sandbox::HELPER_ARGUMENT.to_owned()],
+        },
+        environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+        readable_directories: Vec::new(),
+        temporary_directory: std::env::temp_dir(),
+        limits: ResourceLimits::default(),
+    }))
+}
+
 impl Fixture {
     /// An agent with every grant, except that it reads and writes only in its working directory.
     pub(crate) fn confined_to(cwd: &str) -> Self {
@@ -43,10 +58,19 @@ impl Fixture {
     }
 
     pub(crate) fn with_grant(cwd: &str, grant: Grant) -> Self {
+        Self::with_runner(cwd, grant, &Arc::new(CommandRunner::refusing("this test runs no commands")))
+    }
+
+    /// An agent that runs commands in the sandbox.
+    pub(crate) fn with_commands(cwd: &str, grant: Grant) -> Self {
+        Self::with_runner(cwd, grant, &command_runner())
+    }
+
+    fn with_runner(cwd: &str, grant: Grant, commands: &Arc<CommandRunner>) -> Self {
         let dependencies = ToolDependencies {
             clock: Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456))),
             entropy: Arc::new(CountingEntropy::default()),
-            commands: Arc::new(tools::CommandRunner::refusing("this test runs no commands")),
+            commands: Arc::clone(commands),
         };
         Self { registry: ToolRegistry::new(dependencies), peers: Arc::default(), cwd: path(cwd), grant }
     }

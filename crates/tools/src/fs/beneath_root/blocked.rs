@@ -170,9 +170,45 @@ fn open_parent(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(directory, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// How well a blocked file or directory can be hidden from a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hiding {
+    /// By hiding its path.
+    ByPath,
+    /// There is nothing to hide.
+    Missing,
+    /// It is or contains a file with several hard links, or more files than are looked at: other paths may lead to it.
+    HasOtherNames,
+}
+
+/// How a blocked file or directory can be hidden.
+pub(crate) fn hiding_of(path: &FilePath) -> Result<Hiding, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = match rustix::fs::open(path.as_str(), flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Hiding::Missing),
+        opened => opened?,
+    };
+    let is_linked = |stat: &Stat| stat.st_nlink > 1 && !is_directory(stat);
+    let stat = rustix::fs::fstat(&handle)?;
+    let mut has_other_names = is_linked(&stat);
+    if is_directory(&stat) {
+        let is_complete = visit_contents(&handle, |stat| has_other_names |= is_linked(stat))?;
+        has_other_names |= !is_complete;
+    }
+    Ok(if has_other_names { Hiding::HasOtherNames } else { Hiding::ByPath })
+}
+
 /// Everything in a directory.
 fn read_contents(root: &OwnedFd) -> Result<Contents, Errno> {
     let mut files = HashSet::new();
+    let is_complete = visit_contents(root, |stat| {
+        files.insert(file_id(stat));
+    })?;
+    Ok(if is_complete { Contents::Files(files) } else { Contents::TooMany })
+}
+
+/// Visits everything in a directory; false if there is more than the limit.
+fn visit_contents(root: &OwnedFd, mut visit: impl FnMut(&Stat)) -> Result<bool, Errno> {
     let mut entries_left = ENTRIES_MAX;
     // Paths, because the handles of many directories could exceed the limit of open files.
     let mut pending = vec![PathBuf::from(".")];
@@ -189,18 +225,18 @@ fn read_contents(root: &OwnedFd) -> Result<Contents, Errno> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let Some(left) = entries_left.checked_sub(1) else { return Ok(Contents::TooMany) };
+            let Some(left) = entries_left.checked_sub(1) else { return Ok(false) };
             entries_left = left;
             // Not by its entry, which has the inode below a mount.
             let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
             let Some(stat) = optional(found)? else { continue };
-            files.insert(file_id(&stat));
+            visit(&stat);
             if is_directory(&stat) {
                 pending.push(path.join(OsStr::from_bytes(name.to_bytes())));
             }
         }
     }
-    Ok(Contents::Files(files))
+    Ok(true)
 }
 
 fn open_listable(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
