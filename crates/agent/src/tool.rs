@@ -19,6 +19,8 @@ pub struct ToolSpec {
     pub input_schema: Arc<str>,
     /// Whether models see it without being named in a list of tools. A permitted tool can be called either way.
     pub is_offered_by_default: bool,
+    /// The program that every call runs, if it is always the same one. Agents that may not run it do not see the tool.
+    pub program: Option<Arc<str>>,
     /// How its calls run concurrently with others.
     pub concurrency: Concurrency,
     /// Whether a call may be repeated after a crash.

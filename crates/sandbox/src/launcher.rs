@@ -113,6 +113,12 @@ impl Launcher {
         self.tier
     }
 
+    /// Whether every command may read a path.
+    #[must_use]
+    pub fn is_of_system(&self, path: &Path) -> bool {
+        self.system.paths().any(|known| path.starts_with(known))
+    }
+
     /// Starts a command. Call it on a thread that may block: the helper reads the request while this sends it.
     ///
     /// # Errors

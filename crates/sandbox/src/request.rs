@@ -86,6 +86,11 @@ pub(crate) struct HelperRequest {
 }
 
 impl HelperRequest {
+    /// Whether the path is hidden, or in a hidden directory.
+    pub(crate) fn is_hidden(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| path.starts_with(hidden))
+    }
+
     /// Whether a held directory contains the path, or is it.
     pub(crate) fn is_held(&self, path: &str) -> bool {
         self.held.iter().any(|held| Path::new(path).starts_with(&held.path))

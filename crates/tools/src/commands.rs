@@ -1,10 +1,12 @@
 //! Tools that run commands in the sandbox. [`runner`] starts them; the tools parse arguments and format results.
 
+mod custom;
 mod exec;
 mod result;
 mod runner;
 mod shell;
 
+pub use custom::{CustomTool, CustomToolFault, CustomToolSettings, InputMode, OutputMode};
 pub(crate) use runner::PermittedCommand;
 pub use runner::{CommandOptions, CommandRunner, SandboxReport};
 

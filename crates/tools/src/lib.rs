@@ -23,7 +23,10 @@ mod uuid;
 mod workspace;
 
 pub use catalog::builtin_specs;
-pub use commands::{CommandOptions, CommandRunner, SandboxReport};
+pub use commands::{
+    CommandOptions, CommandRunner, CustomTool, CustomToolFault, CustomToolSettings, InputMode, OutputMode,
+    SandboxReport,
+};
 pub use definition::ToolDependencies;
 pub use registry::{NameTaken, ToolRegistry};
 pub use workspace::LocalWorkspace;

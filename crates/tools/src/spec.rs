@@ -24,20 +24,25 @@ pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
     normalize_schema(&mut schema);
     // Serializing a `Value` does not fail.
     let input_schema = serde_json::to_string(&SortedKeys(&Value::Object(schema))).unwrap_or_default();
-    let size =
-        [T::NAME, &description, &input_schema].into_iter().map(|text| text.chars().count() as TokenCount);
     ToolSpec {
         name: Arc::from(T::NAME),
         model_name: Arc::from(T::NAME.replace('.', "_")),
         aliases: T::ALIASES.iter().copied().map(Arc::from).collect(),
-        tokens: (size.sum::<TokenCount>() / TOKEN_CHARS).max(1),
+        tokens: token_count([T::NAME, &description, &input_schema]),
         description: Arc::from(description),
         input_schema: Arc::from(input_schema),
         is_offered_by_default: T::IS_OFFERED_BY_DEFAULT,
+        program: None,
         concurrency: T::CONCURRENCY,
         class: T::CLASS,
         time_ms_max: T::TIME_MS_MAX,
     }
+}
+
+/// The estimated tokens of a specification: of its name, description and schema.
+pub(crate) fn token_count(texts: [&str; 3]) -> TokenCount {
+    let chars = texts.into_iter().map(|text| text.chars().count() as TokenCount).sum::<TokenCount>();
+    (chars / TOKEN_CHARS).max(1)
 }
 
 /// Simplifies the schema for models: optional members also accept `null`, but the schema does not mention it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::directory_identity::merge_identities;
 use super::{Budget, DirectoryIdentity, DirectorySet, FilePath, NameSet, Targets};
+use crate::ToolSpec;
 
 /// A set of allowed actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,10 +94,12 @@ impl Grant {
         }
     }
 
-    /// Whether a tool with these names may be called. The first is its name, by which tools are granted.
-    pub fn allows_tool<'a>(&self, mut names: impl Iterator<Item = &'a Arc<str>>) -> bool {
-        let Some(name) = names.next() else { return false };
-        self.tools.contains(name) && !names.any(|other| self.disabled_tools.contains(other))
+    /// Whether a tool may be called: under its name, by which tools are granted, and its others, and with its program.
+    #[must_use]
+    pub fn allows_tool(&self, tool: &ToolSpec) -> bool {
+        let is_disabled = tool.lookup_names().skip(1).any(|other| self.disabled_tools.contains(other));
+        let may_run = tool.program.as_ref().is_none_or(|program| self.commands.contains(program));
+        self.tools.contains(&tool.name) && !is_disabled && may_run
     }
 
     /// Whether this grant allows nothing that the other does not allow.

@@ -28,8 +28,7 @@ impl LineageNode {
         let own = self.permissions();
         let ancestors: Vec<_> = self.ancestors().map(LineageNode::permissions).collect();
         move |tool| {
-            own.may.allows_tool(tool.lookup_names())
-                && ancestors.iter().all(|ancestor| ancestor.may_grant.allows_tool(tool.lookup_names()))
+            own.may.allows_tool(tool) && ancestors.iter().all(|ancestor| ancestor.may_grant.allows_tool(tool))
         }
     }
 

@@ -104,6 +104,7 @@ fn tool_spec(name: &str) -> ToolSpec {
         description: "a tool".into(),
         input_schema: "{}".into(),
         is_offered_by_default: true,
+        program: None,
         concurrency: Concurrency::Parallel,
         class: ToolClass::Pure,
         time_ms_max: 1,
@@ -471,4 +472,28 @@ fn usage_during_a_rolled_back_release_counts_once() {
     assert_eq!(account(&top), (2, 6, Some(2)), "two were debited to the parent");
     child.release().confirm();
     assert_eq!(account(&top), (3, 0, Some(7)));
+}
+
+#[test]
+fn tool_of_a_program_is_for_agents_that_may_run_it() {
+    let spec = ToolSpec { program: Some("git".into()), ..tool_spec("a") };
+    let commands = |commands: NameSet| Grant { commands, ..Grant::everything() };
+    let some = || NameSet::only(["git"]);
+    for (own, may_grant, is_allowed) in [
+        (NameSet::all(), NameSet::all(), true),
+        (some(), NameSet::all(), true),
+        (some(), NameSet::only(["cargo"]), false),
+        (NameSet::all(), NameSet::none(), false),
+        (NameSet::none(), NameSet::all(), false),
+    ] {
+        let top = node(1, None, Budget::unlimited());
+        let bottom = node(2, Some(&top), Budget::unlimited());
+        for (node, commands) in [(&top, commands(may_grant)), (&bottom, commands(own))] {
+            let same = Permissions::uniform(commands, Reasons::uniform("test"));
+            node.set_granted(GrantedPermissions { permissions: Arc::new(same), ..node.granted() })
+                .expect("no budget changes");
+        }
+        assert_eq!(bottom.tool_filter()(&spec), is_allowed);
+        assert!(bottom.tool_filter()(&tool_spec("a")));
+    }
 }

@@ -257,6 +257,7 @@ fn spec(name: &str, concurrency: Concurrency, class: ToolClass) -> Arc<ToolSpec>
         description: Arc::from("runs its script"),
         input_schema: Arc::from("{}"),
         is_offered_by_default: true,
+        program: None,
         concurrency,
         class,
         time_ms_max: u64::try_from(timeout.as_millis()).expect("a short duration"),

@@ -151,7 +151,8 @@ fn pinned_entries(request: &HelperRequest) -> Result<Vec<Entry>, String> {
         let outer = request.held.iter().filter(contains).max_by_key(|outer| outer.path.len());
         let Some(outer) = outer.filter(|outer| outer.access == Access::Write) else { continue };
         let between = inner.ancestors().skip(1);
-        for directory in between.take_while(|directory| *directory != Path::new(&outer.path)) {
+        let between = between.take_while(|directory| *directory != Path::new(&outer.path));
+        for directory in between.filter(|directory| !request.is_hidden(directory)) {
             let rule = Rule { path: directory.display().to_string(), access: Access::Write };
             let handle = open_without_links(&rule.path)?;
             entries.push(Entry { content: clone_tree(&rule, handle.as_fd())?, path: rule.path });

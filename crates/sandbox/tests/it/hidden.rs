@@ -106,6 +106,13 @@ fn directory_can_be_granted_within_a_hidden_one() {
         let line = "ls -A a/home; cat a/home/run/token; echo x > a/home/run/new; echo x > a/home/new";
         let (stdout, stderr) = run_with(&programs, line, &roots);
         assert_eq!(stdout, "run\nsecret\n", "{stderr}");
+        // A file to read, such as the program of a tool: what is beside it stays hidden.
+        let roots =
+            json!([[programs.text("inside"), true], [programs.text("inside/a/home/run/token"), false]]);
+        let line = "ls -A a/home a/home/run; cat a/home/run/token; echo x > a/home/run/other";
+        let (stdout, stderr) = run_with(&programs, line, &roots);
+        assert_eq!(stdout, "a/home:\nrun\n\na/home/run:\ntoken\nsecret\n", "{stderr}");
+        assert!(!programs.path("inside/a/home/run/other").exists());
         assert!(
             programs.path("inside/a/home/run/new").exists() && !programs.path("inside/a/home/new").exists()
         );

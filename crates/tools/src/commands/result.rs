@@ -31,18 +31,26 @@ pub(super) fn timeout(requested: Option<u64>) -> Duration {
 
 /// Formats the result. A command that fails is a failed call with the same text.
 pub(super) fn format(finished: &FinishedCommand, timeout: Duration) -> ToolResult {
-    let (exit_code, signal) = match &finished.exit {
-        Some(CommandExit::Exited(code)) => (*code, None),
-        Some(CommandExit::Killed(signal)) => (KILLED_EXIT_CODE, Some(*signal)),
-        Some(CommandExit::NotStarted(why) | CommandExit::Stopped(why)) => return Err(execution_failed(why)),
-        Some(CommandExit::HelperLost) => {
-            return Err(execution_failed("the command was lost: its supervisor was killed"));
-        }
-        None => return Err(timed_out(finished, timeout)),
-    };
+    let (exit_code, signal) = exit_code(finished, timeout)?;
     let (stdout, stderr) = (finished.stdout.as_str(), finished.stderr.as_str());
     let text = compact_json(&Output { exit_code, signal, stderr, stdout, success: exit_code == 0 })?;
     if exit_code == 0 { Ok(text) } else { Err(ToolOutcome::Failed(text)) }
+}
+
+/// The exit code of a command, and the signal that killed it; an error if it did not end by itself.
+pub(super) fn exit_code(
+    finished: &FinishedCommand,
+    timeout: Duration,
+) -> Result<(i32, Option<i32>), ToolOutcome> {
+    match &finished.exit {
+        Some(CommandExit::Exited(code)) => Ok((*code, None)),
+        Some(CommandExit::Killed(signal)) => Ok((KILLED_EXIT_CODE, Some(*signal))),
+        Some(CommandExit::NotStarted(why) | CommandExit::Stopped(why)) => Err(execution_failed(why)),
+        Some(CommandExit::HelperLost) => {
+            Err(execution_failed("the command was lost: its supervisor was killed"))
+        }
+        None => Err(timed_out(finished, timeout)),
+    }
 }
 
 fn timed_out(finished: &FinishedCommand, timeout: Duration) -> ToolOutcome {

@@ -147,6 +147,10 @@ impl CommandRunner {
 /// A command that the judge has permitted.
 pub(crate) struct PermittedCommand {
     permit: RunPermit,
+    /// Variables besides those of every command.
+    environment: Vec<(String, String)>,
+    /// Whether it may read its program, wherever that is.
+    is_program_readable: bool,
 }
 
 /// A command that runs, with its temporary directory.
@@ -168,7 +172,20 @@ impl PermittedCommand {
     /// The command of a permit.
     pub(crate) fn from_permit(permit: Option<RunPermit>) -> Result<Self, ToolOutcome> {
         let denied = || ToolOutcome::Denied("Permission denied: no command is permitted".to_owned());
-        permit.map(|permit| Self { permit }).ok_or_else(denied)
+        let command = |permit| Self { permit, environment: Vec::new(), is_program_readable: false };
+        permit.map(command).ok_or_else(denied)
+    }
+
+    /// Adds variables to its environment.
+    pub(crate) fn with_environment(mut self, environment: Vec<(String, String)>) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Lets the command read its program, which the operator has chosen, also outside the directories of the agent.
+    pub(crate) fn with_readable_program(mut self) -> Self {
+        self.is_program_readable = true;
+        self
     }
 
     /// Starts the command in the sandbox.
@@ -192,6 +209,10 @@ impl PermittedCommand {
             let temporary = runner.temporary_directory().map_err(execution_failed)?;
             let mut launch = self.launch(&runner.options, &temporary, arguments, has_stdin)?;
             launch.hidden = self.hidden_paths(&launch.roots, launcher.tier())?;
+            if self.is_program_readable {
+                grant_program(&mut launch, &launcher);
+            }
+            launch.environment.extend(self.environment);
             let running = launcher.start(launch).map_err(execution_failed)?;
             Ok(StartedCommand { running, _temporary: temporary })
         });
@@ -260,6 +281,26 @@ impl PermittedCommand {
         }
         Ok(hidden)
     }
+}
+
+/// Grants the program itself, unless the command can read it already. One that does not exist fails to start.
+fn grant_program(launch: &mut Launch, launcher: &Launcher) {
+    let is_within = |path: &Path, directory: &str| path.starts_with(directory);
+    let is_readable = |path: &Path| {
+        let is_granted = launch.roots.iter().any(|root| is_within(path, &root.path));
+        launcher.is_of_system(path)
+            || (is_granted && !launch.hidden.iter().any(|hidden| is_within(path, hidden)))
+    };
+    if !launch.program.starts_with('/') || is_readable(Path::new(&launch.program)) {
+        return;
+    }
+    let Ok(real) = std::fs::canonicalize(&launch.program) else { return };
+    let (Some(path), Ok(handle)) = (real.to_str(), std::fs::File::open(&real)) else { return };
+    if !is_readable(&real) {
+        let handle = Arc::new(handle.into());
+        launch.roots.push(GrantedDirectory { path: path.to_owned(), handle, is_writable: false });
+    }
+    launch.program = path.to_owned();
 }
 
 fn open_cwd(cwd: &ReadPermit) -> Result<DirectoryHandle, ToolOutcome> {

@@ -11,7 +11,10 @@ use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 use sandbox::{Helper, ResourceLimits};
 use serde_json::Value;
 use testkit::{CountingEntropy, TestClock};
-use tools::{CommandOptions, CommandRunner, LocalWorkspace, ToolDependencies, ToolRegistry};
+use tools::{
+    CommandOptions, CommandRunner, CustomTool, CustomToolSettings, LocalWorkspace, ToolDependencies,
+    ToolRegistry,
+};
 
 /// The agent `me` with a grant.
 pub(crate) struct Fixture {
@@ -64,6 +67,15 @@ impl Fixture {
     /// An agent that runs commands in the sandbox.
     pub(crate) fn with_commands(cwd: &str, grant: Grant) -> Self {
         Self::with_runner(cwd, grant, &command_runner())
+    }
+
+    /// An agent with a custom tool.
+    pub(crate) fn with_custom_tool(cwd: &str, grant: Grant, settings: &CustomToolSettings) -> Self {
+        let commands = command_runner();
+        let fixture = Self::with_runner(cwd, grant, &commands);
+        let tool = CustomTool::new(settings).unwrap_or_else(|fault| panic!("{fault:?}"));
+        fixture.registry.add(tool.build(commands)).expect("a free name");
+        fixture
     }
 
     fn with_runner(cwd: &str, grant: Grant, commands: &Arc<CommandRunner>) -> Self {

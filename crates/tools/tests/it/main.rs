@@ -11,6 +11,7 @@ mod agents;
 mod appends;
 mod blocked_aliases;
 mod commands;
+mod custom_tools;
 mod edits;
 mod escapes;
 mod file_operations;

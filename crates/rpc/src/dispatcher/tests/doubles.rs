@@ -110,6 +110,7 @@ impl TestTool {
             description: "".into(),
             input_schema: "{}".into(),
             is_offered_by_default: true,
+            program: None,
             concurrency: Concurrency::Parallel,
             class: ToolClass::Pure,
             time_ms_max: 1000,
