@@ -75,11 +75,12 @@ impl Assembly {
         };
         let (clock, entropy) = (process::open_clock(clock_file), Arc::new(SystemEntropy));
         let commands = Arc::new(command_runner(config, environment));
-        let tools = Arc::new(ToolRegistry::new(ToolDependencies {
+        let dependencies = ToolDependencies {
             clock: clock.clone(),
             entropy: entropy.clone(),
             commands: Arc::clone(&commands),
-        }));
+        };
+        let tools = Arc::new(tool_registry(config, dependencies)?);
         let options =
             PoolOptions { known_secrets, ..pool_options(config, home, &workspace, &tools.snapshot())? };
         Ok(Self { options, models, tools, commands, workspace, clock, entropy })
@@ -105,6 +106,20 @@ impl Assembly {
             Failure::Run(format!("cannot load the stored agents: {why}; run nexus3 check"))
         })
     }
+}
+
+/// Builds the built-in tools and the custom ones of the configuration.
+pub(crate) fn tool_registry(
+    config: &Config,
+    dependencies: ToolDependencies,
+) -> Result<ToolRegistry, Failure> {
+    let commands = Arc::clone(&dependencies.commands);
+    let registry = ToolRegistry::new(dependencies);
+    for tool in config.custom_tools().map_err(|fault| Failure::Usage(fault.to_string()))? {
+        let built = tool.build(Arc::clone(&commands));
+        registry.add(built).map_err(|taken| Failure::Usage(format!("custom_tools: {taken}")))?;
+    }
+    Ok(registry)
 }
 
 fn pool_options(

@@ -122,7 +122,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::ModelServer(args) => local_engine::serve_model(&args, &home),
         Command::Doctor(args) => doctor::run(&args, &home, &load(&[])?, &environment),
-        Command::Tools(args) => tool_commands::list(&args),
+        Command::Tools(args) => tool_commands::list(&args, &load(&[])?),
         Command::Run(args) => tool_commands::run(&args, &home, &load(&[])?, &environment),
         Command::Config(ConfigCommand::Show) => print_stdout(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print_stdout(&config::reference()),

@@ -13,7 +13,7 @@ use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome, ToolSpec};
 use serde_json::{Map, Value, json};
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
-use crate::assemble::{blocked_paths, parse_file_path};
+use crate::assemble::{blocked_paths, parse_file_path, tool_registry};
 use crate::cli::{RunArgs, ToolsArgs};
 use crate::commands::command_runner;
 use crate::config::Config;
@@ -21,25 +21,34 @@ use crate::home::{self, Environment};
 use crate::process::{self, SystemEntropy};
 use crate::{Failure, console_runtime, print_stdout};
 
-/// Prints the built-in tools.
-pub(crate) fn list(args: &ToolsArgs) -> Result<u8, Failure> {
-    let specs = tools::builtin_specs();
+/// Prints the built-in and custom tools.
+pub(crate) fn list(args: &ToolsArgs, config: &Config) -> Result<u8, Failure> {
+    let mut specs = tools::builtin_specs();
+    let custom = config.custom_tools().map_err(|fault| Failure::Usage(fault.to_string()))?;
+    let custom: Vec<Arc<ToolSpec>> = custom.iter().map(|tool| Arc::clone(tool.spec())).collect();
+    let is_custom = |spec: &Arc<ToolSpec>| custom.iter().any(|other| other.name == spec.name);
+    specs.extend(custom.iter().cloned());
     if args.json {
-        let json: Vec<Value> = specs.iter().map(|spec| tool_json(spec)).collect();
+        let json: Vec<Value> = specs.iter().map(|spec| tool_json(spec, is_custom(spec))).collect();
         let text = serde_json::to_string_pretty(&json).map_err(|fault| Failure::Run(fault.to_string()))?;
         return print_stdout(&format!("{text}\n"));
     }
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     let line = |spec: &Arc<ToolSpec>| {
         let summary = spec.description.split_inclusive(". ").next().unwrap_or_default().trim();
-        format!("{:<width$}  {summary}\n", spec.name)
+        let mark = if is_custom(spec) { "(custom) " } else { "" };
+        format!("{:<width$}  {mark}{summary}\n", spec.name)
     };
     print_stdout(&specs.iter().map(line).collect::<String>())
 }
 
-fn tool_json(spec: &ToolSpec) -> Value {
+fn tool_json(spec: &ToolSpec, is_custom: bool) -> Value {
     let schema: Value = serde_json::from_str(&spec.input_schema).unwrap_or(Value::Null);
-    json!({ "name": &*spec.name, "description": &*spec.description, "inputSchema": schema })
+    let mut tool = json!({ "name": &*spec.name, "description": &*spec.description, "inputSchema": schema });
+    if is_custom {
+        tool["custom"] = true.into();
+    }
+    tool
 }
 
 /// Runs one tool and prints its result.
@@ -94,11 +103,12 @@ impl LocalSession {
     fn open(preset: &str, home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
         let user_home = home::user_home(environment).and_then(|path| parse_file_path(&path).ok());
         let workspace = LocalWorkspace::new(user_home);
-        let registry = ToolRegistry::new(ToolDependencies {
+        let dependencies = ToolDependencies {
             clock: process::open_clock(None),
             entropy: Arc::new(SystemEntropy),
             commands: Arc::new(command_runner(config, environment)),
-        });
+        };
+        let registry = tool_registry(config, dependencies)?;
         let usage = |fault: String| Failure::Usage(fault);
         let presets = config
             .presets(&blocked_paths(home)?, &workspace, &registry.snapshot())

@@ -35,7 +35,9 @@ impl Secret {
         Ok(())
     }
 
-    pub(crate) fn expose(&self) -> &str {
+    /// The secret, for its use.
+    #[must_use]
+    pub fn expose(&self) -> &str {
         &self.0
     }
 

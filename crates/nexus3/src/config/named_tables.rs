@@ -1,5 +1,5 @@
-//! The tables `[providers.NAME]` and `[models.NAME]` of `config.toml`, and their conversion to the settings that the
-//! crate `provider` takes.
+//! The tables `[providers.NAME]`, `[models.NAME]` and `[custom_tools.NAME]` of `config.toml`, and their conversion to the
+//! settings that the crates `provider` and `tools` take.
 
 mod keys;
 mod reader;
@@ -11,21 +11,24 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use provider::{AuthScheme, KeySource, ModelSettings, ProviderSettings};
+use tools::{CustomTool, CustomToolSettings, InputMode, OutputMode};
 
 pub(crate) use self::keys::NamedKey;
 pub(crate) use self::reader::parse;
+use super::ConfigFault;
 use super::settings::Config;
 use super::value_kind::SettingValue;
 
-/// The two kinds of named tables.
+/// The kinds of named tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableKind {
     Providers,
     Models,
+    CustomTools,
 }
 
 impl TableKind {
-    pub(crate) const ALL: [Self; 2] = [Self::Providers, Self::Models];
+    pub(crate) const ALL: [Self; 3] = [Self::Providers, Self::Models, Self::CustomTools];
 
     pub(crate) fn from_table_name(table: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.table_name() == table)
@@ -35,6 +38,7 @@ impl TableKind {
         match self {
             Self::Providers => "providers",
             Self::Models => "models",
+            Self::CustomTools => "custom_tools",
         }
     }
 
@@ -42,6 +46,7 @@ impl TableKind {
         match self {
             Self::Providers => keys::PROVIDERS_DESCRIPTION,
             Self::Models => keys::MODELS_DESCRIPTION,
+            Self::CustomTools => keys::CUSTOM_TOOLS_DESCRIPTION,
         }
     }
 
@@ -49,11 +54,12 @@ impl TableKind {
         match self {
             Self::Providers => keys::PROVIDER_KEYS,
             Self::Models => keys::MODEL_KEYS,
+            Self::CustomTools => keys::CUSTOM_TOOL_KEYS,
         }
     }
 }
 
-/// One table `[providers.NAME]` or `[models.NAME]`.
+/// One table, such as `[providers.NAME]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamedTable {
     pub(crate) kind: TableKind,
@@ -83,6 +89,21 @@ impl Config {
     pub(crate) fn model_settings(&self) -> BTreeMap<String, ModelSettings> {
         let tables = self.named.iter().filter(|table| table.kind == TableKind::Models);
         tables.map(|table| (table.name.clone(), table.to_model_settings())).collect()
+    }
+
+    /// The custom tools of the file, in its order.
+    ///
+    /// # Errors
+    /// Never after the file was loaded: the parser has checked them.
+    pub(crate) fn custom_tools(&self) -> Result<Vec<CustomTool>, ConfigFault> {
+        let tables = self.named.iter().filter(|table| table.kind == TableKind::CustomTools);
+        let tool = |table: &NamedTable| {
+            CustomTool::new(&table.to_tool_settings()).map_err(|fault| {
+                let problem = format!("config.toml:{}: {}.{fault}", table.line, table.header_path());
+                ConfigFault { problems: vec![problem] }
+            })
+        };
+        tables.map(tool).collect()
     }
 }
 
@@ -124,6 +145,36 @@ impl NamedTable {
         match self.value(key)? {
             SettingValue::Boolean(flag) => Some(*flag),
             _ => None,
+        }
+    }
+
+    fn to_tool_settings(&self) -> CustomToolSettings {
+        let env = match self.value("env") {
+            Some(SettingValue::Headers(env)) => env.clone(),
+            _ => Vec::new(),
+        };
+        let input_schema = match self.value("input_schema") {
+            Some(SettingValue::RawTable(schema)) => schema.clone(),
+            _ => serde_json::Map::new(),
+        };
+        CustomToolSettings {
+            name: self.name.clone(),
+            description: self.text("description").unwrap_or_default(),
+            command: self.text("command").unwrap_or_default(),
+            args_template: self.list("args_template").unwrap_or_default(),
+            working_dir: self.text("working_dir"),
+            env: env.into_iter().map(|(name, value)| (name, value.expose().to_owned())).collect(),
+            timeout_secs: self.integer("timeout_secs"),
+            input_schema,
+            input_mode: match self.text("input_mode").as_deref() {
+                Some("stdin") => InputMode::Stdin,
+                Some("env") => InputMode::Env,
+                _ => InputMode::Args,
+            },
+            output_mode: match self.text("output_mode").as_deref() {
+                Some("json") => OutputMode::Json,
+                _ => OutputMode::Text,
+            },
         }
     }
 

@@ -21,6 +21,9 @@ const QUOTE_CHARS_MAX: usize = 60;
 /// Maximum length of a single-line text: descriptions are shown in lists.
 const LINE_CHARS_MAX: usize = 200;
 
+/// Maximum length of a description for models, which is part of every request.
+const DESCRIPTION_CHARS_MAX: usize = 2000;
+
 /// Maximum length of a tool's name.
 const TOOL_NAME_CHARS_MAX: usize = 128;
 
@@ -64,8 +67,16 @@ pub(crate) enum ValueKind {
     Path,
     /// A program and its arguments.
     Command,
+    /// A program by its name or path.
+    Program,
+    /// Text of several lines.
+    Description,
+    /// Arguments of a program.
+    Arguments,
     /// HTTP headers; their values may be secret.
     Headers,
+    /// Environment variables; their values may be secret.
+    Variables,
     /// A table that is passed on unchanged.
     RawTable,
 }
@@ -119,6 +130,10 @@ impl ValueKind {
             Self::Command => {
                 r#"a program and its arguments as a list, like ["pass", "show", "key"]"#.to_owned()
             }
+            Self::Program => "the name of a program or an absolute path".to_owned(),
+            Self::Description => format!("a text of 1 to {DESCRIPTION_CHARS_MAX} characters"),
+            Self::Arguments => r#"a list of arguments, like ["--max", "${count}"]"#.to_owned(),
+            Self::Variables => r#"a table of variables, like { MODE = "fast" }"#.to_owned(),
             Self::Headers => r#"a table of strings, like { "X-Title" = "nexus3" }"#.to_owned(),
             Self::RawTable => "a table, like { temperature = 0.2 }".to_owned(),
             Self::OneOf(names) => format!("one of {}", names.join(", ")),
@@ -145,14 +160,15 @@ impl ValueKind {
                 .ok()
                 .and_then(|count| self.check_integer(count))
                 .ok_or_else(|| InvalidValue::new(quote(text))),
-            Self::Headers | Self::RawTable => Err(InvalidValue::new(quote(text))),
+            Self::Headers | Self::Variables | Self::RawTable => Err(InvalidValue::new(quote(text))),
             Self::Origins
             | Self::Presets
             | Self::ToolNames
             | Self::Commands
             | Self::Paths
             | Self::Models
-            | Self::Command => {
+            | Self::Command
+            | Self::Arguments => {
                 let parts = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
                 parts
                     .map(|part| self.check_element(part).map_err(InvalidValue::new))
@@ -167,6 +183,8 @@ impl ValueKind {
             | Self::SingleLine
             | Self::Provider
             | Self::VariableName
+            | Self::Program
+            | Self::Description
             | Self::Path => self.check_text(text).ok_or_else(|| InvalidValue::new(quote(text))),
         }
     }
@@ -183,10 +201,12 @@ impl ValueKind {
                 | Self::Paths
                 | Self::Targets
                 | Self::Models
-                | Self::Command,
+                | Self::Command
+                | Self::Arguments,
                 DeValue::Array(array),
             ) => return self.parse_list(array),
             (Self::Headers, DeValue::Table(table)) => return table_values::parse_headers(table),
+            (Self::Variables, DeValue::Table(table)) => return table_values::parse_variables(table),
             (Self::RawTable, DeValue::Table(table)) => {
                 return table_values::parse_raw_table(table).map(SettingValue::RawTable);
             }
@@ -206,6 +226,8 @@ impl ValueKind {
                 | Self::SingleLine
                 | Self::Provider
                 | Self::VariableName
+                | Self::Program
+                | Self::Description
                 | Self::Path,
                 DeValue::String(text),
             ) => self.check_text(text).ok_or_else(|| quote(text)),
@@ -231,9 +253,12 @@ impl ValueKind {
             Self::Preset => is_table_name(text),
             Self::Targets => matches!(text, "none" | "parent" | "children" | "family"),
             Self::SingleLine => text.chars().count() <= LINE_CHARS_MAX && !text.chars().any(char::is_control),
+            Self::Program => is_program_name(text),
+            Self::Description => is_description(text),
             Self::Boolean | Self::Integer { .. } => false,
             Self::Origins | Self::Presets | Self::ToolNames | Self::Commands | Self::Paths => false,
-            Self::Models | Self::Command | Self::Headers | Self::RawTable => false,
+            Self::Models | Self::Command | Self::Arguments => false,
+            Self::Headers | Self::Variables | Self::RawTable => false,
         };
         is_valid.then(|| SettingValue::Text(text.to_owned()))
     }
@@ -262,7 +287,7 @@ impl ValueKind {
             Self::ToolNames => is_tool_name(text),
             Self::Commands => is_program_name(text),
             Self::Models => is_model_name(text),
-            Self::Command => !text.contains('\0'),
+            Self::Command | Self::Arguments => !text.contains('\0'),
             Self::Paths => text.starts_with('/') || text == "~" || text.starts_with("~/"),
             Self::Targets => {
                 return AgentId::parse(text)
@@ -271,7 +296,7 @@ impl ValueKind {
             }
             Self::Boolean | Self::Integer { .. } | Self::Host | Self::Model | Self::OneOf(_) => false,
             Self::Preset | Self::SingleLine | Self::Provider | Self::VariableName | Self::Path => false,
-            Self::Headers | Self::RawTable => false,
+            Self::Program | Self::Description | Self::Headers | Self::Variables | Self::RawTable => false,
         };
         if is_valid { Ok(text.to_owned()) } else { Err(quote(text)) }
     }
@@ -414,9 +439,14 @@ fn is_model_name(text: &str) -> bool {
     (has_provider || is_table_name(text)) && !text.chars().any(char::is_control)
 }
 
-fn is_variable_name(text: &str) -> bool {
+pub(crate) fn is_variable_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !text.is_empty() && text.bytes().all(fits) && !text.starts_with(|first: char| first.is_ascii_digit())
+}
+
+fn is_description(text: &str) -> bool {
+    let is_odd = |char: char| char.is_control() && !char.is_ascii_whitespace();
+    !text.trim().is_empty() && text.chars().count() <= DESCRIPTION_CHARS_MAX && !text.contains(is_odd)
 }
 
 fn is_tool_name(text: &str) -> bool {

@@ -6,6 +6,7 @@ mod parameters;
 mod template;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,8 +74,15 @@ pub enum OutputMode {
 pub struct CustomToolFault {
     /// The key of the configuration.
     pub key: &'static str,
-    /// The reason, as the rest of a sentence that begins with the key.
+    /// The reason, as the rest of a sentence that begins with the key, or of the key itself: `.properties.x is …`.
     pub why: String,
+}
+
+impl fmt::Display for CustomToolFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator = if self.why.starts_with('.') { "" } else { " " };
+        write!(out, "{}{separator}{}", self.key, self.why)
+    }
 }
 
 /// The prefix of the variables with the parameters of a call. No parameter can name another variable.

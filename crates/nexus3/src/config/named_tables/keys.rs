@@ -1,4 +1,4 @@
-//! The keys of `[providers.NAME]` and `[models.NAME]`: value kind, description and default. The reference page is
+//! The keys of `[providers.NAME]`, `[models.NAME]` and `[custom_tools.NAME]`: value kind, description and default. The reference page is
 //! generated from these lists.
 
 use crate::config::value_kind::ValueKind;
@@ -23,6 +23,52 @@ use their usual environment variables, such as `OPENAI_API_KEY` and `OPENAI_BASE
 pub(super) const MODELS_DESCRIPTION: &str = "\
 An alias for a model, with its settings; use it wherever a model name is expected. Prices are in millionths of a dollar
 per million tokens: 3 dollars are 3000000. These tables can only be set in the file.";
+
+pub(super) const CUSTOM_TOOLS_DESCRIPTION: &str = "\
+A tool that runs a command, in the sandbox of commands and without a shell. NAME is its name for models; it must not be a
+name of a built-in tool. An agent may call it if its `allowed_commands` contain `command`, and if its `tools` and
+`disable_tools` do not exclude NAME. `${parameter}` in `args_template` and `env` stands for a value of the call: it is always
+one argument or a part of one; an argument whose parameter is not given is left out, and `$${` stands for `${`. A value that
+begins with `-` is an option for most programs: put `\"--\"` before it in `args_template`, or give the parameter a `pattern`.
+`input_schema` is a JSON Schema with the keys `properties` and `required`; a parameter has `type`, and may have `description`,
+`default`, `enum`, `pattern`, `minLength`, `maxLength`, `minimum`, `maximum` and `items`. These tables can only be set in the
+file.";
+
+const INPUT_MODES: &[&str] = &["args", "stdin", "env"];
+const OUTPUT_MODES: &[&str] = &["text", "json"];
+
+pub(super) static CUSTOM_TOOL_KEYS: &[NamedKey] = &[
+    key("description", ValueKind::Description, "What the tool does, for models.", "required"),
+    key("command", ValueKind::Program, "Program to run.", "required"),
+    key("args_template", ValueKind::Arguments, "Its arguments.", "none"),
+    key(
+        "working_dir",
+        ValueKind::Path,
+        "Directory to run in; agents need to be able to read it.",
+        "that of the agent",
+    ),
+    key("env", ValueKind::Variables, "Additional variables; their values are never shown.", "none"),
+    key(
+        "timeout_secs",
+        ValueKind::Integer { min: 1, max: 300 },
+        "The command is killed after this time, in seconds.",
+        "30",
+    ),
+    key("input_schema", ValueKind::RawTable, "Parameters of the tool.", "no parameters"),
+    key(
+        "input_mode",
+        ValueKind::OneOf(INPUT_MODES),
+        "How the command gets all parameters besides its templates: not at all, as JSON on its standard input, or as \
+         variables `NEXUS_ARG_NAME` and `NEXUS_ARGS_JSON`.",
+        "args",
+    ),
+    key(
+        "output_mode",
+        ValueKind::OneOf(OUTPUT_MODES),
+        "What the command prints: text, or JSON, which is checked and returned without whitespace.",
+        "text",
+    ),
+];
 
 const DAY_MS: u64 = 86_400_000;
 const TOKENS_MAX: u64 = 1_000_000_000;

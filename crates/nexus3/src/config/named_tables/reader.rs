@@ -3,6 +3,7 @@
 use provider::catalog::{LOCAL, known_provider};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use tools::CustomTool;
 
 use super::{NamedEntry, NamedTable, TableKind};
 use crate::config::file::{Key, single_quoted, value_start};
@@ -52,7 +53,7 @@ impl Reader<'_> {
         if !is_table_name(name) || (self.kind == TableKind::Providers && name == LOCAL) {
             let reserved = match self.kind {
                 TableKind::Providers => format!(", and not {LOCAL}"),
-                TableKind::Models => String::new(),
+                TableKind::Models | TableKind::CustomTools => String::new(),
             };
             let table = self.kind.table_name();
             let text = format!("a name in {table} must be {NAME_RULE}{reserved}; got {}", quote(name));
@@ -80,8 +81,38 @@ impl Reader<'_> {
             {
                 self.report(at, format!("{path} must have at most one of key_env, key_file and key_command"));
             }
+            TableKind::CustomTools => {
+                if self.check_tool(&table, inner, at) {
+                    self.layer.tables.push(table);
+                }
+            }
             _ => self.layer.tables.push(table),
         }
+    }
+
+    /// Whether a custom tool is valid; reports why not. Without a value that was rejected there is nothing to check.
+    fn check_tool(&mut self, table: &NamedTable, inner: &DeTable<'_>, at: usize) -> bool {
+        let path = table.header_path();
+        let taken = tools::builtin_specs();
+        let taken = taken.iter().find(|spec| spec.lookup_names().any(|name| **name == *table.name));
+        if let Some(spec) = taken {
+            let text = format!("{path}: the built-in tool {} has this name; choose another one", spec.name);
+            self.report(at, text);
+        }
+        for (key, example) in [("description", "what it does"), ("command", "a program such as \"git\"")] {
+            if !inner.iter().any(|(other, _)| other.get_ref() == key) {
+                self.report(at, format!("{path}.{key} is missing; set it to {example}"));
+                return false;
+            }
+        }
+        if table.entries.len() < inner.iter().count() || taken.is_some() {
+            return false;
+        }
+        let Err(fault) = CustomTool::new(&table.to_tool_settings()) else { return true };
+        let entry = inner.iter().find(|(key, _)| key.get_ref() == fault.key);
+        let at = entry.map_or(at, |(key, value)| value_start(key, value));
+        self.report(at, format!("{path}.{fault}"));
+        false
     }
 
     fn read_entry(&mut self, path: &str, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Option<NamedEntry> {

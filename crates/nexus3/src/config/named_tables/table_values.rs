@@ -1,11 +1,11 @@
-//! Parsing and display of values that are TOML tables: headers, which may be secret, and raw request fields.
+//! Parsing and display of values that are TOML tables: headers and variables, which may be secret, and raw fields.
 
 use provider::Secret;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::value_kind::{InvalidValue, SettingValue, describe_type, quote};
+use crate::config::value_kind::{InvalidValue, SettingValue, describe_type, is_variable_name, quote};
 
-/// Text shown in place of a header's value.
+/// Text shown in place of a header's or variable's value.
 const REDACTED: &str = "[hidden]";
 
 /// Parses a table of headers. Problems never quote a value: it may be an API key.
@@ -30,6 +30,26 @@ pub(crate) fn parse_headers(table: &DeTable<'_>) -> Result<SettingValue, Vec<Inv
         invalid_values.push(InvalidValue { got, span: Some(name.span()) });
     }
     if invalid_values.is_empty() { Ok(SettingValue::Headers(headers)) } else { Err(invalid_values) }
+}
+
+/// Parses a table of environment variables. Problems never quote a value: it may be a key.
+pub(crate) fn parse_variables(table: &DeTable<'_>) -> Result<SettingValue, Vec<InvalidValue>> {
+    let mut variables = Vec::new();
+    let mut invalid_values = Vec::new();
+    for (name, value) in table.iter() {
+        let shown = quote(name.get_ref());
+        let got = match value.get_ref() {
+            _ if !is_variable_name(name.get_ref()) => format!("the name {shown}"),
+            DeValue::String(text) if text.contains('\0') => format!("a NUL character in {shown}"),
+            DeValue::String(text) => {
+                variables.push((name.get_ref().to_string(), Secret::new(text.to_string())));
+                continue;
+            }
+            _ => format!("a value that is not a string in {shown}"),
+        };
+        invalid_values.push(InvalidValue { got, span: Some(name.span()) });
+    }
+    if invalid_values.is_empty() { Ok(SettingValue::Headers(variables)) } else { Err(invalid_values) }
 }
 
 pub(crate) fn display_headers(headers: &[(String, Secret)]) -> String {

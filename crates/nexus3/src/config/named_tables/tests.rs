@@ -1,4 +1,4 @@
-//! Tests of `[providers.NAME]` and `[models.NAME]`: parsing, redaction and problem texts.
+//! Tests of `[providers.NAME]`, `[models.NAME]` and `[custom_tools.NAME]`: parsing, redaction and problem texts.
 
 use provider::{AuthScheme, KeySource};
 use serde_json::json;
@@ -131,6 +131,93 @@ fn every_problem_names_its_key_and_position() {
         ("[modles.fast]\n", "unknown table 'modles'; did you mean 'models'?"),
     ] {
         let problems = read(text).unwrap_err().join("\n");
+        assert!(problems.contains(expected), "{text}\n{problems}");
+    }
+}
+
+const TOOLS: &str = r#"
+[custom_tools.history]
+description = "Shows the history of a file."
+command = "git"
+args_template = ["log", "-n${count}", "--", "${path}"]
+working_dir = "~/src"
+env = { GIT_AUTHOR = "hush-hush ${path}" }
+timeout_secs = 5
+output_mode = "json"
+
+[custom_tools.history.input_schema]
+required = ["path"]
+properties.path = { type = "string", description = "The file." }
+properties.count = { type = "integer", default = 10, minimum = 1 }
+
+[custom_tools.now]
+description = "Prints the time."
+command = "/usr/bin/date"
+"#;
+
+#[test]
+fn custom_tools_are_read_in_order_and_shown_without_their_variables() {
+    let config = read(TOOLS).unwrap();
+    let tools = config.custom_tools().unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
+    assert_eq!(names, ["history", "now"]);
+    let spec = tools[0].spec();
+    assert_eq!((spec.program.as_deref(), spec.time_ms_max), (Some("git"), 20_000));
+    assert!(spec.input_schema.contains(r#""required":["path"]"#), "{}", spec.input_schema);
+    let shown = format!("{} {config:?}", show(&config));
+    assert!(!shown.contains("hush-hush") && shown.contains("GIT_AUTHOR"), "{shown}");
+    let reparsed = read(&show(&config)).unwrap();
+    assert_eq!(reparsed.custom_tools().unwrap()[0].spec(), spec);
+}
+
+#[test]
+fn every_problem_of_a_custom_tool_names_its_key_and_the_fix() {
+    let tool = |rest: &str| format!("[custom_tools.mine]\ndescription = \"x\"\ncommand = \"git\"\n{rest}\n");
+    let properties = "input_schema.properties.path.type = \"string\"";
+    for (text, expected) in [
+        ("[custom_tools.Mine]\n".to_owned(), "1:15: a name in custom_tools must be 1 to 63 characters"),
+        ("[custom_tools.\"my.tool\"]\n".to_owned(), "a name in custom_tools must be"),
+        (
+            tool("").replace("mine", "echo"),
+            "custom_tools.echo: the built-in tool echo has this name; choose another",
+        ),
+        (tool("").replace("mine", "fs_read_file"), "the built-in tool fs.read_file has this name"),
+        (tool("").replace("mine", "read_file"), "the built-in tool fs.read_file has this name"),
+        (tool("").replace("mine", "shell"), "the built-in tool shell.exec has this name"),
+        (
+            "[custom_tools.mine]\ncommand = \"git\"\n".to_owned(),
+            "custom_tools.mine.description is missing; set it",
+        ),
+        (
+            "[custom_tools.mine]\ndescription = \"x\"\n".to_owned(),
+            "custom_tools.mine.command is missing; set it",
+        ),
+        (tool("args = []"), "4:1: unknown key 'custom_tools.mine.args'"),
+        (tool("arg_template = []"), "did you mean 'custom_tools.mine.args_template'?"),
+        (tool("args_template = \"x\""), "args_template must be a list of arguments, like"),
+        (
+            tool("args_template = [\"${path}\"]"),
+            "4:17: custom_tools.mine.args_template has ${path}, but there is no such",
+        ),
+        (
+            tool(properties),
+            "custom_tools.mine.input_schema.properties.path is not used; write ${path} in args_template",
+        ),
+        (
+            tool("input_schema = { anyOf = [] }"),
+            "4:1: custom_tools.mine.input_schema.anyOf is not supported; the keys",
+        ),
+        (tool("input_mode = \"pipe\""), "input_mode must be one of args, stdin, env"),
+        (tool("timeout_secs = 301"), "timeout_secs must be an integer from 1 to 300"),
+        (tool("working_dir = \"sub\""), "working_dir must be an absolute path"),
+        (tool("env = { PATH = \"/x\" }"), "custom_tools.mine.env must not set PATH"),
+        (tool("env = { \"A B\" = \"x\" }"), "env must be a table of variables"),
+        (
+            tool("").replace("\"git\"", "\"./git\""),
+            "3:11: custom_tools.mine.command must be the name of a program or an",
+        ),
+    ] {
+        let problems = read(&text).unwrap_err().join("\n");
         assert!(problems.contains(expected), "{text}\n{problems}");
     }
 }
