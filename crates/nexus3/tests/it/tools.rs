@@ -3,6 +3,7 @@
 mod blocked_paths;
 mod calls;
 mod commands;
+mod custom_tools;
 mod files;
 mod offered_tools;
 mod pure;
