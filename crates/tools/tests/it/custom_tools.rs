@@ -78,7 +78,7 @@ async fn any_text_arrives_as_one_argument_unchanged() {
 }
 
 #[tokio::test]
-async fn parameters_arrive_on_standard_input_or_in_variables_of_their_own() {
+async fn parameters_arrive_on_standard_input_or_in_own_variables() {
     let sandbox = Sandbox::new();
     let properties = json!({ "path": { "type": "string" }, "ld_preload": { "type": "string" } });
     let call = json!({ "path": "/evil", "ld_preload": "/evil.so" });

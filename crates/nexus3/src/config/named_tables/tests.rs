@@ -156,7 +156,7 @@ command = "/usr/bin/date"
 "#;
 
 #[test]
-fn custom_tools_are_read_in_order_and_shown_without_their_variables() {
+fn custom_tools_are_read_in_order_and_variables_not_shown() {
     let config = read(TOOLS).unwrap();
     let tools = config.custom_tools().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();

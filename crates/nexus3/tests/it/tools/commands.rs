@@ -3,10 +3,11 @@
 use std::fs::File;
 
 use serde_json::{Value, json};
+use testkit::ScriptedModel;
 
 use super::{fixture_with, tool_result};
 use crate::support::folder::TestDirectory;
-use crate::support::{Fixture, wait_until};
+use crate::support::{Fixture, daemon_builder, wait_until};
 
 fn shell(line: &str) -> String {
     format!("!tool shell.exec {}", json!({ "command": line }))
@@ -38,6 +39,22 @@ fn trusted_agent_runs_commands_in_its_directory_only() {
     let timeout =
         format!("!tool cmd.exec {}", json!({ "command": "sleep", "args": ["100"], "timeout_secs": 1 }));
     assert_eq!(tool_result(&fixture, &timeout), "Timeout after 1 seconds");
+}
+
+#[test]
+fn command_runs_beside_the_daemons_home_and_does_not_see_it() {
+    let directory = TestDirectory::with_files(&[("a.txt", "one\n")]);
+    let model = ScriptedModel::start();
+    let daemon = daemon_builder(&model).home(directory.path_of("deep/home")).start();
+    let fixture = Fixture { daemon, model };
+    fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted", "cwd": directory.path_str() }));
+    assert!(directory.read("deep/home/nexus3.db").is_none_or(|text| !text.is_empty()));
+    let line = "cat a.txt; ls -A deep/home; mv deep gone 2> /dev/null; touch deep/home/config.toml; echo two > b.txt";
+    let result = parse(&tool_result(&fixture, &shell(line)));
+    assert_eq!(result["stdout"], "one\n", "{result}");
+    assert_eq!(directory.read("b.txt").as_deref(), Some("two\n"));
+    assert_eq!(directory.read("deep/home/config.toml").unwrap_or_default(), "");
+    assert!(std::fs::exists(directory.path_of("deep/home/nexus3.db")).unwrap());
 }
 
 #[test]

@@ -44,13 +44,13 @@ pub(super) fn format(finished: &FinishedCommand, timeout: Duration, mode: Output
 fn compact(text: &str) -> Result<String, serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(text)?;
     let (mut is_in_string, mut is_escaped) = (false, false);
-    let is_kept = |char: &char| {
-        let is_kept = is_in_string || !char.is_ascii_whitespace();
+    let is_retained = |char: &char| {
+        let is_retained = is_in_string || !char.is_ascii_whitespace();
         is_in_string ^= *char == '"' && !is_escaped;
         is_escaped = is_in_string && *char == '\\' && !is_escaped;
-        is_kept
+        is_retained
     };
-    Ok(text.chars().filter(is_kept).collect())
+    Ok(text.chars().filter(is_retained).collect())
 }
 
 #[cfg(test)]
