@@ -110,6 +110,13 @@ pub struct CustomTool {
     definition: Arc<Definition>,
 }
 
+/// Without its definition: variables may be secret.
+impl fmt::Debug for CustomTool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("CustomTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
 struct Definition {
     command: String,
     arguments: Vec<Template>,

@@ -17,7 +17,7 @@ fn grant(sandbox: &Sandbox) -> Grant {
     Grant { read: directories.clone(), write: directories, ..Grant::everything() }
 }
 
-fn settings(command: &str, args_template: &[&str], properties: Value) -> CustomToolSettings {
+fn settings(command: &str, args_template: &[&str], properties: &Value) -> CustomToolSettings {
     CustomToolSettings {
         name: "mine".to_owned(),
         description: "A tool of the tests.".to_owned(),
@@ -60,12 +60,17 @@ async fn any_text_arrives_as_one_argument_unchanged() {
     let sandbox = Sandbox::new();
     let print = "print join(',', map { unpack('H*', $_) } @ARGV)";
     let settings =
-        settings("perl", &["-e", print, "--", "${text}", "--text=${text}", "end"], text_parameter());
+        settings("perl", &["-e", print, "--", "${text}", "--text=${text}", "end"], &text_parameter());
     let fixture = fixture(&sandbox, &settings);
     let mut rng = TestRng::new(38);
     let random = (0..20).map(|_| {
-        let char =
-            |_| char::from_u32(rng.below(0x11_0000) as u32).filter(|char| *char != '\0').unwrap_or('x');
+        let char = |_| {
+            u32::try_from(rng.below(0x11_0000))
+                .ok()
+                .and_then(char::from_u32)
+                .filter(|char| *char != '\0')
+                .unwrap_or('x')
+        };
         (0..40).map(char).collect::<String>()
     });
     let random: Vec<String> = random.collect();
@@ -83,7 +88,7 @@ async fn parameters_arrive_on_standard_input_or_in_own_variables() {
     let properties = json!({ "path": { "type": "string" }, "ld_preload": { "type": "string" } });
     let call = json!({ "path": "/evil", "ld_preload": "/evil.so" });
     let mut settings =
-        settings("sh", &["-c", "cat; env | sort | grep -E '^(PATH|LD_|NEXUS|MODE)'"], properties);
+        settings("sh", &["-c", "cat; env | sort | grep -E '^(PATH|LD_|NEXUS|MODE)'"], &properties);
     settings.input_mode = InputMode::Stdin;
     let variables = "PATH=/usr/local/bin:/usr/bin:/bin";
     let json = r#"{"ld_preload":"/evil.so","path":"/evil"}"#;
@@ -99,7 +104,7 @@ async fn parameters_arrive_on_standard_input_or_in_own_variables() {
 #[tokio::test]
 async fn output_is_trimmed_text_or_json_and_failures_say_why() {
     let sandbox = Sandbox::new();
-    let mut settings = settings("sh", &["-c", "${text}"], text_parameter());
+    let mut settings = settings("sh", &["-c", "${text}"], &text_parameter());
     settings.timeout_secs = Some(1);
     let text = fixture(&sandbox, &settings);
     settings.output_mode = OutputMode::Json;
@@ -127,7 +132,7 @@ async fn output_is_trimmed_text_or_json_and_failures_say_why() {
 #[tokio::test]
 async fn call_needs_the_permission_for_its_program_and_directory() {
     let sandbox = Sandbox::new();
-    let mut settings = settings("cat", &["--", "${text}"], text_parameter());
+    let mut settings = settings("cat", &["--", "${text}"], &text_parameter());
     let mut allowed = fixture(&sandbox, &settings);
     allowed.grant.commands = NameSet::only(["cat"]);
     assert_eq!(allowed.call("mine", &json!({ "text": "ok.txt" })).await, done("inside"));
@@ -154,7 +159,7 @@ async fn command_reads_its_program_and_nothing_beside_it() {
         let script = "#!/bin/sh\ncd ${0%/*}\ncat deep.txt secret.txt 2> /dev/null\nls\n";
         fs::write(&program, script).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut fixture = fixture(&sandbox, &settings(&program, &[], json!({})));
+        let mut fixture = fixture(&sandbox, &settings(&program, &[], &json!({})));
         fixture.grant.blocked = vec![path(&sandbox.path(blocked))];
         assert_eq!(fixture.call("mine", &json!({})).await, done("program"), "{directory}");
     }

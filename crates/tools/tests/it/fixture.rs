@@ -73,7 +73,7 @@ impl Fixture {
     pub(crate) fn with_custom_tool(cwd: &str, grant: Grant, settings: &CustomToolSettings) -> Self {
         let commands = command_runner();
         let fixture = Self::with_runner(cwd, grant, &commands);
-        let tool = CustomTool::new(settings).unwrap_or_else(|fault| panic!("{fault:?}"));
+        let tool = CustomTool::new(settings).expect("a valid definition");
         fixture.registry.add(tool.build(commands)).expect("a free name");
         fixture
     }

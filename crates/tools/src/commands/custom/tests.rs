@@ -25,12 +25,12 @@ fn one_parameter() -> Value {
 }
 
 fn fault(settings: &CustomToolSettings) -> (&'static str, String) {
-    let fault = CustomTool::new(settings).err().unwrap();
+    let fault = CustomTool::new(settings).unwrap_err();
     (fault.key, fault.why)
 }
 
 fn input(settings: &CustomToolSettings, call: &Value) -> Result<CommandInput, String> {
-    let tool = CustomTool::new(settings).ok().unwrap();
+    let tool = CustomTool::new(settings).unwrap();
     let call = tool.definition.parameters.check(call.as_object().unwrap().clone())?;
     tool.definition.command_input(&call)
 }
@@ -119,7 +119,7 @@ fn what_no_program_can_get_is_refused() {
 
 #[test]
 fn specification_is_that_of_a_command() {
-    let tool = CustomTool::new(&settings(&one_parameter(), &["${a}"])).ok().unwrap();
+    let tool = CustomTool::new(&settings(&one_parameter(), &["${a}"])).unwrap();
     let spec = tool.spec();
     assert_eq!(
         (&*spec.name, spec.program.as_deref(), spec.class),
