@@ -5,8 +5,8 @@ mod result;
 mod runner;
 mod shell;
 
-pub(crate) use runner::PermittedCommand;
 pub use runner::{CommandOptions, CommandRunner, SandboxReport};
+pub(crate) use runner::{PermittedCommand, StartedCommand};
 
 use crate::definition::{ToolEntry, tool};
 

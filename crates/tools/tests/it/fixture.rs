@@ -2,22 +2,28 @@
 
 use std::sync::{Arc, Mutex};
 
+use agent::journal::Serial;
 use agent::outside::{
     BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, ResultChunk,
-    Timestamp, ToolContext, Toolbox, Workspace,
+    Timestamp, ToolContext, ToolOutputSink, ToolOutputStream, Toolbox, Workspace,
 };
 use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
+use sandbox::{Helper, ResourceLimits};
 use serde_json::Value;
 use testkit::{CountingEntropy, TestClock};
-use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
+use tools::{CommandOptions, CommandRunner, LocalWorkspace, ToolDependencies, ToolRegistry};
 
 /// The agent `me` with a grant.
 pub(crate) struct Fixture {
-    registry: ToolRegistry,
+    pub(crate) registry: ToolRegistry,
+    pub(crate) commands: Arc<CommandRunner>,
     pub(crate) peers: Arc<RecordingPeers>,
+    pub(crate) output: Arc<RecordingSink>,
     cwd: FilePath,
     pub(crate) grant: Grant,
+    /// The serial of the agent.
+    pub(crate) serial: Serial,
 }
 
 pub(crate) fn path(text: &str) -> FilePath {
@@ -43,12 +49,34 @@ impl Fixture {
     }
 
     pub(crate) fn with_grant(cwd: &str, grant: Grant) -> Self {
+        Self::with_commands(cwd, grant, CommandRunner::refusing("this test runs no commands"))
+    }
+
+    fn with_commands(cwd: &str, grant: Grant, commands: CommandRunner) -> Self {
+        let commands = Arc::new(commands);
         let dependencies = ToolDependencies {
             clock: Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456))),
             entropy: Arc::new(CountingEntropy::default()),
-            commands: Arc::new(tools::CommandRunner::refusing("this test runs no commands")),
+            commands: Arc::clone(&commands),
         };
-        Self { registry: ToolRegistry::new(dependencies), peers: Arc::default(), cwd: path(cwd), grant }
+        let (registry, cwd) = (ToolRegistry::new(dependencies), path(cwd));
+        Self { registry, commands, peers: Arc::default(), output: Arc::default(), cwd, grant, serial: 1 }
+    }
+
+    /// The same agent, which runs commands in the sandbox.
+    pub(crate) fn running_commands(self) -> Self {
+        let helper = Helper {
+            program: env!("CARGO_BIN_EXE_tools-sandbox-helper").into(),
+            arguments: vec![sandbox::HELPER_ARGUMENT.to_owned()],
+        };
+        let commands = CommandRunner::new(CommandOptions {
+            helper,
+            environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+            readable_directories: Vec::new(),
+            temporary_directory: std::env::temp_dir(),
+            limits: ResourceLimits::default(),
+        });
+        Self::with_commands(self.cwd.as_str(), self.grant, commands)
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> ToolOutcome {
@@ -60,6 +88,7 @@ impl Fixture {
         let me = AgentId::parse("me").expect("a valid id");
         let site = CallSite {
             agent: &me,
+            serial: self.serial,
             cwd: &self.cwd,
             relation_to: &relation_to,
             preset_inheritance: &preset_inheritance,
@@ -73,11 +102,28 @@ impl Fixture {
         match judge(&prepared.effects(), &self.grant) {
             Verdict::Allowed(permit) => {
                 let peers: Arc<dyn Peers> = Arc::clone(&self.peers) as _;
-                let results = Arc::new(OneResult);
-                prepared.run(ToolContext { agent: 1, permit, peers, results }).await
+                let (results, output) = (Arc::new(OneResult), Arc::clone(&self.output) as _);
+                prepared.run(ToolContext { agent: self.serial, permit, peers, results, output }).await
             }
             Verdict::Denied(denial) => ToolOutcome::Denied(denial.text),
         }
+    }
+}
+
+/// Output as the calls have shown it.
+#[derive(Default)]
+pub(crate) struct RecordingSink {
+    pub(crate) stdout: Mutex<Vec<u8>>,
+    pub(crate) stderr: Mutex<Vec<u8>>,
+}
+
+impl ToolOutputSink for RecordingSink {
+    fn push(&self, stream: ToolOutputStream, bytes: &[u8]) {
+        let output = match stream {
+            ToolOutputStream::Stdout => &self.stdout,
+            ToolOutputStream::Stderr => &self.stderr,
+        };
+        output.lock().expect("no test panics with the lock").extend(bytes);
     }
 }
 
