@@ -5,6 +5,7 @@ mod calls;
 mod commands;
 mod files;
 mod offered_tools;
+mod processes;
 mod pure;
 mod secrets;
 

@@ -37,23 +37,10 @@ impl Pool {
             let handle = self.directory.remove(node.serial);
             handle.iter().for_each(AgentHandle::request_end);
             self.output_cache.remove_agent(node.serial);
-            self.release_tools(node.serial, handle.clone());
+            self.outside.tools.agent_ended(node.serial);
             handle
         };
         Ok(nodes.iter().rev().map(remove).collect())
-    }
-
-    /// Releases what tools hold for a destroyed agent: at once, and again when its actor has ended, because a call may
-    /// run until then.
-    fn release_tools(&self, serial: Serial, handle: Option<AgentHandle>) {
-        let tools = Arc::clone(&self.outside.tools);
-        tools.agent_ended(serial);
-        if let Some(handle) = handle {
-            self.tasks.spawn(async move {
-                handle.wait_ended().await;
-                tools.agent_ended(serial);
-            });
-        }
     }
 
     /// Commits the destruction together with the refunds to the ancestors.
