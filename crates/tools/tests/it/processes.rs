@@ -18,8 +18,8 @@ const SERVER: &str = "echo ready; while read line; do echo \"got $line\"; done; 
 const STUBBORN: &str = "trap '' TERM; flock lock sh -c 'trap \"\" TERM; echo locked; sleep 1000'";
 
 fn parse(outcome: &ToolOutcome) -> Value {
-    let ToolOutcome::Done(text) = outcome else { panic!("{outcome:?}") };
-    serde_json::from_str(text).expect("JSON")
+    assert!(matches!(outcome, ToolOutcome::Done(_)), "{outcome:?}");
+    serde_json::from_str(outcome.text()).expect("JSON")
 }
 
 struct Processes {

@@ -10,19 +10,19 @@ use crate::support::folder::TestDirectory;
 use crate::support::{Fixture, WAIT_MAX, wait_until};
 
 /// Has an agent make a tool call and returns the result.
-fn call_as(fixture: &Fixture, agent: &str, tool: &str, arguments: Value) -> String {
+fn call_as(fixture: &Fixture, agent: &str, tool: &str, arguments: &Value) -> String {
     let text = fixture.send_text(agent, &format!("!tool {tool} {arguments}"));
     text.strip_prefix("tool said: ").unwrap_or_else(|| panic!("{tool}: {text}")).to_owned()
 }
 
-fn call(fixture: &Fixture, tool: &str, arguments: Value) -> Value {
+fn call(fixture: &Fixture, tool: &str, arguments: &Value) -> Value {
     let text = call_as(fixture, "worker", tool, arguments);
     serde_json::from_str(&text).unwrap_or_else(|fault| panic!("{text}: {fault}"))
 }
 
 /// Starts a line in a shell and returns the id of the process.
 fn start(fixture: &Fixture, line: &str) -> String {
-    let started = call(fixture, "process.start", json!({ "command": "sh", "args": ["-c", line] }));
+    let started = call(fixture, "process.start", &json!({ "command": "sh", "args": ["-c", line] }));
     started["id"].as_str().expect("an id").to_owned()
 }
 
@@ -46,21 +46,21 @@ fn agent_works_with_a_process_over_several_turns() {
     let server = "echo ready; while read line; do echo \"got $line\"; done; exit 3";
     let id = start(&fixture, server);
     let read = |wait_for: &str| {
-        call(&fixture, "process.read", json!({ "id": id, "wait_secs": 60, "wait_for": wait_for }))
+        call(&fixture, "process.read", &json!({ "id": id, "wait_secs": 60, "wait_for": wait_for }))
     };
     assert_eq!(read("output"), json!({ "state": "running", "stderr": "", "stdout": "ready\n" }));
-    call(&fixture, "process.write", json!({ "id": id, "text": "hello\n" }));
+    call(&fixture, "process.write", &json!({ "id": id, "text": "hello\n" }));
     assert_eq!(read("output")["stdout"], "got hello\n");
     for (tool, arguments) in [
         ("process.read", json!({ "id": id })),
         ("process.write", json!({ "id": id, "text": "x\n" })),
         ("process.stop", json!({ "id": id })),
     ] {
-        let refused = call_as(&fixture, "other", tool, arguments);
+        let refused = call_as(&fixture, "other", tool, &arguments);
         assert!(refused.contains(&format!("no process {id}")), "{refused}");
     }
-    assert_eq!(call_as(&fixture, "other", "process.list", json!({})), "[]");
-    call(&fixture, "process.write", json!({ "id": id, "text": "", "close": true }));
+    assert_eq!(call_as(&fixture, "other", "process.list", &json!({})), "[]");
+    call(&fixture, "process.write", &json!({ "id": id, "text": "", "close": true }));
     assert_eq!(read("exit")["exit_code"], 3);
 }
 
@@ -76,7 +76,7 @@ fn process_outlives_sleep_and_cancel_and_dies_with_its_agent() {
     running.next_result();
     let agents = || fixture.daemon.call_result("/", "list_agents", json!({}));
     wait_until("the agent sleeps", || agents()["agents"][0]["state"] == "asleep");
-    assert_eq!(call(&fixture, "process.list", json!({}))[0]["state"], "running");
+    assert_eq!(call(&fixture, "process.list", &json!({}))[0]["state"], "running");
     fixture.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     await_death(&directory);
 }
@@ -90,7 +90,7 @@ fn killed_daemon_leaves_no_process_and_says_so() {
     let stopped = daemon.kill();
     await_death(&directory);
     let fixture = Fixture { daemon: stopped.start(), model };
-    let read = call_as(&fixture, "worker", "process.read", json!({ "id": id }));
+    let read = call_as(&fixture, "worker", "process.read", &json!({ "id": id }));
     assert!(
         read.contains(&format!("no process {id}; background processes end when the daemon stops")),
         "{read}"
