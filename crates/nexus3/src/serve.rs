@@ -313,7 +313,11 @@ impl Shutdown<'_> {
     /// process ends.
     async fn stop_processes(&mut self) {
         tokio::select! {
-            () = self.commands.stop_processes() => {}
+            count = self.commands.stop_processes() => {
+                if count > 0 {
+                    tracing::info!("killed {count} background processes");
+                }
+            }
             name = self.signals.next() => {
                 tracing::warn!("received {name} while stopping: not waiting for background processes");
             }

@@ -103,9 +103,9 @@ impl CommandRunner {
         &self.processes
     }
 
-    /// Kills all background processes and waits for their end. None can be started any more.
-    pub async fn stop_processes(&self) {
-        self.processes.close().await;
+    /// Kills all background processes, waits for their end, and returns their number. None can be started any more.
+    pub async fn stop_processes(&self) -> usize {
+        self.processes.close().await
     }
 
     /// Tests the sandbox, once. Commands run in the strongest tier whose probes all pass.

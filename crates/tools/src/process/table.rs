@@ -91,12 +91,14 @@ impl ProcessTable {
         self.remove(|process| process.agent == agent);
     }
 
-    /// Kills all processes and waits for their end. None can be started any more.
-    pub(crate) async fn close(&self) {
+    /// Kills all processes, waits for their end, and returns their number. None can be started any more.
+    pub(crate) async fn close(&self) -> usize {
         self.state().is_closed = true;
         self.remove(|_| true);
         self.tasks.close();
+        let running = self.tasks.len();
         self.tasks.wait().await;
+        running
     }
 
     fn remove(&self, is_removed: impl Fn(&BackgroundProcess) -> bool) {

@@ -152,7 +152,7 @@ async fn other_agent_reaches_no_process_and_its_end_kills_its_own() {
 async fn stopping_the_daemon_kills_all_processes() {
     let processes = Processes::new();
     processes.start_stubborn().await;
-    processes.fixture.commands.stop_processes().await;
+    assert_eq!(processes.fixture.commands.stop_processes().await, 1);
     processes.lock().try_lock().expect("nothing holds the lock");
     let refused = processes.fixture.call("process.start", &json!({ "command": "true" })).await;
     assert_eq!(refused.text(), "Server shutting down");

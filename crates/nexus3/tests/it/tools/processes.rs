@@ -104,6 +104,7 @@ fn stopped_daemon_has_killed_all_processes() {
     start_locked(&fixture, &directory);
     fixture.daemon.signal("SIGTERM");
     assert!(fixture.daemon.wait_exit().success());
+    fixture.daemon.wait_stderr("killed 1 background processes");
     File::open(directory.path_of("lock")).unwrap().try_lock().expect("nothing holds the lock");
 }
 
