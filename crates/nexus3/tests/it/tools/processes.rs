@@ -71,8 +71,8 @@ fn process_outlives_sleep_and_cancel_and_dies_with_its_agent() {
     fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted", "cwd": directory.path_str() }));
     let id = start_locked(&fixture, &directory);
     let reading = format!("!tool process.read {}", json!({ "id": id, "wait_secs": 60 }));
-    let running = fixture.start_until_accepted("worker", "r", || fixture.start_send("worker", &reading, "r"));
-    assert_eq!(fixture.cancel("worker", "r")["cancelled"], true);
+    let running = fixture.start_send("worker", &reading, "r");
+    wait_until("the turn is cancelled", || fixture.cancel("worker", "r")["cancelled"] == true);
     running.next_result();
     let agents = || fixture.daemon.call_result("/", "list_agents", json!({}));
     wait_until("the agent sleeps", || agents()["agents"][0]["state"] == "asleep");
