@@ -24,6 +24,10 @@ const SECRETS_MAX: usize = 256;
 /// are stored.
 static TOKEN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"nx[kc]_[A-Za-z0-9_\-]{43}").ok());
 
+/// The beginning of such a token at the end of a text.
+static TOKEN_START: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"n(?:x(?:[kc](?:_[A-Za-z0-9_\-]{0,42})?)?)?$").ok());
+
 /// The secrets known now.
 #[derive(Default)]
 pub struct KnownSecrets {
@@ -33,7 +37,9 @@ pub struct KnownSecrets {
 #[derive(Default)]
 struct State {
     values: VecDeque<String>,
-    /// Finds every form of every value.
+    /// Every form of every value, sorted.
+    forms: Vec<String>,
+    /// Finds every form.
     matcher: Option<AhoCorasick>,
 }
 
@@ -49,13 +55,49 @@ impl KnownSecrets {
             state.values.pop_front();
         }
         let forms: BTreeSet<String> = state.values.iter().flat_map(|value| forms(value)).collect();
+        state.forms = forms.into_iter().collect();
         // Fails only for patterns of gigabytes.
-        state.matcher = AhoCorasick::new(forms).ok();
+        state.matcher = AhoCorasick::new(&state.forms).ok();
     }
 
     /// Replaces every known secret and every token of the daemon in a text.
     #[must_use]
     pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let found = self.find(text);
+        if found.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replace(text, found)) }
+    }
+
+    /// The length of the beginning of a growing text that can be redacted and shown now: no secret reaches from it into
+    /// the rest, whatever follows.
+    #[must_use]
+    pub fn complete_length(&self, text: &str) -> usize {
+        let token_start = TOKEN_START.iter().find_map(|token| token.find(text)).map(|token| token.start());
+        let mut end = token_start.unwrap_or(text.len()).min(self.form_start(text));
+        let mut found = self.find(text);
+        found.sort_unstable_by_key(|range| std::cmp::Reverse(range.end));
+        // From the last: a secret that reaches beyond the end moves it to its start.
+        for range in found {
+            if range.end > end {
+                end = end.min(range.start);
+            }
+        }
+        end
+    }
+
+    /// Where the beginning of a form starts at the end of a text; its length if nowhere.
+    fn form_start(&self, text: &str) -> usize {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let longest = state.forms.iter().map(String::len).max().unwrap_or_default();
+        let is_start = |rest: &str| {
+            let next = state.forms.partition_point(|form| form.as_str() < rest);
+            state.forms.get(next).is_some_and(|form| form.starts_with(rest))
+        };
+        let starts = text.len().saturating_sub(longest)..text.len();
+        let mut starts = starts.filter(|start| text.is_char_boundary(*start));
+        starts.find(|start| is_start(&text[*start..])).unwrap_or(text.len())
+    }
+
+    fn find(&self, text: &str) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> =
             TOKEN.iter().flat_map(|token| token.find_iter(text)).map(|token| token.range()).collect();
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
@@ -63,8 +105,7 @@ impl KnownSecrets {
             // Overlapping: a secret may begin within another one.
             found.extend(matcher.find_overlapping_iter(text).map(|secret| secret.range()));
         }
-        drop(state);
-        if found.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replace(text, found)) }
+        found
     }
 }
 
@@ -191,6 +232,47 @@ mod tests {
     fn overlapping_secrets_leave_nothing() {
         let secrets = known(&["first-and-shared", "shared-and-second", "and-shared"]);
         assert_eq!(secrets.redact("(first-and-shared-and-second)"), "([redacted])");
+    }
+
+    /// Shows a text that arrives in pieces.
+    fn show(secrets: &KnownSecrets, pieces: &[&str]) -> String {
+        let (mut shown, mut held) = (String::new(), String::new());
+        for piece in pieces {
+            held.push_str(piece);
+            let rest = held.split_off(secrets.complete_length(&held));
+            shown.push_str(&secrets.redact(&held));
+            held = rest;
+        }
+        shown + &secrets.redact(&held)
+    }
+
+    #[test]
+    fn secret_in_pieces_is_never_shown() {
+        let secrets = known(&[KEY, "first-and-shared", "shared-and-second", "first-and"]);
+        let token = format!("nxk_{}", "aB3-_".repeat(8) + "xyz");
+        let base64 = STANDARD_NO_PAD.encode(format!("ab{KEY}"));
+        for secret in [KEY, "first-and-shared", "first-and-shared-and-second", &token, &base64] {
+            let text = format!("before {secret} after");
+            let whole = secrets.redact(&text).into_owned();
+            for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
+                let (left, right) = text.split_at(cut);
+                assert_eq!(show(&secrets, &[left, right]), whole, "{left}|{right}");
+            }
+            let characters: Vec<String> = text.chars().map(String::from).collect();
+            let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+            assert_eq!(show(&secrets, &pieces), whole);
+        }
+    }
+
+    #[test]
+    fn text_without_the_start_of_a_secret_is_shown_at_once() {
+        let secrets = known(&["sk-1234567890"]);
+        for text in ["compiling\n", "disk?", "sk-1 ", "nx_", "é"] {
+            assert_eq!(secrets.complete_length(text), text.len(), "{text}");
+        }
+        for (text, length) in [("ask-1", 1), ("plan", 3), ("use nxk_ab", 4), ("s", 0)] {
+            assert_eq!(secrets.complete_length(text), length, "{text}");
+        }
     }
 
     #[test]

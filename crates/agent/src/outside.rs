@@ -179,6 +179,8 @@ pub trait Models: Send + Sync {
 pub struct CallSite<'a> {
     /// The calling agent.
     pub agent: &'a AgentId,
+    /// Its serial, by which tools find what they hold for it.
+    pub serial: Serial,
     /// Its working directory, the base of relative paths.
     pub cwd: &'a FilePath,
     /// The relation of another agent to the calling agent.
@@ -197,6 +199,31 @@ pub struct ToolContext {
     pub peers: Arc<dyn Peers>,
     /// The full text of earlier results that were truncated.
     pub results: Arc<dyn CachedResults>,
+    /// Where the call shows output while it runs.
+    pub output: Arc<dyn ToolOutputSink>,
+}
+
+/// A stream of a tool's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolOutputStream {
+    /// Standard output of a command.
+    Stdout,
+    /// Standard error of a command.
+    Stderr,
+}
+
+/// Receives the output of a tool call while it runs, for people who watch. The result of the call does not depend on it.
+pub trait ToolOutputSink: Send + Sync {
+    /// Adds output. Never blocks; output beyond the limits of the sink is omitted.
+    fn push(&self, stream: ToolOutputStream, bytes: &[u8]);
+}
+
+/// A sink for calls that are not watched.
+#[derive(Debug, Clone, Copy)]
+pub struct DiscardedOutput;
+
+impl ToolOutputSink for DiscardedOutput {
+    fn push(&self, _stream: ToolOutputStream, _bytes: &[u8]) {}
 }
 
 /// A tool that models can call.

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent::outside::Store;
@@ -12,6 +13,7 @@ use rpc::{Dispatcher, DispatcherOptions};
 use runtime::PoolHandle;
 use server::http::{HttpLimits, HttpOptions, HttpTransport};
 use server::{BindFault, BoundSocket, Doors, Host, Listener, Transport};
+use tools::CommandRunner;
 
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::{self, Config, LogSettings, RoomOptions};
@@ -73,7 +75,8 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     token.iter().for_each(|token| assembly.add_known_secret(token));
     let commands = assembly.commands();
     let pool = assembly.open(store.clone()).await?;
-    let sandbox_test = tokio::spawn(async move { log_sandbox(commands.report().await) });
+    let tested = Arc::clone(&commands);
+    let sandbox_test = tokio::spawn(async move { log_sandbox(tested.report().await) });
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
     // After the token: a client that can connect must not find the token of an earlier daemon.
@@ -88,7 +91,8 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
     print_banner(address, token_file.as_ref(), &rooms, &home, &home_flag, pool.agent_count());
 
-    let mut shutdown = Shutdown { doors: &doors, pool: &pool, store: &*store, signals: &mut signals };
+    let mut shutdown =
+        Shutdown { doors: &doors, pool: &pool, commands: &commands, store: &*store, signals: &mut signals };
     let cause = shutdown.wait_for_cause(&rooms).await;
     sandbox_test.abort();
     let stopped = shutdown.stop(cause, &rooms).await;
@@ -216,6 +220,7 @@ enum StopCause {
 struct Shutdown<'a> {
     doors: &'a Doors,
     pool: &'a PoolHandle,
+    commands: &'a CommandRunner,
     store: &'a dyn Store,
     signals: &'a mut StopSignals,
 }
@@ -240,7 +245,7 @@ impl Shutdown<'_> {
     }
 
     /// Stops in order: rejects new requests, waits up to the grace period for open turns (a second signal cancels
-    /// them), commits the queued writes, writes the pending responses and closes the store. A store failure cancels
+    /// them), kills background processes, commits the queued writes, writes the pending responses and closes the store. A store failure cancels
     /// turns at once.
     async fn stop(&mut self, cause: StopCause, rooms: &RoomOptions<'_>) -> Result<(), Failure> {
         let (grace, mut failed) = match cause {
@@ -258,6 +263,7 @@ impl Shutdown<'_> {
             self.pool.abort_turns();
         }
         failed = self.end_turns(grace, failed).await;
+        self.stop_processes().await;
         let is_committed = self.commit_queued().await;
         if !self.doors.wait_closed(RESPONSE_DRAIN_TIMEOUT).await {
             tracing::warn!(
@@ -301,6 +307,21 @@ impl Shutdown<'_> {
             tracing::warn!("cancelled {cancelled} turns that did not end within the grace period");
         }
         failed
+    }
+
+    /// Kills the background processes of all agents. Those that another signal does not wait for are killed when this
+    /// process ends.
+    async fn stop_processes(&mut self) {
+        tokio::select! {
+            count = self.commands.stop_processes() => {
+                if count > 0 {
+                    tracing::info!("killed {count} background processes");
+                }
+            }
+            name = self.signals.next() => {
+                tracing::warn!("received {name} while stopping: not waiting for background processes");
+            }
+        }
     }
 
     /// Waits until the queued writes are committed; returns false if another signal arrives first. Skipping them is

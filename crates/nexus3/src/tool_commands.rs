@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use agent::journal::Serial;
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, PreparedCall,
-    ResultChunk, Tool, ToolContext, Toolbox, Workspace,
+    BoxFuture, CachedResults, CallSite, CreatedPeer, DiscardedOutput, NewPeer, PeerResponse, PeerStatus,
+    Peers, PreparedCall, ResultChunk, Tool, ToolContext, Toolbox, Workspace,
 };
 use agent::permission::{Budget, Effect, FilePath, Grant, GrantRequest, Permit, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome, ToolSpec};
@@ -138,6 +138,7 @@ impl LocalSession {
         let preset_inheritance = |_: Option<&str>| Vec::new();
         let site = CallSite {
             agent: &self.agent,
+            serial: LOCAL_SERIAL,
             cwd: &self.cwd,
             relation_to: &relation_to,
             preset_inheritance: &preset_inheritance,
@@ -148,8 +149,9 @@ impl LocalSession {
         };
         match self.judge(tool, &*call) {
             Ok(permit) => {
-                let (peers, results) = (Arc::new(NoAgents), Arc::new(NoResults));
-                let context = ToolContext { agent: LOCAL_SERIAL, permit, peers, results };
+                let (peers, results, output) =
+                    (Arc::new(NoAgents), Arc::new(NoResults), Arc::new(DiscardedOutput));
+                let context = ToolContext { agent: LOCAL_SERIAL, permit, peers, results, output };
                 call.run(context).await
             }
             Err(denied) => denied,

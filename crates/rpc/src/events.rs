@@ -5,7 +5,7 @@
 mod tests;
 
 use agent::journal::{AgentRecord, CompactionRecord, Record, Serial, StoredGrantRequest, StoredPermissions};
-use agent::outside::JournalEntry;
+use agent::outside::{JournalEntry, ToolOutputStream};
 use agent::permission::{Budget, FilePath, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
 use nexus3_protocol::events::{
@@ -37,9 +37,10 @@ pub(crate) fn event(item: &BusEvent) -> Event {
 pub(crate) fn event_kind(item: &BusEvent) -> EventKind {
     match item {
         BusEvent::Entry(entry) => record_kind(&entry.record),
-        BusEvent::Delta(delta) => match delta.kind {
+        BusEvent::Delta(delta) => match &delta.kind {
             DeltaKind::Text => EventKind::TextDelta,
             DeltaKind::Reasoning => EventKind::ReasoningDelta,
+            DeltaKind::ToolOutput { .. } => EventKind::ToolOutputDelta,
         },
         BusEvent::Gap { .. } => EventKind::Gap,
         BusEvent::Lagged => EventKind::Lagged,
@@ -237,6 +238,13 @@ fn class_name(class: ToolClass) -> &'static str {
     }
 }
 
+fn stream_name(stream: ToolOutputStream) -> &'static str {
+    match stream {
+        ToolOutputStream::Stdout => "stdout",
+        ToolOutputStream::Stderr => "stderr",
+    }
+}
+
 fn turn_ended(turn: u64, request_id: &RequestId, end: &TurnEnd) -> events::TurnEnded {
     let (outcome, error, reason) = match &end.outcome {
         TurnOutcome::Completed => ("completed", None, None),
@@ -264,12 +272,24 @@ fn delta_event(delta: &Delta) -> LiveEvent {
     let journalled = NotJournalled;
     let (agent_id, request_id) = (delta.agent_id.to_string(), request_id_to_wire(delta.request_id.clone()));
     let (turn, text) = (delta.turn, delta.text.clone());
-    match delta.kind {
+    match &delta.kind {
         DeltaKind::Text => {
             LiveEvent::TextDelta(events::TextDelta { journalled, agent_id, request_id, turn, text })
         }
         DeltaKind::Reasoning => {
             LiveEvent::ReasoningDelta(events::ReasoningDelta { journalled, agent_id, request_id, turn, text })
+        }
+        DeltaKind::ToolOutput { call_id, stream } => {
+            let (call_id, stream) = (call_id.to_string(), stream_name(*stream).to_owned());
+            LiveEvent::ToolOutputDelta(events::ToolOutputDelta {
+                journalled,
+                agent_id,
+                request_id,
+                turn,
+                call_id,
+                stream,
+                text,
+            })
         }
     }
 }

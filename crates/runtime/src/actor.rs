@@ -116,6 +116,17 @@ impl Actor {
             }
         }
         self.answer_remaining().await;
+        self.release_tools();
+    }
+
+    /// Releases what tools hold for the agent, if it was destroyed: a call that ran until now may have added to it.
+    fn release_tools(&self) {
+        let serial = self.shared.node.serial;
+        if let Some(pool) = self.shared.pool.upgrade()
+            && !pool.directory.exists(serial)
+        {
+            pool.outside.tools.agent_ended(serial);
+        }
     }
 
     /// Waits for a command; after the idle timeout, tries to go to sleep.

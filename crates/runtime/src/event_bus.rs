@@ -1,4 +1,4 @@
-//! Event bus: publishes journal entries in commit order, and model output while it streams. Publishing never waits for
+//! Event bus: publishes journal entries in commit order, and output of models and tools while it streams. Publishing never waits for
 //! a subscriber; one that lags catches up from the journal. Channels and subscribers hold positions: the events
 //! themselves are in caches that all subscribers share, bounded in bytes.
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use agent::journal::Serial;
-use agent::outside::{CommitListener, JournalEntry};
+use agent::outside::{CommitListener, JournalEntry, ToolOutputStream};
 use agent::{AgentId, RequestId};
 use tokio::sync::{broadcast, watch};
 
@@ -29,7 +29,7 @@ use crate::handle::AgentHandle;
 pub enum BusEvent {
     /// A committed journal entry.
     Entry(Arc<JournalEntry>),
-    /// A piece of streamed model output; not persisted.
+    /// A piece of streamed output of a model or a tool; not persisted.
     Delta(Arc<Delta>),
     /// The requested cursor is outside the journal; reading starts at the first entry available.
     Gap {
@@ -42,7 +42,7 @@ pub enum BusEvent {
     Lagged,
 }
 
-/// A piece of streamed model output.
+/// A piece of streamed output of a model or a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delta {
     /// Serial of the agent.
@@ -60,12 +60,19 @@ pub struct Delta {
 }
 
 /// Kind of streamed output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeltaKind {
     /// Response text.
     Text,
     /// Reasoning before the response.
     Reasoning,
+    /// Output of a tool call that runs.
+    ToolOutput {
+        /// Id of the tool call.
+        call_id: Arc<str>,
+        /// Which output.
+        stream: ToolOutputStream,
+    },
 }
 
 /// Which agents' events a subscription delivers.
@@ -132,7 +139,7 @@ impl EventBus {
         self.subscribers.load(Ordering::Relaxed) > 0
     }
 
-    /// Publishes a piece of model output, in several deltas if it is long.
+    /// Publishes a piece of output, in several deltas if it is long.
     pub(crate) fn publish_delta(&self, delta: Delta) {
         let serial = delta.agent;
         for delta in delta_window::split(delta) {

@@ -14,6 +14,6 @@ pub use helper::{HELPER_ARGUMENT, run_helper};
 pub use launcher::{GrantedDirectory, Helper, Launch, LaunchFault, Launcher};
 pub use output::{CapturedOutput, OutputLimits};
 pub use request::{ResourceLimits, Tier};
-pub use running::{CommandExit, OutputStream, RunningCommand};
+pub use running::{CommandExit, CommandInput, OutputStream, RunningCommand};
 pub use self_test::{PROBE_ARGUMENT, ProbeOutcome, SelfTest, run_probes};
 pub use system_directories::SystemDirectories;

@@ -51,6 +51,22 @@ impl CapturedOutput {
         self.bytes_total - (self.head.len() + self.tail.len()) as u64
     }
 
+    /// Takes the captured text, and continues empty. A character whose end is still to come stays.
+    #[must_use]
+    pub fn take_text(&mut self) -> String {
+        let before_last = (self.head.len() + self.tail.len()).saturating_sub(3);
+        let last: Vec<u8> = self.head.iter().chain(&self.tail).skip(before_last).copied().collect();
+        let incomplete = last[last.len() - incomplete_bytes(&last)..].to_vec();
+        for _ in &incomplete {
+            let _ = self.tail.pop_back().or_else(|| self.head.pop());
+        }
+        self.bytes_total -= incomplete.len() as u64;
+        let text = self.text();
+        *self = Self::new(self.limits);
+        self.push(&incomplete);
+        text
+    }
+
     /// The captured text, with a line that says how much is missing. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn text(&self) -> String {
@@ -75,9 +91,15 @@ fn is_continuation(byte: u8) -> bool {
 
 /// The length without a character that is cut at the end.
 fn whole_characters(bytes: &[u8]) -> usize {
-    match std::str::from_utf8(bytes) {
-        Err(error) if error.error_len().is_none() => error.valid_up_to(),
-        _ => bytes.len(),
+    bytes.len() - incomplete_bytes(bytes)
+}
+
+/// The length of a character that is cut at the end; zero if none is.
+fn incomplete_bytes(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    match std::str::from_utf8(last) {
+        Err(error) if error.error_len().is_none() => last.len(),
+        _ => 0,
     }
 }
 
@@ -106,6 +128,19 @@ mod tests {
             assert_eq!(output.text(), "abc\n[… 5 bytes omitted …]\nij");
             assert_eq!(output.bytes_total(), 10);
         }
+    }
+
+    #[test]
+    fn taken_text_is_not_repeated_and_cuts_no_character() {
+        let mut output = capture(&["aä"], 2, 8);
+        let (first, rest) = "ö€".as_bytes().split_at(1);
+        output.push(first);
+        assert_eq!((output.take_text().as_str(), output.bytes_total()), ("aä", 1));
+        output.push(rest);
+        assert_eq!(output.take_text(), "ö€");
+        assert_eq!((output.take_text().as_str(), output.bytes_total()), ("", 0));
+        output.push(b"0123456789abc\xff");
+        assert_eq!(output.take_text(), "01\n[… 4 bytes omitted …]\n6789abc\u{fffd}");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! descendants.
 
 use std::io::{self, PipeWriter};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, ChildStdout};
 
 use crate::control;
@@ -44,7 +46,29 @@ pub struct RunningCommand {
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     exit: Option<CommandExit>,
+    /// Whether the daemon has killed it.
+    is_killed: bool,
     frame: Vec<u8>,
+}
+
+/// The standard input of a running command. Dropping it is end of file for the command.
+#[derive(Debug)]
+pub struct CommandInput(pipe::Sender);
+
+impl CommandInput {
+    /// Writes the beginning of some bytes, as much as the pipe takes; waits while it is full. Cancel safe.
+    ///
+    /// # Errors
+    /// When the command has ended.
+    pub async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            self.0.writable().await?;
+            match self.0.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+        }
+    }
 }
 
 /// Output that was written before the exit is in the pipe; all writers are dead then, so that reading ends at once.
@@ -62,6 +86,7 @@ impl RunningCommand {
             stdout,
             stderr,
             exit: None,
+            is_killed: false,
             frame: Vec::new(),
         })
     }
@@ -81,7 +106,11 @@ impl RunningCommand {
                         return chunk;
                     }
                 }
-                exit = read_exit(&self.control, &mut self.frame) => self.exit = Some(exit),
+                exit = read_exit(&self.control, &mut self.frame) => self.exit = Some(match exit {
+                    // The supervisor of a killed command reports nothing.
+                    CommandExit::HelperLost if self.is_killed => CommandExit::Killed(libc::SIGKILL),
+                    exit => exit,
+                }),
             }
         }
     }
@@ -101,6 +130,22 @@ impl RunningCommand {
     #[must_use]
     pub fn take_stdin(&mut self) -> Option<PipeWriter> {
         self.stdin.take()
+    }
+
+    /// Takes the standard input of the command, to write to it without blocking a thread.
+    ///
+    /// # Errors
+    /// When the pipe cannot be watched by the runtime.
+    pub fn take_input(&mut self) -> io::Result<Option<CommandInput>> {
+        let open = |stdin: PipeWriter| pipe::Sender::from_owned_fd(OwnedFd::from(stdin)).map(CommandInput);
+        self.stdin.take().map(open).transpose()
+    }
+
+    /// Kills the command with all its descendants. [`Self::next_output`] returns `None` when they are dead.
+    pub fn kill(&mut self) {
+        self.is_killed = true;
+        // An error means that the helper has ended.
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
     }
 
     /// Asks the command to end, with SIGTERM to its process group.

@@ -7,7 +7,7 @@ use agent::ToolSpec;
 use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
-use crate::{agents, base64, commands, fs, hash, json, regex, result, text, time, uuid};
+use crate::{agents, base64, commands, fs, hash, json, process, regex, result, text, time, uuid};
 
 const FAMILIES: &[&[ToolEntry]] = &[
     text::TOOLS,
@@ -19,6 +19,7 @@ const FAMILIES: &[&[ToolEntry]] = &[
     regex::TOOLS,
     fs::TOOLS,
     commands::TOOLS,
+    process::TOOLS,
     result::TOOLS,
     agents::TOOLS,
 ];

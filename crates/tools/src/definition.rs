@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use agent::outside::{BoxFuture, CallSite, Clock, Entropy, PreparedCall, Tool, ToolContext};
+use agent::journal::Serial;
+use agent::outside::{BoxFuture, CallSite, Clock, Entropy, PreparedCall, Tool, ToolContext, ToolOutputSink};
 use agent::permission::Effect;
 use agent::{Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use schemars::JsonSchema;
@@ -31,6 +32,10 @@ pub struct ToolDependencies {
 /// The environment of one tool call.
 pub(crate) struct Invocation {
     pub(crate) dependencies: Arc<ToolDependencies>,
+    /// The calling agent.
+    pub(crate) agent: Serial,
+    /// Where the call shows output while it runs.
+    pub(crate) output: Arc<dyn ToolOutputSink>,
     /// The length of the arguments' JSON text.
     pub(crate) argument_bytes: usize,
 }
@@ -240,12 +245,13 @@ struct TypedCall<T: ToolDefinition> {
 
 impl<T: ToolDefinition> PreparedCall for TypedCall<T> {
     fn effects(&self) -> Vec<Effect> {
-        self.effects.list()
+        self.effects.list_on(self.dependencies.commands.processes())
     }
 
     fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome> {
         let Self { input, effects, dependencies, argument_bytes } = *self;
-        let call = Invocation { dependencies, argument_bytes };
+        let output = Arc::clone(&context.output);
+        let call = Invocation { dependencies, agent: context.agent, output, argument_bytes };
         let running = effects.open(Granted::new(context)).map(|handle| T::run(input, handle, call));
         Box::pin(async move {
             let result = match running {

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use agent::ToolOutcome;
+use agent::journal::Serial;
 use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
 use agent::permission::{Effect, FilePath};
 
 use crate::commands::PermittedCommand;
 use crate::fs::{ReadableFile, ReadableTree, RemovableEntry, WritableFile};
+use crate::process::{BackgroundProcess, ProcessTable};
 
 /// The effects of a tool call.
 pub(crate) trait ToolEffects: Send + 'static {
@@ -20,6 +22,11 @@ pub(crate) trait ToolEffects: Send + 'static {
 
     /// The effects for the judge.
     fn list(&self) -> Vec<Effect>;
+
+    /// The same for a call on a background process, whose effects depend on the process.
+    fn list_on(&self, _processes: &ProcessTable) -> Vec<Effect> {
+        self.list()
+    }
 
     /// Takes the handle of the permitted call.
     fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome>;
@@ -149,6 +156,41 @@ impl ToolEffects for CommandRun {
 
     fn open(self, granted: Granted) -> Result<PermittedCommand, ToolOutcome> {
         PermittedCommand::from_permit(granted.0.permit.commands.into_iter().next())
+    }
+}
+
+/// Writes to a background process of the agent: judged like running its command, whose permission may have been revoked.
+pub(crate) struct ProcessInput {
+    agent: Serial,
+    id: String,
+}
+
+impl ProcessInput {
+    /// The process as the model wrote it.
+    pub(crate) fn new(id: &str, site: &CallSite<'_>) -> Self {
+        Self { agent: site.serial, id: id.to_owned() }
+    }
+}
+
+impl ToolEffects for ProcessInput {
+    const ARE_WRITES: bool = true;
+    type Handle = ();
+
+    /// None without a process: the call fails then.
+    fn list(&self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn list_on(&self, processes: &ProcessTable) -> Vec<Effect> {
+        let run = |process: Arc<BackgroundProcess>| {
+            let line = &process.line;
+            Effect::Run { program: Arc::clone(&line.program), cwd: line.cwd.clone() }
+        };
+        processes.find(self.agent, &self.id).map(run).into_iter().collect()
+    }
+
+    fn open(self, _granted: Granted) -> Result<(), ToolOutcome> {
+        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ mod effects;
 mod fs;
 mod hash;
 mod json;
+mod process;
 mod regex;
 mod registry;
 mod result;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use agent::journal::Serial;
 use agent::outside::{Tool, ToolSet, Toolbox};
 
 use crate::{ToolDependencies, catalog};
@@ -9,6 +10,7 @@ use crate::{ToolDependencies, catalog};
 /// The registry of all tools. A change publishes a new [`ToolSet`]; model calls in progress continue with theirs.
 pub struct ToolRegistry {
     current: RwLock<Arc<ToolSet>>,
+    dependencies: Arc<ToolDependencies>,
 }
 
 /// Why a tool was not added.
@@ -27,8 +29,9 @@ impl ToolRegistry {
     /// Builds all built-in tools.
     #[must_use]
     pub fn new(dependencies: ToolDependencies) -> Self {
-        let tools = catalog::tools(&Arc::new(dependencies));
-        Self { current: RwLock::new(Arc::new(ToolSet::new(tools))) }
+        let dependencies = Arc::new(dependencies);
+        let tools = catalog::tools(&dependencies);
+        Self { current: RwLock::new(Arc::new(ToolSet::new(tools))), dependencies }
     }
 
     /// Adds a tool after the others: the next model call of every agent that may use it offers it.
@@ -62,6 +65,10 @@ impl ToolRegistry {
 impl Toolbox for ToolRegistry {
     fn snapshot(&self) -> Arc<ToolSet> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn agent_ended(&self, agent: Serial) {
+        self.dependencies.commands.processes().remove_agent(agent);
     }
 }
 

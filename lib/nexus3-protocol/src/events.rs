@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 pub use payloads::{
     AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ContextCompacted, DaemonStarted,
     DaemonStopped, Denied, Gap, Lagged, MessageEvent, NotJournalled, PermissionsChanged, PermissionsView,
-    ReasoningDelta, RolledBack, Steered, TextDelta, ToolBegun, ToolDone, TurnAccepted, TurnBegun, TurnEnded,
-    TurnError, TurnReopened,
+    ReasoningDelta, RolledBack, Steered, TextDelta, ToolBegun, ToolDone, ToolOutputDelta, TurnAccepted,
+    TurnBegun, TurnEnded, TurnError, TurnReopened,
 };
 pub use query::{EventKindFilter, EventQuery, QueryFault, parse_cursor};
 
@@ -176,6 +176,9 @@ define_events! {
         TextDelta = "text_delta";
         /// A chunk of the model's reasoning, which is never stored.
         ReasoningDelta = "reasoning_delta";
+        /// A chunk of a command's output while it runs. The result of the tool call follows as a `message`; output that
+        /// comes too fast is omitted here.
+        ToolOutputDelta = "tool_output_delta";
         /// The cursor is not in the journal, so events may be missing. The stream continues at `first`. Sent regardless
         /// of the filter.
         Gap = "gap";

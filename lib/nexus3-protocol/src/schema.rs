@@ -189,7 +189,7 @@ only deltas are dropped.\n\n\
 | query | meaning |\n|---|---|\n\
 | `after` | only events after this sequence; a `Last-Event-ID` header takes precedence |\n\
 | `kind` | only these kinds, separated by commas or repeated; `gap` and `lagged` are always sent |\n\
-| `deltas` | `false` omits `text_delta` and `reasoning_delta` |\n\n\
+| `deltas` | `false` omits `text_delta`, `reasoning_delta` and `tool_output_delta` |\n\n\
 Every journalled event has these members, and those of its kind:\n";
 
 fn is_method_output(document: &Value, name: &str) -> bool {

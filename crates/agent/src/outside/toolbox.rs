@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Tool;
+use crate::journal::Serial;
 
 /// An immutable set of tools. A model call works with one set from its request to the results of its tool calls, even
 /// if tools are added or removed meanwhile.
@@ -43,6 +44,10 @@ impl ToolSet {
 pub trait Toolbox: Send + Sync {
     /// The current tools. Later changes do not affect the returned set.
     fn snapshot(&self) -> Arc<ToolSet>;
+
+    /// Releases what tools hold for an agent that was destroyed, such as its background processes. Called when it is
+    /// destroyed, and again when its last call has ended. Sleep is no end.
+    fn agent_ended(&self, _agent: Serial) {}
 }
 
 /// A toolbox whose tools never change.

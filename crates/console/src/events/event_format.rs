@@ -37,6 +37,9 @@ fn format_live_event(event: &LiveEvent) -> String {
     match event {
         LiveEvent::TextDelta(delta) => format!("{:>6} {} {kind} {:?}", "-", delta.agent_id, delta.text),
         LiveEvent::ReasoningDelta(delta) => format!("{:>6} {} {kind} {:?}", "-", delta.agent_id, delta.text),
+        LiveEvent::ToolOutputDelta(delta) => {
+            format!("{:>6} {} {kind} {}: {:?}", "-", delta.agent_id, delta.stream, delta.text)
+        }
         LiveEvent::Gap(gap) => {
             format!("{:>6} {kind} events may be missing; the journal has {} to {}", "-", gap.first, gap.last)
         }

@@ -6,6 +6,7 @@ mod commands;
 mod custom_tools;
 mod files;
 mod offered_tools;
+mod processes;
 mod pure;
 mod secrets;
 

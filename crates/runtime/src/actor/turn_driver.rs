@@ -5,6 +5,7 @@
 mod commit;
 mod model_call;
 mod tool_calls;
+mod tool_output;
 mod wall_time;
 
 use std::any::Any;
@@ -110,7 +111,8 @@ impl TurnDriver {
             rounds_max: shared.limits.tool_iterations_max,
             calls_running_max: shared.limits.tools_running_max,
         };
-        let mut tools = ToolCalls::new(Arc::clone(&shared));
+        let request_id = pending.message.request_id.clone();
+        let mut tools = ToolCalls::new(Arc::clone(&shared), pending.turn, request_id.clone());
         let mut staged = StagedBatch::default();
         let mut exhausted = None;
         let (turn, actions) = match &pending.state {
@@ -128,7 +130,7 @@ impl TurnDriver {
         shared.published.write().is_working = true;
         Self {
             turn_number: pending.turn,
-            request_id: pending.message.request_id.clone(),
+            request_id,
             turn,
             pending_actions: actions.into(),
             staged,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::Delta;
+use super::{Delta, DeltaKind};
 
 /// Size of all deltas that subscribers can still read.
 pub(super) const DELTA_WINDOW_BYTES_MAX: usize = 8 << 20;
@@ -47,7 +47,11 @@ impl DeltaWindow {
 }
 
 fn size(delta: &Delta) -> usize {
-    FIXED_BYTES + delta.text.len()
+    let call_id_bytes = match &delta.kind {
+        DeltaKind::ToolOutput { call_id, .. } => call_id.len(),
+        DeltaKind::Text | DeltaKind::Reasoning => 0,
+    };
+    FIXED_BYTES + call_id_bytes + delta.text.len()
 }
 
 /// Splits a delta into deltas of limited size, between characters.

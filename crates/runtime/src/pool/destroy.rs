@@ -37,6 +37,7 @@ impl Pool {
             let handle = self.directory.remove(node.serial);
             handle.iter().for_each(AgentHandle::request_end);
             self.output_cache.remove_agent(node.serial);
+            self.outside.tools.agent_ended(node.serial);
             handle
         };
         Ok(nodes.iter().rev().map(remove).collect())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::Role;
 use agent::journal::Record;
-use agent::outside::{JournalEntry, Store};
+use agent::outside::{JournalEntry, Store, ToolOutputStream};
 use futures_util::FutureExt;
 use runtime::{BusEvent, Delta, DeltaKind, EventScope, Subscription};
 
@@ -214,6 +214,40 @@ async fn deltas_precede_their_message_and_are_complete() {
         assert_eq!(text_deltas_per_response(&items), ["hello", "more"], "each message follows its deltas");
     }
     assert_eq!(drain(&mut other).await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tool_output_is_published_while_the_tool_runs_without_secrets() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    world.known_secrets().add("key-of-a-provider");
+    let mut all = subscribe_all(&world, None).await;
+    let sending = start_send(&agent, 1, "call prints is key-of-a-provider here; done | say so; done");
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let items = drain(&mut all).await;
+    let output = deltas(&items);
+    let text_of = |wanted: ToolOutputStream| -> String {
+        let text = |delta: &Arc<Delta>| match &delta.kind {
+            DeltaKind::ToolOutput { stream, .. } if *stream == wanted => delta.text.clone(),
+            _ => String::new(),
+        };
+        output.iter().map(text).collect()
+    };
+    // The call waits: an end that may be the start of a secret is published with what follows, or at the end.
+    assert_eq!(text_of(ToolOutputStream::Stdout), "is [redacted] here");
+    assert_eq!(text_of(ToolOutputStream::Stderr), "warning");
+    assert!(output.len() > 2, "the beginning is published before the end is printed: {output:?}");
+    let begun = entries(&items).iter().find_map(|entry| match &entry.record {
+        Record::CallBegun { call_id, .. } => Some(call_id.clone()),
+        _ => None,
+    });
+    let is_of_call = |delta: &Arc<Delta>| match &delta.kind {
+        DeltaKind::ToolOutput { call_id, .. } => Some(&**call_id) == begun.as_deref() && delta.turn == 1,
+        _ => false,
+    };
+    assert!(output.iter().all(is_of_call), "{output:?}");
+    world.tools.release_all();
+    expect_end(sending).await;
 }
 
 /// The joined text deltas before each model message; checks that they equal its text.

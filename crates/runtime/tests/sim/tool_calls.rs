@@ -325,6 +325,18 @@ async fn destroy_drops_the_agents_running_tools() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tools_learn_of_a_destroyed_agent_also_after_its_last_call() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let serial = agent.agent_ref().serial();
+    let sending = start_send(&agent, 1, "call slow release; done");
+    world.tools.wait_started(1).await;
+    assert!(world.destroy(&agent).await);
+    expect_end(sending).await;
+    assert_eq!(world.tools.observations().ended, [(serial, 1), (serial, 0)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn slow_tool_does_not_trigger_the_model_idle_timeout() {
     let world =
         World::with_limits(Limits { model_idle_timeout: Duration::from_secs(5), ..Limits::default() }).await;

@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolSet, Toolbox};
+use agent::journal::Serial;
+use agent::outside::{
+    BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolOutputStream, ToolSet, Toolbox,
+};
 use agent::permission::{DirectoryIdentity, Effect, FilePath, FilePermit, Verdict, judge};
 use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
@@ -47,6 +50,8 @@ pub(crate) struct ToolObservations {
     pub(crate) live: usize,
     /// Maximum number of running calls.
     pub(crate) live_max: usize,
+    /// Agents that were destroyed, and how many of their calls ran then.
+    pub(crate) ended: Vec<(Serial, usize)>,
     /// Calls that ran without permission.
     pub(crate) violations: Vec<String>,
     paused: VecDeque<Arc<Notify>>,
@@ -70,6 +75,7 @@ enum ToolKind {
     PanicsAtEffects,
     PanicsAtDrop,
     Long,
+    Prints,
     Read,
     Write,
     Agents(agents::AgentOperation),
@@ -88,6 +94,7 @@ const TOOLS: &[(&str, ToolKind, Concurrency, ToolClass)] = &[
     ("panics_at_effects", ToolKind::PanicsAtEffects, Concurrency::Parallel, ToolClass::Pure),
     ("panics_at_drop", ToolKind::PanicsAtDrop, Concurrency::Parallel, ToolClass::Pure),
     ("long", ToolKind::Long, Concurrency::Parallel, ToolClass::Pure),
+    ("prints", ToolKind::Prints, Concurrency::Ordered, ToolClass::Once),
     ("read", ToolKind::Read, Concurrency::Parallel, ToolClass::Pure),
     ("write", ToolKind::Write, Concurrency::Ordered, ToolClass::Once),
     ("pure_write", ToolKind::Write, Concurrency::Ordered, ToolClass::Pure),
@@ -224,6 +231,12 @@ impl Toolbox for TestTools {
     fn snapshot(&self) -> Arc<ToolSet> {
         Arc::clone(&self.current())
     }
+
+    fn agent_ended(&self, agent: Serial) {
+        let mut observations = self.observations();
+        let live = observations.live;
+        observations.ended.push((agent, live));
+    }
 }
 
 impl ToolState {
@@ -327,6 +340,15 @@ impl TestCall {
                 ToolOutcome::Done(format!("took {}", self.arguments))
             }
             ToolKind::Long => ToolOutcome::Done("x".repeat(self.arguments.parse().expect("a number"))),
+            ToolKind::Prints => {
+                let (start, end) = self.arguments.split_at(self.arguments.len() / 2);
+                context.output.push(ToolOutputStream::Stdout, start.as_bytes());
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                context.output.push(ToolOutputStream::Stdout, end.as_bytes());
+                context.output.push(ToolOutputStream::Stderr, b"warning");
+                self.state.wait_released().await;
+                ToolOutcome::Done("printed".to_owned())
+            }
             ToolKind::Read => describe_file(context.permit.readable[0].file()),
             ToolKind::Write => describe_file(context.permit.writable[0].file()),
             ToolKind::Panics => panic_quietly("the tool panicked"),

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox::{CommandExit, OutputStream, Tier};
+use sandbox::{CommandExit, Launch, OutputStream, Tier};
 
 use crate::fixture::{Fixture, TIERS, finish, is_alive};
 use crate::programs::{Programs, users};
@@ -51,6 +51,36 @@ async fn terminated_command_may_clean_up() {
         running.terminate();
         let finished = finish(running).await;
         assert_eq!((finished.stdout.as_str(), finished.exit), ("bye\n", CommandExit::Exited(3)));
+    }
+}
+
+#[tokio::test]
+async fn killed_command_ends_with_its_descendants() {
+    for tier in TIERS {
+        let fixture = Fixture::new(tier);
+        let line = format!("trap '' TERM; {DAEMONIZED}; flock lock sh -c 'echo ready; sleep 1000'");
+        let mut running = fixture.start(fixture.shell(&line));
+        assert_eq!(running.next_output().await, Some((OutputStream::Stdout, b"ready\n".to_vec())));
+        running.kill();
+        assert_eq!(finish(running).await.exit, CommandExit::Killed(9));
+        let file = std::fs::File::open(fixture.inside.join("lock")).unwrap();
+        file.try_lock().expect("all processes are dead when the exit is known");
+    }
+}
+
+#[tokio::test]
+async fn command_reads_its_input_while_it_runs() {
+    for tier in TIERS {
+        let fixture = Fixture::new(tier);
+        let launch = Launch { has_stdin: true, ..fixture.launch("cat", &[]) };
+        let mut running = fixture.start(launch);
+        let input = running.take_input().unwrap().unwrap();
+        for text in ["one\n", "two\n"] {
+            assert_eq!(input.write(text.as_bytes()).await.unwrap(), text.len());
+            assert_eq!(running.next_output().await, Some((OutputStream::Stdout, text.into())));
+        }
+        drop(input);
+        assert_eq!(finish(running).await.exit, CommandExit::Exited(0));
     }
 }
 

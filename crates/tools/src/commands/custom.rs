@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext};
+use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolOutputSink};
 use agent::permission::{Effect, is_program_name};
 use agent::{Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use serde_json::{Map, Value};
@@ -339,10 +339,11 @@ impl PreparedCall for CustomCall {
 
     fn run(self: Box<Self>, context: ToolContext) -> BoxFuture<'static, ToolOutcome> {
         let Self { input, effects, definition, commands } = *self;
+        let output = Arc::clone(&context.output);
         let command = effects.open(Granted::new(context));
         Box::pin(async move {
             let result = match command {
-                Ok(command) => run(command, input, &definition, &commands).await,
+                Ok(command) => run(command, input, &definition, &commands, &*output).await,
                 Err(outcome) => Err(outcome),
             };
             result.map_or_else(|outcome| outcome, ToolOutcome::Done)
@@ -355,13 +356,14 @@ async fn run(
     input: CommandInput,
     definition: &Definition,
     commands: &Arc<CommandRunner>,
+    output: &dyn ToolOutputSink,
 ) -> ToolResult {
     let command = command.with_environment(input.environment).with_readable_program();
     let mut started = command.start(commands, input.arguments, input.stdin.is_some()).await?;
     if let Some(text) = input.stdin {
         started.feed(text);
     }
-    let finished = started.finish(definition.timeout).await;
+    let finished = started.finish(definition.timeout, output).await;
     output::format(&finished, definition.timeout, definition.output_mode)
 }
 

@@ -50,6 +50,6 @@ impl ToolDefinition for Exec {
         if let Some(text) = input.stdin {
             started.feed(text);
         }
-        result::format(&started.finish(timeout).await, timeout)
+        result::format(&started.finish(timeout, &*call.output).await, timeout)
     }
 }

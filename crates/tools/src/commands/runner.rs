@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::ToolOutcome;
+use agent::outside::{ToolOutputSink, ToolOutputStream};
 use agent::permission::{FilePath, ReadPermit, RunPermit, WritePermit};
 use sandbox::{
     CapturedOutput, CommandExit, GrantedDirectory, Helper, Launch, Launcher, OutputLimits, OutputStream,
@@ -16,6 +17,7 @@ use tokio::sync::OnceCell;
 
 use crate::definition::execution_failed;
 use crate::fs::{DirectoryHandle, Hiding, hiding_of};
+use crate::process::ProcessTable;
 
 /// How commands are run. The binary reads these options from the configuration and the environment.
 #[derive(Debug, Clone)]
@@ -57,10 +59,11 @@ impl SandboxReport {
 }
 
 /// Runs commands in the sandbox.
-#[derive(Debug)]
 pub struct CommandRunner {
     options: CommandOptions,
     report: OnceCell<SandboxReport>,
+    /// Those that run in the background.
+    processes: Arc<ProcessTable>,
 }
 
 /// Output of a command beyond this is omitted in its middle.
@@ -77,7 +80,7 @@ impl CommandRunner {
     /// A runner that has not tested the sandbox yet.
     #[must_use]
     pub fn new(options: CommandOptions) -> Self {
-        Self { options, report: OnceCell::new() }
+        Self { options, report: OnceCell::new(), processes: Arc::default() }
     }
 
     /// A runner that refuses every command, for programs that run none.
@@ -91,7 +94,18 @@ impl CommandRunner {
             limits: ResourceLimits::default(),
         };
         let tests = vec![SelfTest { tier: Tier::Landlock, probes: Err(why.to_owned()) }];
-        Self { options, report: OnceCell::new_with(Some(SandboxReport { tests, launcher: None })) }
+        let report = OnceCell::new_with(Some(SandboxReport { tests, launcher: None }));
+        Self { options, report, processes: Arc::default() }
+    }
+
+    /// The background processes of all agents.
+    pub(crate) fn processes(&self) -> &Arc<ProcessTable> {
+        &self.processes
+    }
+
+    /// Kills all background processes, waits for their end, and returns their number. None can be started any more.
+    pub async fn stop_processes(&self) -> usize {
+        self.processes.close().await
     }
 
     /// Tests the sandbox, once. Commands run in the strongest tier whose probes all pass.
@@ -186,6 +200,12 @@ impl PermittedCommand {
     pub(crate) fn with_readable_program(mut self) -> Self {
         self.is_program_readable = true;
         self
+    }
+
+    /// The working directory.
+    pub(crate) fn cwd(&self) -> FilePath {
+        let path = &self.permit.cwd().file().path;
+        FilePath::resolve(&format!("./{}", path.relative), &path.root).unwrap_or_else(|_| path.root.clone())
     }
 
     /// Starts the command in the sandbox.
@@ -332,15 +352,18 @@ fn is_hidden(blocked: &FilePath, root: &GrantedDirectory, tier: Tier) -> Result<
 
 impl StartedCommand {
     /// Reads the output until the command ends or the timeout passes; then the command is killed with its descendants.
-    pub(crate) async fn finish(mut self, timeout: Duration) -> FinishedCommand {
+    /// The sink gets the output as it arrives.
+    pub(crate) async fn finish(mut self, timeout: Duration, sink: &dyn ToolOutputSink) -> FinishedCommand {
         let (mut stdout, mut stderr) =
             (CapturedOutput::new(OUTPUT_LIMITS), CapturedOutput::new(OUTPUT_LIMITS));
         let read = async {
             while let Some((stream, bytes)) = self.running.next_output().await {
-                match stream {
-                    OutputStream::Stdout => stdout.push(&bytes),
-                    OutputStream::Stderr => stderr.push(&bytes),
-                }
+                let (captured, stream) = match stream {
+                    OutputStream::Stdout => (&mut stdout, ToolOutputStream::Stdout),
+                    OutputStream::Stderr => (&mut stderr, ToolOutputStream::Stderr),
+                };
+                captured.push(&bytes);
+                sink.push(stream, &bytes);
             }
         };
         let is_in_time = tokio::time::timeout(timeout, read).await.is_ok();

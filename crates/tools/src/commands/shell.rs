@@ -44,6 +44,6 @@ impl ToolDefinition for Shell {
         let timeout = result::timeout(input.timeout_secs);
         let arguments = vec!["-c".to_owned(), input.command];
         let started = command.start(&call.dependencies.commands, arguments, false).await?;
-        result::format(&started.finish(timeout).await, timeout)
+        result::format(&started.finish(timeout, &*call.output).await, timeout)
     }
 }

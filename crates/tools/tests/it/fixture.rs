@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use agent::journal::Serial;
 use agent::outside::{
     BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, ResultChunk,
-    Timestamp, ToolContext, Toolbox, Workspace,
+    Timestamp, ToolContext, ToolOutputSink, ToolOutputStream, Toolbox, Workspace,
 };
 use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
@@ -18,10 +19,14 @@ use tools::{
 
 /// The agent `me` with a grant.
 pub(crate) struct Fixture {
-    registry: ToolRegistry,
+    pub(crate) registry: ToolRegistry,
+    pub(crate) commands: Arc<CommandRunner>,
     pub(crate) peers: Arc<RecordingPeers>,
+    pub(crate) output: Arc<RecordingSink>,
     cwd: FilePath,
     pub(crate) grant: Grant,
+    /// The serial of the agent.
+    pub(crate) serial: Serial,
 }
 
 pub(crate) fn path(text: &str) -> FilePath {
@@ -84,7 +89,21 @@ impl Fixture {
             entropy: Arc::new(CountingEntropy::default()),
             commands: Arc::clone(commands),
         };
-        Self { registry: ToolRegistry::new(dependencies), peers: Arc::default(), cwd: path(cwd), grant }
+        let (registry, cwd) = (ToolRegistry::new(dependencies), path(cwd));
+        Self {
+            registry,
+            commands: Arc::clone(commands),
+            peers: Arc::default(),
+            output: Arc::default(),
+            cwd,
+            grant,
+            serial: 1,
+        }
+    }
+
+    /// The same agent, which runs commands in the sandbox.
+    pub(crate) fn running_commands(self) -> Self {
+        Self::with_commands(self.cwd.as_str(), self.grant)
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> ToolOutcome {
@@ -96,6 +115,7 @@ impl Fixture {
         let me = AgentId::parse("me").expect("a valid id");
         let site = CallSite {
             agent: &me,
+            serial: self.serial,
             cwd: &self.cwd,
             relation_to: &relation_to,
             preset_inheritance: &preset_inheritance,
@@ -109,11 +129,28 @@ impl Fixture {
         match judge(&prepared.effects(), &self.grant) {
             Verdict::Allowed(permit) => {
                 let peers: Arc<dyn Peers> = Arc::clone(&self.peers) as _;
-                let results = Arc::new(OneResult);
-                prepared.run(ToolContext { agent: 1, permit, peers, results }).await
+                let (results, output) = (Arc::new(OneResult), Arc::clone(&self.output) as _);
+                prepared.run(ToolContext { agent: self.serial, permit, peers, results, output }).await
             }
             Verdict::Denied(denial) => ToolOutcome::Denied(denial.text),
         }
+    }
+}
+
+/// Output as the calls have shown it.
+#[derive(Default)]
+pub(crate) struct RecordingSink {
+    pub(crate) stdout: Mutex<Vec<u8>>,
+    pub(crate) stderr: Mutex<Vec<u8>>,
+}
+
+impl ToolOutputSink for RecordingSink {
+    fn push(&self, stream: ToolOutputStream, bytes: &[u8]) {
+        let output = match stream {
+            ToolOutputStream::Stdout => &self.stdout,
+            ToolOutputStream::Stderr => &self.stderr,
+        };
+        output.lock().expect("no test panics with the lock").extend(bytes);
     }
 }
 

@@ -19,6 +19,7 @@ mod fixture;
 mod links;
 mod listings;
 mod patches;
+mod processes;
 mod pure;
 mod races;
 mod reads;

@@ -353,6 +353,26 @@ pub struct ReasoningDelta {
     pub text: String,
 }
 
+/// A chunk of a command's output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ToolOutputDelta {
+    /// Always false.
+    pub journalled: NotJournalled,
+    /// The agent.
+    pub agent_id: String,
+    /// Request id of the send.
+    pub request_id: RequestIdParam,
+    /// Turn number.
+    pub turn: Count,
+    /// Id of the tool call, as in `tool_begun`.
+    pub call_id: String,
+    /// `stdout` or `stderr`.
+    pub stream: String,
+    /// The text, without known secrets.
+    pub text: String,
+}
+
 /// The cursor is not in the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -19,7 +19,7 @@ pub struct EventQuery {
 pub struct EventKindFilter {
     /// Kinds to deliver; `None`: all.
     pub kinds: Option<BTreeSet<EventKind>>,
-    /// Whether to deliver `text_delta` and `reasoning_delta`.
+    /// Whether to deliver `text_delta`, `reasoning_delta` and `tool_output_delta`.
     pub deltas: bool,
 }
 
@@ -35,7 +35,9 @@ impl EventKindFilter {
     pub fn matches(&self, kind: EventKind) -> bool {
         match kind {
             EventKind::Gap | EventKind::Lagged => true,
-            EventKind::TextDelta | EventKind::ReasoningDelta if !self.deltas => false,
+            EventKind::TextDelta | EventKind::ReasoningDelta | EventKind::ToolOutputDelta if !self.deltas => {
+                false
+            }
             kind => self.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind)),
         }
     }

@@ -9,15 +9,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, CachedResults, CallSite, PreparedCall, ToolContext, ToolSet};
+use agent::outside::{
+    BoxFuture, CachedResults, CallSite, PreparedCall, ToolContext, ToolOutputSink, ToolSet,
+};
 use agent::permission::{Effect, Permit, Resource, Verdict};
 use agent::{
-    AgentId, Concurrency, Schedule, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent,
+    AgentId, Concurrency, RequestId, Schedule, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec,
+    TurnEvent,
 };
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
 use super::panic_text;
+use super::tool_output::OutputPublisher;
 use crate::audit;
 use crate::handle::Shared;
 use crate::output_cache::AgentOutputs;
@@ -25,6 +29,9 @@ use crate::peers::AgentPeers;
 
 pub(super) struct ToolCalls {
     shared: Arc<Shared>,
+    /// The turn, which events name.
+    turn: u64,
+    request_id: RequestId,
     /// The tools when the model was called.
     tool_set: Arc<ToolSet>,
     /// Runnable calls of the current response, by index.
@@ -64,10 +71,12 @@ pub(super) enum StartedCall {
 }
 
 impl ToolCalls {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, turn: u64, request_id: RequestId) -> Self {
         let tool_set = shared.tool_set();
         let mut calls = Self {
             shared,
+            turn,
+            request_id,
             tool_set: Arc::default(),
             prepared: Vec::new(),
             running: FuturesUnordered::new(),
@@ -117,6 +126,7 @@ impl ToolCalls {
         };
         let site = CallSite {
             agent: &self.shared.id,
+            serial: node.serial,
             cwd: &node.cwd,
             relation_to: &relation_to,
             preset_inheritance: &preset_inheritance,
@@ -150,7 +160,9 @@ impl ToolCalls {
             return StartedCall::BudgetExhausted(Resource::ToolCalls);
         }
         tracing::debug!(tool = %spec.name, "running tool");
-        self.running.push(run_call(index, &spec, prepared, effects, Arc::clone(&self.shared)));
+        let output =
+            OutputPublisher::new(Arc::clone(&self.shared), self.request_id.clone(), self.turn, &call.id);
+        self.running.push(run_call(index, &spec, prepared, effects, Arc::new(output)));
         self.running_indexes.push(index);
         if spec.concurrency == Concurrency::Waiting {
             StartedCall::WaitingForAgents(spec.class)
@@ -235,8 +247,9 @@ fn run_call(
     spec: &ToolSpec,
     call: Box<dyn PreparedCall>,
     effects: Vec<Effect>,
-    shared: Arc<Shared>,
+    output: Arc<OutputPublisher>,
 ) -> BoxFuture<'static, (usize, ToolOutcome)> {
+    let shared = Arc::clone(&output.shared);
     let (time_ms_max, bytes_max) = (spec.time_ms_max, shared.limits.tool_result_bytes_max);
     let (name, tool) = (Arc::clone(&spec.name), Arc::clone(&spec.name));
     let work = async move {
@@ -253,8 +266,9 @@ fn run_call(
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
         // Called inside the guarded future, so that a panic counts as the tool's.
-        let context = ToolContext { agent: shared.node.serial, permit, peers, results };
-        let outcome = shared.redact_outcome(call.run(context).await);
+        let sink = Arc::clone(&output) as Arc<dyn ToolOutputSink>;
+        let context = ToolContext { agent: shared.node.serial, permit, peers, results, output: sink };
+        let outcome = shared.redact_outcome(output.publish_during(call.run(context)).await);
         if let ToolOutcome::Denied(text) = &outcome {
             audit::record_denied_tool(&shared, &tool, "tool", text);
         }

@@ -83,7 +83,7 @@ fn filter_always_passes_gap_and_lagged() {
     assert_eq!(passing, [EventKind::MessageEvent, EventKind::Gap, EventKind::Lagged]);
     let quiet = query(None, None, false).filter;
     let hidden: Vec<_> = EventKind::ALL.iter().copied().filter(|kind| !quiet.matches(*kind)).collect();
-    assert_eq!(hidden, [EventKind::TextDelta, EventKind::ReasoningDelta]);
+    assert_eq!(hidden, [EventKind::TextDelta, EventKind::ReasoningDelta, EventKind::ToolOutputDelta]);
     let both = query(None, kinds(&[EventKind::TextDelta]), false).filter;
     assert!(!both.matches(EventKind::TextDelta));
     assert!(EventKind::ALL.iter().all(|kind| EventKindFilter::default().matches(*kind)));

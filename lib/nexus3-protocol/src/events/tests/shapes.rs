@@ -226,6 +226,15 @@ fn others() -> Vec<(Event, String)> {
         turn: 2,
         text: text("hm"),
     };
+    let output_delta = ToolOutputDelta {
+        journalled,
+        agent_id: text("a"),
+        request_id: request_id(),
+        turn: 2,
+        call_id: text("c1"),
+        stream: text("stderr"),
+        text: text("warning\n"),
+    };
     let delta = |text: &str| format!(r#""agent_id":"a","request_id":"r","turn":2,"text":"{text}""#);
     vec![
         journal_event(
@@ -239,6 +248,10 @@ fn others() -> Vec<(Event, String)> {
         journal_event(JournalRecord::DaemonStopped(DaemonStopped {}), ""),
         live(LiveEvent::TextDelta(text_delta), &delta("hel")),
         live(LiveEvent::ReasoningDelta(reasoning_delta), &delta("hm")),
+        live(
+            LiveEvent::ToolOutputDelta(output_delta),
+            r#""agent_id":"a","request_id":"r","turn":2,"call_id":"c1","stream":"stderr","text":"warning\n""#,
+        ),
         live(LiveEvent::Gap(Gap { journalled, first: 5, last: 9 }), r#""first":5,"last":9"#),
         live(LiveEvent::Lagged(Lagged { journalled }), ""),
         // A journalled event comes last, so that it sets the last event id of the stream.
