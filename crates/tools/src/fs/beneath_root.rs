@@ -4,6 +4,8 @@
 
 mod append;
 mod blocked;
+mod checked_tree;
+mod copy_tree;
 mod directory_handle;
 mod entry;
 mod granted_directory;
@@ -31,6 +33,7 @@ pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;
 pub(crate) use readable_file::ReadableFile;
 pub(crate) use remove::RemovableEntry;
+pub(crate) use replace::{PublishedChange, TemporaryFile};
 pub(crate) use version::FileVersion;
 pub(crate) use walk::{ReadableTree, WalkEntry, WalkOptions, WalkReport};
 pub(crate) use writable_file::{Content, LockedTarget, WritableFile};

@@ -10,6 +10,7 @@
 mod agents;
 mod appends;
 mod blocked_aliases;
+mod directory_copies;
 mod edits;
 mod escapes;
 mod file_operations;
