@@ -10,6 +10,8 @@ mod directory_handle;
 mod entry;
 mod granted_directory;
 mod protected;
+#[cfg(test)]
+mod races;
 mod readable_file;
 mod remove;
 mod replace;
