@@ -33,7 +33,7 @@ pub(crate) use blocked::is_blocked_alias;
 pub(crate) use directory_handle::DirectoryHandle;
 pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;
-pub(crate) use readable_file::ReadableFile;
+pub(crate) use readable_file::{ReadableFile, binary_file, is_binary};
 pub(crate) use remove::RemovableEntry;
 pub(crate) use replace::{PublishedChange, TemporaryFile};
 pub(crate) use version::FileVersion;

@@ -103,9 +103,7 @@ impl ReadableFile {
         let content = self.open_found(&found)?;
         let version = FileVersion::read(&content.0).map_err(|errno| path.errno_outcome(errno))?;
         let bytes = self.read_content(&content, bytes_max)?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            execution_failed(format!("{} is a binary file, not UTF-8 text", path.requested_path))
-        })?;
+        let text = String::from_utf8(bytes).map_err(|_| binary_file(&path.requested_path))?;
         Ok(Some((text, version)))
     }
 
@@ -131,6 +129,16 @@ impl ReadableFile {
     pub(crate) fn io_outcome(&self, fault: &io::Error) -> ToolOutcome {
         self.0.io_outcome(fault)
     }
+}
+
+/// Whether the content is binary: text has no NUL bytes.
+pub(crate) fn is_binary(bytes: &[u8]) -> bool {
+    bytes.contains(&0)
+}
+
+/// The outcome of reading a binary file as text.
+pub(crate) fn binary_file(requested: &str) -> ToolOutcome {
+    execution_failed(format!("{requested} is a binary file, not UTF-8 text"))
 }
 
 impl FileContent {
