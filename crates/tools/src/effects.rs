@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::ToolOutcome;
 use agent::journal::Serial;
 use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
-use agent::permission::{Effect, FilePath};
+use agent::permission::{Effect, FilePath, Permit};
 
 use crate::commands::PermittedCommand;
 use crate::fs::{ReadableFile, ReadableTree, RemovableEntry, WritableFile};
@@ -253,56 +253,36 @@ impl ToolEffects for FileRemoval {
     }
 
     fn open(self, granted: Granted) -> Result<RemovableEntry, ToolOutcome> {
-        RemovableEntry::from_permit(&granted.0.permit, &self.0.requested)
+        RemovableEntry::nth_of_permit(&granted.0.permit, 0, &self.0.requested)
     }
 }
 
-/// Moves a file or directory: it is read, because it can be read at its new place, and both places are written.
-pub(crate) struct FileMove {
-    from: RequestedFile,
-    to: RequestedFile,
-}
-
-/// Copies a file.
+/// Copies a file or directory.
 pub(crate) struct FileCopy {
     from: RequestedFile,
     to: RequestedFile,
 }
 
-impl FileMove {
-    /// Resolves the paths as the model wrote them.
-    pub(crate) fn new(from: &str, to: &str, site: &CallSite<'_>) -> Result<Self, String> {
-        let (from, to) = resolve_both(from, to, site)?;
-        Ok(Self { from, to })
-    }
-}
+/// Moves a file or directory: a copy whose source is removed. It is read, because it can be read at its new place.
+pub(crate) struct FileMove(FileCopy);
 
 impl FileCopy {
     /// Resolves the paths as the model wrote them.
     pub(crate) fn new(from: &str, to: &str, site: &CallSite<'_>) -> Result<Self, String> {
-        let (from, to) = resolve_both(from, to, site)?;
-        Ok(Self { from, to })
+        let from = RequestedFile::resolve_field("from", from, site)?;
+        Ok(Self { from, to: RequestedFile::resolve_field("to", to, site)? })
+    }
+
+    fn open_ends(&self, permit: &Permit) -> Result<(ReadableFile, WritableFile), ToolOutcome> {
+        let from = ReadableFile::from_permit(permit, &self.from.requested)?;
+        Ok((from, WritableFile::from_permit(permit, &self.to.requested)?))
     }
 }
 
-fn resolve_both(from: &str, to: &str, site: &CallSite<'_>) -> Result<(RequestedFile, RequestedFile), String> {
-    let from = RequestedFile::resolve_field("from", from, site)?;
-    Ok((from, RequestedFile::resolve_field("to", to, site)?))
-}
-
-impl ToolEffects for FileMove {
-    const ARE_WRITES: bool = true;
-    type Handle = (RemovableEntry, WritableFile);
-
-    fn list(&self) -> Vec<Effect> {
-        let from = self.from.path.clone();
-        vec![Effect::Read(from.clone()), Effect::Write(from), Effect::Write(self.to.path.clone())]
-    }
-
-    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
-        let permit = &granted.0.permit;
-        let from = RemovableEntry::from_permit(permit, &self.from.requested)?;
-        Ok((from, WritableFile::nth_of_permit(permit, 1, &self.to.requested)?))
+impl FileMove {
+    /// Resolves the paths as the model wrote them.
+    pub(crate) fn new(from: &str, to: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        FileCopy::new(from, to, site).map(Self)
     }
 }
 
@@ -315,9 +295,23 @@ impl ToolEffects for FileCopy {
     }
 
     fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
-        let permit = &granted.0.permit;
-        let from = ReadableFile::from_permit(permit, &self.from.requested)?;
-        Ok((from, WritableFile::from_permit(permit, &self.to.requested)?))
+        self.open_ends(&granted.0.permit)
+    }
+}
+
+impl ToolEffects for FileMove {
+    const ARE_WRITES: bool = true;
+    type Handle = (ReadableFile, RemovableEntry, WritableFile);
+
+    fn list(&self) -> Vec<Effect> {
+        let Self(copy) = self;
+        [copy.list(), vec![Effect::Write(copy.from.path.clone())]].concat()
+    }
+
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+        let (Self(copy), permit) = (self, &granted.0.permit);
+        let (from, to) = copy.open_ends(permit)?;
+        Ok((from, RemovableEntry::nth_of_permit(permit, 1, &copy.from.requested)?, to))
     }
 }
 

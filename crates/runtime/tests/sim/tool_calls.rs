@@ -144,7 +144,10 @@ async fn secret_is_redacted_before_its_result_is_truncated() {
     let agent = world.agent("a").await;
     world.known_secrets().add("key-of-a-provider");
     expect_end(start_send(&agent, 1, "call note key-of-a-provider; done | say so; done")).await;
-    assert_eq!(tool_texts(&agent), ["noted [redacted\n[truncated: 15 of 16 bytes shown]"]);
+    assert_eq!(
+        tool_texts(&agent),
+        ["noted [redacted\n[truncated: 15 of 16 bytes shown; call the tool for a smaller part]"]
+    );
 }
 
 /// Whether each model call so far offered the tool.
@@ -259,8 +262,10 @@ async fn long_result_is_truncated_with_a_notice() {
     let world = World::with_limits(Limits { tool_result_bytes_max: 100, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     expect_end(start_send(&agent, 1, "call long 100; call long 101; done | say a; done")).await;
-    let (complete, truncated) =
-        ("x".repeat(100), format!("{}\n[truncated: 100 of 101 bytes shown]", "x".repeat(100)));
+    let (complete, truncated) = (
+        "x".repeat(100),
+        format!("{}\n[truncated: 100 of 101 bytes shown; call the tool for a smaller part]", "x".repeat(100)),
+    );
     assert_eq!(tool_texts(&agent), [complete, truncated]);
 }
 
@@ -272,8 +277,10 @@ async fn results_of_one_response_share_a_byte_limit() {
     expect_end(start_send(&agent, 1, &format!("{calls}; done | call long 100; done | say a; done"))).await;
     let complete = tool_texts(&agent).into_iter().filter(|result| *result == "x".repeat(100)).count();
     assert_eq!(complete, 9, "eight of the first response, one of the second");
-    let truncated =
-        tool_texts(&agent).iter().filter(|result| *result == "\n[truncated: 0 of 100 bytes shown]").count();
+    let truncated = tool_texts(&agent)
+        .iter()
+        .filter(|result| *result == "\n[truncated: 0 of 100 bytes shown; call the tool for a smaller part]")
+        .count();
     assert_eq!(truncated, 2);
 }
 

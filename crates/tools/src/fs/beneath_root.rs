@@ -4,10 +4,14 @@
 
 mod append;
 mod blocked;
+mod checked_tree;
+mod copy_tree;
 mod directory_handle;
 mod entry;
 mod granted_directory;
 mod protected;
+#[cfg(test)]
+mod races;
 mod readable_file;
 mod remove;
 mod replace;
@@ -29,8 +33,9 @@ pub(crate) use blocked::{Hiding, hiding_of, is_blocked_alias};
 pub(crate) use directory_handle::DirectoryHandle;
 pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;
-pub(crate) use readable_file::ReadableFile;
+pub(crate) use readable_file::{ReadableFile, binary_file, is_binary};
 pub(crate) use remove::RemovableEntry;
+pub(crate) use replace::{PublishedChange, TemporaryFile};
 pub(crate) use version::FileVersion;
 pub(crate) use walk::{ReadableTree, WalkEntry, WalkOptions, WalkReport};
 pub(crate) use writable_file::{Content, LockedTarget, WritableFile};

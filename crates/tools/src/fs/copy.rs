@@ -1,10 +1,9 @@
-//! `fs.copy`: copies a file.
+//! `fs.copy`: copies a file or directory.
 
 use agent::outside::CallSite;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::beneath_root::{ReadableFile, WritableFile};
 use crate::blocking::run_blocking;
@@ -13,17 +12,28 @@ use crate::effects::FileCopy;
 
 pub(crate) struct Copy;
 
-/// Copies a file of at most 100 MiB, with its mode. Creates missing directories.
+/// Copies a file or directory of at most 100 MiB, all or nothing, with modes; links are copied as links. Creates missing
+/// directories.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
-    /// The file, relative to your working directory or absolute.
+    /// The file or directory, relative to your working directory or absolute.
     from: String,
-    /// The new file, including the name, relative to your working directory or absolute.
+    /// The new path, including the name, relative to your working directory or absolute.
     to: String,
     /// Whether to replace an existing file.
     #[schemars(extend("default" = false))]
     overwrite: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    bytes_written: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<usize>,
+    from: &'a str,
+    success: bool,
+    to: &'a str,
 }
 
 impl ToolDefinition for Copy {
@@ -40,12 +50,15 @@ impl ToolDefinition for Copy {
 
     async fn run(input: Input, (from, to): (ReadableFile, WritableFile), call: Invocation) -> ToolResult {
         run_blocking(move |stop| {
-            let source = from.open()?;
             let overwrite = input.overwrite.unwrap_or(false);
-            let bytes = to.lock()?.copy_from(source, overwrite, &*call.dependencies.entropy, stop)?;
-            compact_json(
-                &json!({"bytes_written": bytes, "from": input.from, "success": true, "to": input.to}),
-            )
+            let copied = from.copy_to(&to, overwrite, &*call.dependencies.entropy, stop)?;
+            compact_json(&Output {
+                bytes_written: copied.bytes,
+                entries: copied.entries,
+                from: &input.from,
+                success: true,
+                to: &input.to,
+            })
         })
         .await
     }

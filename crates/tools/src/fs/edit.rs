@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use agent::outside::CallSite;
+use agent::outside::{CallSite, Entropy};
 use agent::{Concurrency, ToolClass, ToolOutcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -70,7 +70,7 @@ impl ToolDefinition for Edit {
     async fn run(input: Input, files: Vec<EditableFile>, call: Invocation) -> ToolResult {
         run_blocking(move |stop| {
             let file = files.first().ok_or_else(|| execution_failed("no file"))?;
-            edit(input, file, &call, stop)
+            edit(input, file, &*call.dependencies.entropy, stop)
         })
         .await
     }
@@ -104,7 +104,12 @@ fn check_input(input: &Input) -> Result<(), String> {
     Ok(())
 }
 
-fn edit(input: Input, file: &EditableFile, call: &Invocation, stop: &CancelFlag) -> ToolResult {
+pub(super) fn edit(
+    input: Input,
+    file: &EditableFile,
+    entropy: &dyn Entropy,
+    stop: &CancelFlag,
+) -> ToolResult {
     let single = input.old.zip(input.new).map(|(old, new)| Replacement { old, new, all: input.all });
     let edits: Vec<_> = input.edits.unwrap_or_default().into_iter().chain(single).collect();
     // First: locking creates missing directories.
@@ -128,7 +133,7 @@ fn edit(input: Input, file: &EditableFile, call: &Invocation, stop: &CancelFlag)
     }
     let (new, changes) = splice(&old, &splices);
     let content = Content { text: &new, is_appended: false };
-    let temporary = target.prepare(&content, &*call.dependencies.entropy, stop)?;
+    let temporary = target.prepare(&content, entropy, stop)?;
     stop.check()?;
     temporary.persist_over(Some(&version))?;
     let count = splices.len();

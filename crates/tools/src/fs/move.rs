@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::beneath_root::{RemovableEntry, WritableFile};
+use super::beneath_root::{ReadableFile, RemovableEntry, WritableFile};
 use crate::blocking::run_blocking;
 use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 use crate::effects::FileMove;
@@ -38,9 +38,13 @@ impl ToolDefinition for Move {
         FileMove::new(&input.from, &input.to, site)
     }
 
-    async fn run(input: Input, (from, to): (RemovableEntry, WritableFile), _call: Invocation) -> ToolResult {
+    async fn run(
+        input: Input,
+        (readable, from, to): (ReadableFile, RemovableEntry, WritableFile),
+        _call: Invocation,
+    ) -> ToolResult {
         run_blocking(move |stop| {
-            from.move_to(&to, input.overwrite.unwrap_or(false), stop)?;
+            from.move_to(&readable, &to, input.overwrite.unwrap_or(false), stop)?;
             compact_json(&json!({"from": input.from, "success": true, "to": input.to}))
         })
         .await

@@ -3,18 +3,18 @@
 mod apply;
 mod parse;
 
-use agent::outside::CallSite;
+use agent::outside::{CallSite, Entropy};
 use agent::{Concurrency, ToolClass, ToolOutcome};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::parse::{FilePatch, PatchKind};
 use super::CONTENT_BYTES_MAX;
-use super::beneath_root::{Content, FileVersion, LockedTarget, WritableFile};
+use super::beneath_root::{Content, FileVersion, LockedTarget, PublishedChange, TemporaryFile, WritableFile};
 use super::diff::unified_diff;
 use super::write::WRITE_ARGUMENT_BYTES_MAX;
 use crate::blocking::{CancelFlag, run_blocking};
-use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed, failure_reason};
 use crate::effects::{EditableFile, FileEdits};
 
 pub(crate) struct Patch;
@@ -51,21 +51,28 @@ impl ToolDefinition for Patch {
     }
 
     async fn run(input: Input, files: Vec<EditableFile>, call: Invocation) -> ToolResult {
-        run_blocking(move |stop| {
-            let patches = parse_input(&input).map_err(ToolOutcome::Failed)?;
-            // First without locks: locking creates missing directories.
-            let plans = plan_all(&patches, &files)?;
-            if input.dry_run.unwrap_or(false) {
-                return Ok(format!("dry run: the patch applies; no file was changed\n{}", diffs(&plans)));
-            }
-            drop(plans);
-            let targets = WritableFile::lock_all(files.iter().map(|file| &file.writable))?;
-            let plans = plan_all(&patches, &files)?;
-            write_all(&plans, &targets, &call, stop)?;
-            Ok(format!("{} files changed\n{}", plans.len(), diffs(&plans)))
-        })
-        .await
+        run_blocking(move |stop| patch(&input, &files, &*call.dependencies.entropy, stop)).await
     }
+}
+
+/// Applies the patch to its files, which are in its order.
+pub(super) fn patch(
+    input: &Input,
+    files: &[EditableFile],
+    entropy: &dyn Entropy,
+    stop: &CancelFlag,
+) -> ToolResult {
+    let patches = parse_input(input).map_err(ToolOutcome::Failed)?;
+    // First without locks: locking creates missing directories.
+    let plans = plan_all(&patches, files)?;
+    if input.dry_run.unwrap_or(false) {
+        return Ok(format!("dry run: the patch applies; no file was changed\n{}", diffs(&plans)));
+    }
+    drop(plans);
+    let targets = WritableFile::lock_all(files.iter().map(|file| &file.writable))?;
+    let plans = plan_all(&patches, files)?;
+    write_all(&plans, &targets, entropy, stop)?;
+    Ok(format!("{} files changed\n{}", plans.len(), diffs(&plans)))
 }
 
 fn parse_input(input: &Input) -> Result<Vec<FilePatch>, String> {
@@ -83,6 +90,13 @@ struct Plan {
     /// None to delete it.
     new: Option<String>,
     diff: String,
+}
+
+impl Plan {
+    /// The version of the file that was read; none if there is no file.
+    fn version(&self) -> Option<&FileVersion> {
+        self.old.as_ref().map(|(_, version)| version)
+    }
 }
 
 fn plan_all(patches: &[FilePatch], files: &[EditableFile]) -> Result<Vec<Plan>, ToolOutcome> {
@@ -110,44 +124,53 @@ fn plan(patch: &FilePatch, file: &EditableFile) -> Result<Plan, ToolOutcome> {
     Ok(Plan { old, new: (patch.kind != PatchKind::Delete).then_some(new), diff })
 }
 
-/// Prepares all new files, then renames them. If a rename fails, the files before it get their old content again.
+/// Prepares all new files, then renames them. If that fails, the files before it are put back.
 fn write_all(
     plans: &[Plan],
     targets: &[LockedTarget<'_>],
-    call: &Invocation,
+    entropy: &dyn Entropy,
     stop: &CancelFlag,
 ) -> Result<(), ToolOutcome> {
-    let entropy = &*call.dependencies.entropy;
     let mut prepared = Vec::new();
     for (plan, target) in plans.iter().zip(targets) {
         let content = plan.new.as_deref().map(|text| Content { text, is_appended: false });
         let temporary = content.map(|content| target.prepare(&content, entropy, stop)).transpose()?;
-        target.check_version(plan.old.as_ref().map(|(_, version)| version))?;
+        target.check_version(plan.version())?;
         prepared.push(temporary);
     }
     stop.check()?;
-    for (index, temporary) in prepared.into_iter().enumerate() {
-        let version = plans[index].old.as_ref().map(|(_, version)| version);
-        let written = match temporary {
-            Some(temporary) => temporary.persist_over(version),
-            None => targets[index].remove_version(version),
-        };
-        if let Err(outcome) = written {
-            for (plan, target) in plans[..index].iter().zip(targets) {
-                let restored = match &plan.old {
-                    Some((text, _)) => {
-                        target.replace(&Content { text, is_appended: false }, entropy, &CancelFlag::new())
-                    }
-                    None => target.remove_current(),
-                };
-                restored.map_err(|_| {
-                    execution_failed(format!("{}; a part of the patch was applied", outcome.text()))
-                })?;
+    let mut changes = Vec::new();
+    match publish_all(plans, targets, prepared, &mut changes, entropy) {
+        Ok(()) => {
+            changes.into_iter().for_each(PublishedChange::complete);
+            Ok(())
+        }
+        Err(outcome) => {
+            let undone: Vec<bool> = changes.into_iter().rev().map(PublishedChange::undo).collect();
+            if undone.contains(&false) {
+                let why = failure_reason(&outcome);
+                return Err(execution_failed(format!("{why}; a part of the patch was applied")));
             }
-            return Err(outcome);
+            Err(outcome)
         }
     }
-    Ok(())
+}
+
+/// Renames and removes files, and collects the changes.
+fn publish_all<'a>(
+    plans: &[Plan],
+    targets: &'a [LockedTarget<'a>],
+    prepared: Vec<Option<TemporaryFile<'a>>>,
+    changes: &mut Vec<PublishedChange<'a>>,
+    entropy: &dyn Entropy,
+) -> Result<(), ToolOutcome> {
+    for ((plan, target), temporary) in plans.iter().zip(targets).zip(prepared) {
+        changes.push(match temporary {
+            Some(temporary) => temporary.publish(plan.version(), entropy)?,
+            None => target.remove_version(plan.version(), entropy)?,
+        });
+    }
+    changes.iter().try_for_each(PublishedChange::sync)
 }
 
 fn diffs(plans: &[Plan]) -> String {

@@ -8,14 +8,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::CONTENT_BYTES_MAX;
-use super::beneath_root::ReadableFile;
+use super::beneath_root::{ReadableFile, binary_file, is_binary};
 use crate::blocking::{CancelFlag, run_blocking};
 use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed};
 use crate::effects::FileRead;
 
 pub(crate) struct ReadFile;
 
-/// Reads a text file, or some of its lines. Files longer than 10 MiB are truncated.
+/// Reads a text file, or some of its lines. A long result is cut between two lines and ends with the offset to continue
+/// with.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
@@ -23,11 +24,15 @@ pub(crate) struct Input {
     path: String,
     /// The first line to return, counted from 1.
     offset: Option<u64>,
-    /// How many lines to return.
+    /// How many lines to return. Default: as many as fit into 1 MB.
     limit: Option<u64>,
 }
 
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// Maximum size of a result without `limit`. Smaller than the runtime's limit of results, which cuts at any byte and
+/// knows no line numbers.
+const UNLIMITED_BYTES_MAX: usize = 1_000_000;
 
 impl ToolDefinition for ReadFile {
     type Input = Input;
@@ -72,14 +77,25 @@ struct LineSelection {
     /// Whether a part of the current line was consumed.
     is_mid_line: bool,
     bytes: Vec<u8>,
+    bytes_max: usize,
+    /// Where the current line begins in the bytes.
+    line_start: usize,
     is_truncated: bool,
 }
 
 impl LineSelection {
     fn from_input(input: &Input) -> Self {
         let first = input.offset.unwrap_or(1);
-        let end = input.limit.map_or(u64::MAX, |limit| first.saturating_add(limit));
-        Self { first, end, line: 1, is_mid_line: false, bytes: Vec::new(), is_truncated: false }
+        Self {
+            first,
+            end: input.limit.map_or(u64::MAX, |limit| first.saturating_add(limit)),
+            line: 1,
+            is_mid_line: false,
+            bytes: Vec::new(),
+            bytes_max: if input.limit.is_some() { CONTENT_BYTES_MAX } else { UNLIMITED_BYTES_MAX },
+            line_start: 0,
+            is_truncated: false,
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -91,30 +107,45 @@ impl LineSelection {
         let newline = chunk.iter().position(|byte| *byte == b'\n');
         let used = newline.map_or(chunk.len(), |position| position + 1);
         if self.line >= self.first {
-            let remaining = CONTENT_BYTES_MAX - self.bytes.len();
+            let remaining = self.bytes_max - self.bytes.len();
             self.is_truncated = used > remaining;
             self.bytes.extend_from_slice(&chunk[..used.min(remaining)]);
         }
+        if self.is_truncated {
+            return used;
+        }
         self.is_mid_line = newline.is_none();
-        self.line += u64::from(newline.is_some());
+        if newline.is_some() {
+            self.line += 1;
+            self.line_start = self.bytes.len();
+        }
         used
     }
 
-    fn into_text(self, requested: &str, size: impl FnOnce() -> u64) -> ToolResult {
-        let lines = self.line - u64::from(!self.is_mid_line);
+    fn into_text(mut self, requested: &str, size: impl FnOnce() -> u64) -> ToolResult {
+        let lines = self.line - u64::from(!self.is_mid_line && !self.is_truncated);
         if self.first > lines.max(1) && self.first < self.end {
             return Err(execution_failed(format!(
                 "offset {} is beyond the end of {requested}: it has {lines} lines",
                 self.first
             )));
         }
-        let mut text = decode_utf8(self.bytes, self.is_truncated)
-            .ok_or_else(|| execution_failed(format!("{requested} is not UTF-8 text")))?;
+        if self.line_start > 0 && self.is_truncated {
+            self.bytes.truncate(self.line_start);
+        }
+        if is_binary(&self.bytes) {
+            return Err(binary_file(requested));
+        }
+        let mut text = decode_utf8(self.bytes, self.is_truncated).ok_or_else(|| binary_file(requested))?;
         if self.is_truncated {
-            let shown = text.len();
+            let (shown, line) = (text.len(), self.line);
             let size = size().max(shown as u64);
+            let read_on = match self.line_start {
+                0 => format!("line {line} is too long to be read; continue with offset {}", line + 1),
+                _ => format!("continue with offset {line}"),
+            };
             let separator = if text.ends_with('\n') { "" } else { "\n" };
-            text.push_str(&format!("{separator}[truncated: {shown} of {size} bytes shown]"));
+            text.push_str(&format!("{separator}[truncated: {shown} of {size} bytes shown; {read_on}]"));
         }
         Ok(text)
     }

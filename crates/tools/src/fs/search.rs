@@ -9,7 +9,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::beneath_root::{EntryKind, ReadableTree, WalkEntry, WalkOptions};
+use super::beneath_root::{EntryKind, ReadableTree, WalkEntry, WalkOptions, is_binary};
 use super::glob::compile_glob;
 use super::page::{Page, skipped_note};
 use crate::blocking::{CancelFlag, run_blocking};
@@ -194,11 +194,6 @@ impl LineSearcher<'_> {
         }
         notes
     }
-}
-
-/// Whether a file is binary: text has no NUL bytes.
-fn is_binary(bytes: &[u8]) -> bool {
-    bytes.contains(&0)
 }
 
 fn display_line(line: &[u8]) -> String {

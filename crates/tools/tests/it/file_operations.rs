@@ -237,6 +237,68 @@ async fn both_ends_of_move_and_copy_are_judged() {
 }
 
 #[tokio::test]
+async fn move_needs_permission_where_its_source_really_is() {
+    let sandbox = Sandbox::new();
+    let mut fixture = sandbox.fixture();
+    for (directory, link) in [("inside/a", "../b"), ("inside/b", "../a")] {
+        fs::create_dir(sandbox.path(directory)).unwrap();
+        fs::write(sandbox.path(&format!("{directory}/x")), directory).unwrap();
+        symlink(link, sandbox.path(&format!("{directory}/way"))).unwrap();
+    }
+    let all = fixture.grant.read.clone();
+    let only_a = DirectorySet::from_roots([path(&sandbox.path("inside/a"))]);
+    (fixture.grant.read, fixture.grant.write) = (only_a.clone(), all.clone());
+    assert_eq!(transfer(&fixture, "fs.move", "a/way/x", "a/y").await, path_denied("a/way/x"), "not readable");
+    assert_eq!(transfer(&fixture, "fs.copy", "a/way/x", "a/y").await, path_denied("a/way/x"));
+    (fixture.grant.read, fixture.grant.write) = (all, only_a);
+    assert_eq!(transfer(&fixture, "fs.move", "a/way/x", "a/y").await, path_denied("a/way/x"), "not writable");
+    assert_eq!(transfer(&fixture, "fs.move", "a/x", "a/way/y").await, path_denied("a/way/y"), "target");
+    assert_eq!(sandbox.content("inside/b/x"), "inside/b");
+    assert_eq!(sandbox.file_names("inside/a"), ["way", "x"]);
+    assert_eq!(transfer(&fixture, "fs.move", "a/x", "a/y").await.name(), "done");
+    assert_eq!(transfer(&fixture, "fs.move", "b/way/y", "a/z").await.name(), "denied", "by its text");
+}
+
+#[tokio::test]
+async fn moved_directory_puts_nothing_protected_or_blocked_into_place() {
+    let sandbox = Sandbox::new();
+    let mut fixture = sandbox.fixture();
+    fixture.grant.blocked.push(path(&sandbox.path("inside/closed/x")));
+    for name in ["new/fish/config.fish", "other/x/y"] {
+        let file = sandbox.path(&format!("inside/{name}"));
+        fs::create_dir_all(std::path::Path::new(&file).parent().unwrap()).unwrap();
+        fs::write(&file, "evil").unwrap();
+    }
+    for tool in ["fs.move", "fs.copy"] {
+        for (from, to) in [("new", ".config"), ("new/fish", ".config/fish"), ("other", "closed")] {
+            let outcome = transfer(&fixture, tool, from, to).await;
+            assert_eq!(outcome.name(), "denied", "{tool} {from} {to}: {outcome:?}");
+        }
+    }
+    assert_eq!(sandbox.file_names("inside"), ["new", "ok.txt", "other", "sub"]);
+}
+
+#[tokio::test]
+async fn failed_calls_leave_no_new_directories() {
+    let sandbox = Sandbox::new();
+    let fixture = sandbox.fixture();
+    let long = "x".repeat(256);
+    for (tool, arguments) in [
+        ("fs.mkdir", json!({"path": format!("new/deep/{long}")})),
+        ("fs.write_file", json!({"path": format!("new/deep/{long}"), "content": "x"})),
+        ("fs.append_file", json!({"path": format!("new/deep/{long}"), "content": "x"})),
+        ("fs.move", json!({"from": "ok.txt", "to": format!("new/deep/{long}")})),
+        ("fs.copy", json!({"from": "ok.txt", "to": format!("new/deep/{long}")})),
+        ("fs.copy", json!({"from": "sub", "to": format!("new/deep/{long}")})),
+        ("fs.patch", json!({"patch": format!("--- /dev/null\n+++ b/new/deep/{long}\n@@ -0,0 +1 @@\n+x\n")})),
+    ] {
+        let outcome = fixture.call(tool, &arguments).await;
+        assert!(outcome.text().contains("File name too long"), "{tool}: {outcome:?}");
+        assert_eq!(sandbox.file_names("inside"), ["ok.txt", "sub"], "{tool}");
+    }
+}
+
+#[tokio::test]
 async fn large_trees_are_not_deleted_at_once() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();

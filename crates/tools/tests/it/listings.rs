@@ -69,6 +69,10 @@ async fn long_listing_continues_at_its_offset() {
     assert_eq!(rest, done("1000 0\n1001 0\n1002 0\n1003 0\n1004 0"));
     let beyond = fixture.call("fs.list", &json!({"path": "many", "offset": 1005})).await;
     assert_eq!(beyond, failed("Execution failed: offset 1005 is beyond the end: there are 1005 entries"));
+    let found = glob(&fixture, "many/*").await;
+    assert!(found.ends_with("many/0999\n[paths 1 to 1000 of 1005; continue with offset 1000]"), "{found}");
+    let rest = fixture.call("fs.glob", &json!({"pattern": "many/*", "offset": 1004})).await;
+    assert_eq!(rest, done("many/1004"));
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ mod appends;
 mod blocked_aliases;
 mod commands;
 mod custom_tools;
+mod directory_copies;
 mod edits;
 mod escapes;
 mod file_operations;

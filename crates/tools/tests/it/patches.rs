@@ -1,13 +1,15 @@
 //! Patching: unified diffs that have drifted, several files, all or nothing.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 
 use agent::ToolOutcome;
 use serde_json::json;
 
+use crate::blocked_aliases::BindMount;
 use crate::fixture::{Fixture, failed};
 use crate::sandbox::Sandbox;
+use crate::small_disk::SmallDisk;
 
 fn sandbox_with_lines(count: usize) -> Sandbox {
     let sandbox = Sandbox::new();
@@ -110,6 +112,113 @@ async fn patch_changes_all_files_or_none() {
         assert_eq!(sandbox.content("inside/file"), old, "{second}");
         assert_eq!(sandbox.file_names("inside"), ["file", "leaf", "ok.txt", "sub"], "{second}");
     }
+}
+
+/// A patch that changes `first`, creates `new/made`, deletes `third`, then changes `second`.
+const FOUR_FILES: &str = "--- a/first\n+++ b/first\n@@ -1 +1 @@\n-old\n+new\n\
+                          --- /dev/null\n+++ b/new/made\n@@ -0,0 +1 @@\n+made\n\
+                          --- a/third\n+++ /dev/null\n@@ -1 +0,0 @@\n-old\n\
+                          --- a/second\n+++ b/second\n@@ -1 +1 @@\n-old\n+new\n";
+
+fn sandbox_for_four_files() -> Sandbox {
+    let sandbox = Sandbox::new();
+    for name in ["first", "second", "third"] {
+        fs::write(sandbox.path(&format!("inside/{name}")), "old\n").unwrap();
+    }
+    sandbox
+}
+
+/// Asserts that the patch failed in its write phase and that all files are the ones before it.
+fn assert_unchanged(sandbox: &Sandbox, inodes: &[u64; 3], outcome: &ToolOutcome) {
+    assert_eq!(outcome.name(), "failed", "{outcome:?}");
+    assert!(!outcome.text().contains("a part of the patch"), "{outcome:?}");
+    assert_eq!(sandbox.file_names("inside"), ["first", "ok.txt", "second", "sub", "third"], "{outcome:?}");
+    for name in ["first", "second", "third"] {
+        assert_eq!(sandbox.content(&format!("inside/{name}")), "old\n", "{name}: {outcome:?}");
+    }
+    assert_eq!(*inodes, inodes_of(sandbox), "{outcome:?}");
+}
+
+fn inodes_of(sandbox: &Sandbox) -> [u64; 3] {
+    let inode = |name| fs::metadata(sandbox.path(&format!("inside/{name}"))).unwrap().ino();
+    ["first", "second", "third"].map(inode)
+}
+
+#[tokio::test]
+async fn failure_of_the_last_rename_restores_the_files_before_it() {
+    let sandbox = sandbox_for_four_files();
+    fs::write(sandbox.path("outside/second"), "old\n").unwrap();
+    // Nothing can be renamed to a mount point.
+    let Some(mount) = BindMount::create(&sandbox, "outside/second", "inside/second") else { return };
+    let inodes = inodes_of(&sandbox);
+    let outcome = patch(&sandbox.fixture(), FOUR_FILES).await;
+    assert!(outcome.text().contains("busy"), "{outcome:?}");
+    assert_unchanged(&sandbox, &inodes, &outcome);
+    drop(mount);
+    assert_eq!(patch(&sandbox.fixture(), FOUR_FILES).await.name(), "done", "without the mount");
+    assert_eq!(sandbox.file_names("inside"), ["first", "new", "ok.txt", "second", "sub"]);
+}
+
+#[tokio::test]
+async fn files_are_restored_on_a_full_disk() {
+    let sandbox = Sandbox::new();
+    let Some(disk) = SmallDisk::mount(sandbox.path("inside")) else { return };
+    let old = format!("{}\n", "x".repeat(20 << 10));
+    for name in ["first", "second"] {
+        fs::write(sandbox.path(&format!("inside/{name}")), &old).unwrap();
+    }
+    fs::create_dir(sandbox.path("inside/other")).unwrap();
+    for name in ["first", "second"] {
+        let other = sandbox.path(&format!("inside/other/{name}"));
+        fs::hard_link(sandbox.path(&format!("inside/{name}")), other).unwrap();
+    }
+    let Some(mount) = BindMount::create(&sandbox, "inside/other/second", "inside/second") else { return };
+    let hunk = |name: &str| format!("--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-{old}+new\n");
+    // The new files fit; further copies of the old ones do not.
+    fs::write(sandbox.path("inside/filler"), vec![0; 8 << 10]).unwrap();
+    let outcome = patch(&sandbox.fixture(), &format!("{}{}", hunk("first"), hunk("second"))).await;
+    assert!(outcome.text().contains("busy") && !outcome.text().contains("a part"), "{outcome:?}");
+    assert_eq!(sandbox.content("inside/first"), old);
+    assert_eq!(sandbox.file_names("inside"), ["filler", "first", "other", "second"]);
+    drop(mount);
+    drop(disk);
+}
+
+#[tokio::test]
+async fn failure_between_two_renames_restores_the_first_file() {
+    // The rename of `first` changes the version of its other link.
+    let sandbox = sandbox_for_four_files();
+    fs::remove_file(sandbox.path("inside/second")).unwrap();
+    fs::hard_link(sandbox.path("inside/first"), sandbox.path("inside/second")).unwrap();
+    let inodes = inodes_of(&sandbox);
+    let outcome = patch(&sandbox.fixture(), FOUR_FILES).await;
+    assert!(outcome.text().contains("second was changed meanwhile"), "{outcome:?}");
+    assert_unchanged(&sandbox, &inodes, &outcome);
+}
+
+#[tokio::test]
+async fn one_file_under_two_names_is_refused() {
+    let sandbox = sandbox_for_four_files();
+    let fixture = sandbox.fixture();
+    symlink("second", sandbox.path("inside/link")).unwrap();
+    symlink("../inside", sandbox.path("inside/sub/up")).unwrap();
+    for alias in ["./second", "sub/../second", "link", "sub/../link"] {
+        let again = format!("{FOUR_FILES}--- a/{alias}\n+++ b/{alias}\n@@ -1 +1 @@\n-old\n+newer\n");
+        let outcome = patch(&fixture, &again).await;
+        let expected = format!("Execution failed: second and {alias} are the same file; combine their hunks");
+        assert_eq!(outcome, failed(expected));
+        assert_eq!(sandbox.content("inside/first"), "old\n");
+        assert_eq!(sandbox.file_names("inside"), ["first", "link", "ok.txt", "second", "sub", "third"]);
+    }
+}
+
+#[tokio::test]
+async fn directory_that_the_patch_itself_creates_is_no_file() {
+    let sandbox = Sandbox::new();
+    let text = "--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+x\n--- /dev/null\n+++ b/a/b\n@@ -0,0 +1 @@\n+x\n";
+    let outcome = patch(&sandbox.fixture(), text).await;
+    assert_eq!(outcome, failed("Execution failed: a is a directory, not a regular file"));
+    assert_eq!(sandbox.file_names("inside"), ["ok.txt", "sub"]);
 }
 
 #[tokio::test]

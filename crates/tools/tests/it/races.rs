@@ -67,58 +67,27 @@ async fn read_never_escapes_through_a_swapped_directory() {
     eprintln!("{swaps} swaps, {harmless} reads, {denied} denied");
 }
 
-#[tokio::test]
-async fn write_never_escapes_through_a_swapped_directory() {
-    let (sandbox, swapper) = swapping_sandbox();
-    let fixture = sandbox.fixture();
-    for round in 0..500 {
-        let outcome = write(&fixture, "door/secret.txt", "mine").await;
-        assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
-        write(&fixture, &format!("door/new-{round}/file"), "mine").await;
-        let outcome = append_file(&fixture, "door/secret.txt", "mine").await;
-        assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
-        append_file(&fixture, &format!("door/more-{round}/file"), "mine").await;
-    }
-    swapper.end();
-    assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
-    assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
-}
-
-/// Tries per tool. A try that syncs to disk is slow, so that these are far fewer than for reading.
-const TRIES: usize = 2_000;
+/// Tries per tool that reads. Those that write are raced in `fs/beneath_root/races.rs`, where a try is cheap.
+const TRIES: usize = 10_000;
 
 #[tokio::test]
-async fn no_file_tool_escapes_through_a_swapped_directory() {
+async fn no_walk_escapes_through_a_swapped_directory() {
     let (sandbox, swapper) = swapping_sandbox();
     let fixture = sandbox.fixture();
-    std::fs::write(sandbox.path("inside/source"), "mine").expect("a file");
     for round in 0..TRIES {
-        let inner = format!("door/new-{round}");
-        let patch = "--- a/door/secret.txt\n+++ b/door/secret.txt\n@@ -1 +1 @@\n-the secret outside\n+mine\n";
         for (tool, arguments) in [
-            ("fs.edit", json!({"path": "door/secret.txt", "old": "secret", "new": "mine"})),
-            ("fs.patch", json!({"patch": patch})),
-            ("fs.mkdir", json!({"path": inner})),
-            ("fs.copy", json!({"from": "source", "to": format!("door/copy-{round}")})),
-            ("fs.copy", json!({"from": "door/secret.txt", "to": "copied", "overwrite": true})),
-            ("fs.move", json!({"from": inner, "to": format!("door/moved-{round}")})),
-            ("fs.delete", json!({"path": format!("door/moved-{round}"), "recursive": true})),
-            ("fs.delete", json!({"path": "door/sub", "recursive": true})),
             ("fs.list", json!({"path": "door"})),
+            ("fs.glob", json!({"path": "door", "pattern": "**"})),
             ("fs.search", json!({"path": "door", "pattern": "secret"})),
             ("fs.info", json!({"path": "door/sub/deep.txt"})),
         ] {
             let outcome = fixture.call(tool, &arguments).await;
             assert!(!outcome.text().contains(SECRET), "{tool} escaped in round {round}");
-            let is_outside = matches!(tool, "fs.list" | "fs.info") && outcome.text().contains("sub");
-            assert!(!is_outside || outcome.name() != "done", "{tool} escaped in round {round}: {outcome:?}");
+            let is_outside = outcome.name() == "done" && outcome.text().contains("sub");
+            assert!(!is_outside, "{tool} escaped in round {round}: {outcome:?}");
         }
     }
     swapper.end();
-    assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
-    assert_eq!(sandbox.file_names("outside/sub"), ["deep.txt"]);
-    assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
-    assert!(std::fs::read_to_string(sandbox.path("inside/copied")).is_ok_and(|text| text == "harmless"));
 }
 
 fn contents() -> [String; 2] {

@@ -46,46 +46,69 @@ async fn line_ranges_count_from_one() {
     assert_eq!(beyond, failed("Execution failed: offset 2 is beyond the end of ok.txt: it has 1 lines"));
 }
 
+/// The most that one call returns without `limit`.
+const UNLIMITED_BYTES_MAX: usize = 1_000_000;
+
 #[tokio::test]
-async fn long_file_is_truncated_between_characters() {
+async fn long_file_is_truncated_with_the_offset_to_continue_with() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
-    let exact = "x".repeat(CONTENT_BYTES_MAX);
+    let exact = "x".repeat(UNLIMITED_BYTES_MAX);
     fs::write(sandbox.path("inside/exact"), &exact).unwrap();
     assert!(read(&fixture, "exact").await == done(exact));
 
-    let long = format!("a{}", "é".repeat(CONTENT_BYTES_MAX / 2));
-    fs::write(sandbox.path("inside/long"), &long).unwrap();
-    let outcome = read(&fixture, "long").await;
-    let (text, last) = outcome.text().rsplit_once('\n').unwrap();
-    assert_eq!(
-        last,
-        format!("[truncated: {} of {} bytes shown]", CONTENT_BYTES_MAX - 1, CONTENT_BYTES_MAX + 1)
-    );
-    assert!(text == &long[..CONTENT_BYTES_MAX - 1]);
-
-    let lines = "0123456\n".repeat(CONTENT_BYTES_MAX / 8 + 10);
+    let lines: String = (1..=300_000).map(|line| format!("line {line}\n")).collect();
     fs::write(sandbox.path("inside/lines"), &lines).unwrap();
-    let outcome = read(&fixture, "lines").await;
-    assert!(
-        outcome
-            .text()
-            .ends_with(&format!("0123456\n[truncated: {CONTENT_BYTES_MAX} of {} bytes shown]", lines.len()))
+    let (mut collected, mut offset, mut calls) = (String::new(), 1, 0);
+    loop {
+        let outcome = fixture.call("read_file", &json!({"path": "lines", "offset": offset})).await;
+        calls += 1;
+        let text = outcome.text();
+        let Some((part, note)) = text.rsplit_once("[truncated: ") else {
+            collected.push_str(text);
+            break;
+        };
+        let (shown, total) = (part.len(), lines.len());
+        offset = offset.max(1) + part.lines().count();
+        assert_eq!(note, format!("{shown} of {total} bytes shown; continue with offset {offset}]"));
+        collected.push_str(part);
+    }
+    assert!(collected == lines && calls == 4, "{calls} calls");
+    let all = fixture.call("read_file", &json!({"path": "lines", "limit": 400_000})).await;
+    assert!(all == done(lines), "a limit allows more, up to 10 MiB");
+    let sparse = fs::File::create(sandbox.path("inside/sparse")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    assert_eq!(
+        read(&fixture, "sparse").await,
+        failed("Execution failed: sparse is a binary file, not UTF-8 text")
     );
-    let far = fixture.call("read_file", &json!({"path": "lines", "offset": CONTENT_BYTES_MAX / 8 + 9})).await;
-    assert_eq!(far, done("0123456\n0123456\n"));
 }
 
 #[tokio::test]
-async fn non_utf8_file_is_reported() {
+async fn line_that_is_too_long_is_cut_between_characters() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
-    for (name, bytes) in [("bin", &b"ab\xff\n"[..]), ("half", &b"ab\xc3"[..])] {
-        fs::write(sandbox.path(&format!("inside/{name}")), bytes).unwrap();
-        assert_eq!(read(&fixture, name).await, failed(format!("Execution failed: {name} is not UTF-8 text")));
+    let long = format!("a{}\nnext", "é".repeat(CONTENT_BYTES_MAX / 2));
+    fs::write(sandbox.path("inside/long"), &long).unwrap();
+    for (limit, shown) in [(json!(null), UNLIMITED_BYTES_MAX - 1), (json!(5), CONTENT_BYTES_MAX - 1)] {
+        let outcome = fixture.call("read_file", &json!({"path": "long", "limit": limit})).await;
+        let (text, last) = outcome.text().rsplit_once('\n').unwrap();
+        let why = "line 1 is too long to be read; continue with offset 2";
+        assert_eq!(last, format!("[truncated: {shown} of {} bytes shown; {why}]", long.len()));
+        assert!(text == &long[..shown]);
     }
-    fs::write(sandbox.path("inside/nul"), "a\0b").unwrap();
-    assert_eq!(read(&fixture, "nul").await, done("a\0b"));
+    assert_eq!(fixture.call("read_file", &json!({"path": "long", "offset": 2})).await, done("next"));
+}
+
+#[tokio::test]
+async fn binary_file_is_named_and_not_shown() {
+    let sandbox = Sandbox::new();
+    let fixture = sandbox.fixture();
+    for (name, bytes) in [("bin", &b"ab\xff\n"[..]), ("half", &b"ab\xc3"[..]), ("nul", &b"a\0b"[..])] {
+        fs::write(sandbox.path(&format!("inside/{name}")), bytes).unwrap();
+        let expected = failed(format!("Execution failed: {name} is a binary file, not UTF-8 text"));
+        assert_eq!(read(&fixture, name).await, expected);
+    }
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ fn failed_reads_get_precise_errors() {
     );
     assert_eq!(
         tool_result(&fixture, &read_file_script("bytes")),
-        "Execution failed: bytes is not UTF-8 text"
+        "Execution failed: bytes is a binary file, not UTF-8 text"
     );
     assert_eq!(
         tool_result(&fixture, &read_file_script("")),

@@ -118,6 +118,9 @@ fn long_result_is_truncated_at_the_configured_size() {
     let fixture = crate::support::Fixture::with_config("limits.tool_result_bytes_max = 1024");
     fixture.create("worker");
     let actual = tool_result(&fixture, &format!("!tool echo {}", json!({ "text": "\u{fc}".repeat(2000) })));
-    let expected = format!("{}\n[truncated: 1024 of 4000 bytes shown]", "\u{fc}".repeat(512));
+    let expected = format!(
+        "{}\n[truncated: 1024 of 4000 bytes shown; call the tool for a smaller part]",
+        "\u{fc}".repeat(512)
+    );
     assert_eq!(actual, expected);
 }

@@ -316,13 +316,17 @@ fn tool_panicked(name: &str, panic: &(dyn Any + Send)) -> ToolOutcome {
     ToolOutcome::Failed("Internal error: the tool panicked".to_owned())
 }
 
+/// How a model gets the rest of a truncated result.
+const READ_ON: &str = "call the tool for a smaller part";
+
 /// Truncates an outcome to `bytes_max`.
 fn truncate_outcome(outcome: ToolOutcome, bytes_max: usize) -> ToolOutcome {
     let truncate = |mut text: String| {
         let bytes = text.len();
         if bytes > bytes_max {
             text.truncate(text.floor_char_boundary(bytes_max));
-            text.push_str(&format!("\n[truncated: {} of {bytes} bytes shown]", text.len()));
+            let shown = text.len();
+            text.push_str(&format!("\n[truncated: {shown} of {bytes} bytes shown; {READ_ON}]"));
             // Results stay in memory until all calls of the response are done; frees the truncated part now.
             text.shrink_to_fit();
         }

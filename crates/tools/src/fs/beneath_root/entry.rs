@@ -56,6 +56,7 @@ impl EntryKind {
 pub(crate) struct EntryStat {
     pub(crate) kind: EntryKind,
     pub(crate) bytes: u64,
+    pub(super) mode: u32,
     pub(super) id: FileId,
     pub(super) links: u32,
     /// The mount that it is on; none if the kernel does not tell.
@@ -70,6 +71,7 @@ impl EntryStat {
         Ok(Self {
             kind: EntryKind::from_mode(u32::from(stat.stx_mode)),
             bytes: stat.stx_size,
+            mode: u32::from(stat.stx_mode),
             id: (rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino),
             links: stat.stx_nlink,
             mount: (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id),

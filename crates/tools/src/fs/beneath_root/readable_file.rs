@@ -2,19 +2,22 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use agent::ToolOutcome;
 use agent::permission::Permit;
 use rustix::fs::OFlags;
 
-use super::PermittedPath;
-use super::entry::EntryKind;
+use super::blocked::FileId;
+use super::entry::{EntryKind, EntryStat};
 use super::version::FileVersion;
+use super::{PermittedPath, ResolvedFile, split_parent};
 use crate::definition::execution_failed;
 
 /// The permitted file of a call that reads.
-pub(crate) struct ReadableFile(PermittedPath);
+pub(crate) struct ReadableFile(pub(super) PermittedPath);
 
 /// What the file system says about a file.
 pub(crate) struct FileDescription {
@@ -48,9 +51,28 @@ impl ReadableFile {
     /// Opens the file, which has to be a regular one.
     pub(crate) fn open(&self) -> Result<FileContent, ToolOutcome> {
         let Self(path) = self;
-        let found = path.find()?.ok_or_else(|| path.not_found())?;
+        self.open_found(&path.find()?.ok_or_else(|| path.not_found())?)
+    }
+
+    pub(super) fn open_found(&self, found: &ResolvedFile) -> Result<FileContent, ToolOutcome> {
+        let Self(path) = self;
         found.require_regular(path)?;
         found.open(OFlags::RDONLY).map(FileContent).map_err(|errno| path.errno_outcome(errno))
+    }
+
+    /// The identity of the entry at the path, which may be a link itself.
+    pub(super) fn entry_id(&self) -> Result<FileId, ToolOutcome> {
+        let Self(path) = self;
+        let base = path.open_base()?;
+        let found = path.open_root(&base).and_then(|root| {
+            let (parent, name) = split_parent(&root.relative);
+            let directory = match parent {
+                "" => Arc::clone(&root.directory),
+                parent => Arc::new(root.open(parent, OFlags::PATH | OFlags::DIRECTORY)?),
+            };
+            EntryStat::read(directory.as_fd(), name)
+        });
+        found.map(|stat| stat.id).map_err(|errno| path.errno_outcome(errno))
     }
 
     /// Describes the file or directory.
@@ -78,14 +100,10 @@ impl ReadableFile {
     ) -> Result<Option<(String, FileVersion)>, ToolOutcome> {
         let Self(path) = self;
         let Some(found) = path.find()? else { return Ok(None) };
-        found.require_regular(path)?;
-        let content =
-            found.open(OFlags::RDONLY).map(FileContent).map_err(|errno| path.errno_outcome(errno))?;
+        let content = self.open_found(&found)?;
         let version = FileVersion::read(&content.0).map_err(|errno| path.errno_outcome(errno))?;
         let bytes = self.read_content(&content, bytes_max)?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            execution_failed(format!("{} is a binary file, not UTF-8 text", path.requested_path))
-        })?;
+        let text = String::from_utf8(bytes).map_err(|_| binary_file(&path.requested_path))?;
         Ok(Some((text, version)))
     }
 
@@ -111,6 +129,16 @@ impl ReadableFile {
     pub(crate) fn io_outcome(&self, fault: &io::Error) -> ToolOutcome {
         self.0.io_outcome(fault)
     }
+}
+
+/// Whether the content is binary: text has no NUL bytes.
+pub(crate) fn is_binary(bytes: &[u8]) -> bool {
+    bytes.contains(&0)
+}
+
+/// The outcome of reading a binary file as text.
+pub(crate) fn binary_file(requested: &str) -> ToolOutcome {
+    execution_failed(format!("{requested} is a binary file, not UTF-8 text"))
 }
 
 impl FileContent {

@@ -12,13 +12,13 @@ use rustix::io::Errno;
 
 use super::readable_file::FileContent;
 use super::version::FileVersion;
-use super::writable_file::{Content, LockedTarget};
+use super::writable_file::{Content, LockedTarget, temporary_name};
 use super::{PermittedPath, ResolvedFile};
 use crate::blocking::CancelFlag;
 use crate::definition::execution_failed;
 
-/// Maximum size of a file to append to: it is copied.
-const OLD_BYTES_MAX: u64 = 100 << 20;
+/// Maximum size of what one call copies: a file or directory, or a file to append to.
+pub(super) const COPY_BYTES_MAX: u64 = 100 << 20;
 
 /// Bytes written between two checks for cancellation.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -53,7 +53,7 @@ impl LockedTarget<'_> {
         }
         let mut temporary = TemporaryFile::create(self, old.as_ref(), entropy)?;
         if let Some(old) = old.as_ref().filter(|_| content.is_appended) {
-            copy_content(path, old, &mut temporary.file)?;
+            copy_content(path, old, &mut temporary.file, stop)?;
         }
         for chunk in content.text.as_bytes().chunks(CHUNK_BYTES) {
             stop.check()?;
@@ -81,18 +81,10 @@ impl LockedTarget<'_> {
         }
         let mode = source.mode().map_err(to_outcome)?;
         let mut temporary = TemporaryFile::create_with_mode(self, old.as_ref(), mode, entropy)?;
-        let mut source = source.0.take(OLD_BYTES_MAX + 1);
-        let mut bytes = 0;
-        loop {
-            stop.check()?;
-            let copied = io::copy(&mut (&mut source).take(CHUNK_BYTES as u64), &mut temporary.file);
-            match copied.map_err(to_outcome)? {
-                0 => break,
-                copied => bytes += copied,
-            }
-        }
-        if bytes > OLD_BYTES_MAX {
-            return Err(execution_failed(format!("the file is longer than {OLD_BYTES_MAX} bytes")));
+        let mut source = source.0.take(COPY_BYTES_MAX + 1);
+        let bytes = copy_chunks(&mut source, &mut temporary.file, stop, to_outcome)?;
+        if bytes > COPY_BYTES_MAX {
+            return Err(too_long("the file"));
         }
         temporary.file.sync_all().map_err(to_outcome)?;
         stop.check()?;
@@ -109,16 +101,29 @@ impl LockedTarget<'_> {
     }
 
     /// Removes the file, if it is still the version that was read.
-    pub(crate) fn remove_version(&self, expected: Option<&FileVersion>) -> Result<(), ToolOutcome> {
+    pub(crate) fn remove_version<'a>(
+        &'a self,
+        expected: Option<&FileVersion>,
+        entropy: &dyn Entropy,
+    ) -> Result<PublishedChange<'a>, ToolOutcome> {
         self.check_version(expected)?;
-        self.remove_current()
+        let old = temporary_name(entropy)?;
+        let directory = &self.target.directory;
+        let renamed = rustix::fs::renameat(directory, self.file_name(), directory, &old);
+        renamed.map_err(|errno| self.path.errno_outcome(errno))?;
+        Ok(PublishedChange { target: self, old: Some(old) })
     }
 
-    /// Removes the file.
-    pub(crate) fn remove_current(&self) -> Result<(), ToolOutcome> {
-        let removed = rustix::fs::unlinkat(&self.target.directory, self.file_name(), AtFlags::empty());
-        removed.map_err(|errno| self.path.errno_outcome(errno))?;
-        self.sync()
+    /// Gives the file a second, temporary name. Without hard links, as on FAT, it has no other name until the new file is
+    /// renamed to it.
+    fn set_aside(&self, entropy: &dyn Entropy) -> Result<String, ToolOutcome> {
+        let old = temporary_name(entropy)?;
+        let directory = &self.target.directory;
+        let linked = rustix::fs::linkat(directory, self.file_name(), directory, &old, AtFlags::empty());
+        linked
+            .or_else(|_| rustix::fs::renameat(directory, self.file_name(), directory, &old))
+            .map_err(|errno| self.path.errno_outcome(errno))?;
+        Ok(old)
     }
 
     fn changed_meanwhile(&self) -> ToolOutcome {
@@ -134,14 +139,37 @@ fn check_replaceable(path: &PermittedPath, old: &ResolvedFile) -> Result<(), Too
     Ok(())
 }
 
-fn copy_content(path: &PermittedPath, old: &ResolvedFile, new: &mut File) -> Result<(), ToolOutcome> {
+fn copy_content(
+    path: &PermittedPath,
+    old: &ResolvedFile,
+    new: &mut File,
+    stop: &CancelFlag,
+) -> Result<(), ToolOutcome> {
     let old = old.open(OFlags::RDONLY).map_err(|errno| path.errno_outcome(errno))?;
-    let copied = io::copy(&mut old.take(OLD_BYTES_MAX + 1), new).map_err(|fault| path.io_outcome(&fault))?;
-    if copied > OLD_BYTES_MAX {
-        let requested = &path.requested_path;
-        return Err(execution_failed(format!("{requested} is longer than {OLD_BYTES_MAX} bytes")));
+    let to_outcome = |fault: io::Error| path.io_outcome(&fault);
+    let copied = copy_chunks(&mut old.take(COPY_BYTES_MAX + 1), new, stop, to_outcome)?;
+    if copied > COPY_BYTES_MAX { Err(too_long(&path.requested_path)) } else { Ok(()) }
+}
+
+/// Copies a file in parts, with checks for cancellation. Returns the number of bytes.
+pub(super) fn copy_chunks(
+    source: &mut impl Read,
+    new: &mut File,
+    stop: &CancelFlag,
+    to_outcome: impl Fn(io::Error) -> ToolOutcome,
+) -> Result<u64, ToolOutcome> {
+    let mut bytes = 0;
+    loop {
+        stop.check()?;
+        match io::copy(&mut source.take(CHUNK_BYTES as u64), new).map_err(&to_outcome)? {
+            0 => return Ok(bytes),
+            copied => bytes += copied,
+        }
     }
-    Ok(())
+}
+
+pub(super) fn too_long(what: &str) -> ToolOutcome {
+    execution_failed(format!("{what} is longer than {COPY_BYTES_MAX} bytes"))
 }
 
 /// A temporary file with the new content. Dropping it unpersisted deletes it.
@@ -168,9 +196,7 @@ impl<'a> TemporaryFile<'a> {
         mode: u32,
         entropy: &dyn Entropy,
     ) -> Result<Self, ToolOutcome> {
-        let mut random = [0; 16];
-        entropy.fill(&mut random).map_err(|fault| execution_failed(fault.public))?;
-        let name = format!(".nexus3-{:032x}.tmp", u128::from_be_bytes(random));
+        let name = temporary_name(entropy)?;
         // A file that others may not read must not be readable even for a moment.
         let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { mode });
         let to_outcome = |errno| target.path.errno_outcome(errno);
@@ -199,10 +225,70 @@ impl<'a> TemporaryFile<'a> {
         target.sync()
     }
 
+    /// Renames it to the target like `persist_over`, so that it can be undone. Does not sync the directory.
+    pub(crate) fn publish(
+        self,
+        expected: Option<&FileVersion>,
+        entropy: &dyn Entropy,
+    ) -> Result<PublishedChange<'a>, ToolOutcome> {
+        let target = self.target;
+        target.check_version(expected)?;
+        let mut change = PublishedChange { target, old: None };
+        let flags = match expected {
+            Some(_) => {
+                change.old = Some(target.set_aside(entropy)?);
+                RenameFlags::empty()
+            }
+            None => RenameFlags::NOREPLACE,
+        };
+        if let Err(errno) = self.rename(flags) {
+            if change.old.is_some() {
+                change.undo();
+            }
+            return Err(target.rename_outcome(errno));
+        }
+        Ok(change)
+    }
+
     fn rename(mut self, flags: RenameFlags) -> Result<(), Errno> {
         self.target.rename_to_target(&self.name, flags)?;
         self.is_persisted = true;
         Ok(())
+    }
+}
+
+/// A written, replaced or removed file whose old state is retained until the change is complete.
+pub(crate) struct PublishedChange<'a> {
+    target: &'a LockedTarget<'a>,
+    /// The temporary name of the old file; none if there was no file.
+    old: Option<String>,
+}
+
+impl PublishedChange<'_> {
+    /// Syncs the change to disk.
+    pub(crate) fn sync(&self) -> Result<(), ToolOutcome> {
+        self.target.sync()
+    }
+
+    /// Removes the old file. The change is complete, so an error is ignored.
+    pub(crate) fn complete(self) {
+        if let Some(old) = &self.old {
+            self.target.remove_incomplete(old);
+        }
+    }
+
+    /// Puts the old file back, or removes the new one. Needs no space on the disk. Returns whether it succeeded.
+    pub(crate) fn undo(self) -> bool {
+        let target = self.target;
+        let directory = &target.target.directory;
+        let undone = match &self.old {
+            // Renaming one of two names of a file to the other does nothing, so that the first is then removed.
+            Some(old) => {
+                target.rename_to_target(old, RenameFlags::empty()).inspect(|()| target.remove_incomplete(old))
+            }
+            None => rustix::fs::unlinkat(directory, target.file_name(), AtFlags::empty()),
+        };
+        undone.is_ok() && target.sync().is_ok()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use agent::ToolOutcome;
 use agent::permission::{FilePath, RootedPath};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::entry::EntryKind;
@@ -24,6 +24,42 @@ const DEPTH_MAX: usize = 128;
 pub(super) struct TargetDirectory {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) file_name: String,
+    pub(super) created: CreatedDirectories,
+}
+
+/// Directories that a call has created, each with its parent. On drop, those that are empty are removed: a call that
+/// fails leaves none behind.
+#[derive(Default)]
+pub(super) struct CreatedDirectories(Vec<(Arc<OwnedFd>, String)>);
+
+impl CreatedDirectories {
+    /// Takes the directories that a later target of the same call has created.
+    pub(super) fn append(&mut self, other: &mut Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Creates a directory; succeeds if another process just created it.
+    fn create(&mut self, parent: &Arc<OwnedFd>, name: &str) -> Result<(), Errno> {
+        match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => self.0.push((Arc::clone(parent), name.to_owned())),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    /// Retains them, even if they are empty.
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for CreatedDirectories {
+    fn drop(&mut self) {
+        for (parent, name) in self.0.drain(..).rev() {
+            let _ = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+        }
+    }
 }
 
 impl TargetDirectory {
@@ -60,7 +96,7 @@ impl PermittedPath {
             }
             let (parent, name) = split_parent(root.as_str());
             let directory = base.open(parent).map_err(|errno| self.errno_outcome(errno))?;
-            return self.checked_target(directory, name);
+            return self.checked_target(directory, name, CreatedDirectories::default());
         }
         let target = self.open_target_at(&base, relative)?;
         if matches!(target.open(), Err(Errno::LOOP)) { self.open_link_target(&base) } else { Ok(target) }
@@ -84,7 +120,7 @@ impl PermittedPath {
             "" => root.directory,
             parent => Arc::new(root.open(parent, OFlags::PATH | OFlags::DIRECTORY).map_err(to_outcome)?),
         };
-        self.checked_target(directory, name)
+        self.checked_target(directory, name, CreatedDirectories::default())
     }
 
     /// Creates a directory with the missing ones above it. Returns whether it is new.
@@ -96,7 +132,15 @@ impl PermittedPath {
             return if is_directory { Ok(false) } else { Err(execution_failed(text())) };
         }
         let base = self.open_base()?;
-        self.open_or_create_parent(&base, &self.rooted.relative).map(|_| true)
+        let (_, created) = self.open_or_create_parent(&base, &self.rooted.relative)?;
+        created.keep();
+        Ok(true)
+    }
+
+    /// The path of an entry by the real path of its directory.
+    pub(super) fn real_entry_path(&self, entry: &TargetDirectory) -> Result<String, ToolOutcome> {
+        let directory = self.real_path(entry.directory.as_fd())?;
+        Ok(format!("{}/{}", directory.as_str().trim_end_matches('/'), entry.file_name))
     }
 
     /// Opens the current file at the target, which is not a link.
@@ -126,7 +170,8 @@ impl PermittedPath {
 
     fn open_target_at(&self, base: &BaseDirectory, relative: &str) -> Result<TargetDirectory, ToolOutcome> {
         let (parent, name) = split_parent(relative);
-        self.checked_target(self.open_or_create_parent(base, parent)?, name)
+        let (directory, created) = self.open_or_create_parent(base, parent)?;
+        self.checked_target(directory, name, created)
     }
 
     /// Checks the path by its text, before any directory is created.
@@ -149,9 +194,14 @@ impl PermittedPath {
         if self.is_blocked(real) { Err(path_denied(&self.requested_path)) } else { Ok(()) }
     }
 
-    fn checked_target(&self, directory: Arc<OwnedFd>, name: &str) -> Result<TargetDirectory, ToolOutcome> {
+    fn checked_target(
+        &self,
+        directory: Arc<OwnedFd>,
+        name: &str,
+        created: CreatedDirectories,
+    ) -> Result<TargetDirectory, ToolOutcome> {
         self.check_write_in(directory.as_fd(), name)?;
-        Ok(TargetDirectory { directory, file_name: name.to_owned() })
+        Ok(TargetDirectory { directory, file_name: name.to_owned(), created })
     }
 
     /// Checks a file name by the real path of its directory.
@@ -162,32 +212,48 @@ impl PermittedPath {
         self.check_alias(directory, &parent_path)
     }
 
-    fn open_or_create_parent(&self, base: &BaseDirectory, parent: &str) -> Result<Arc<OwnedFd>, ToolOutcome> {
-        let root = self.open_or_create_root(base)?;
-        if parent.is_empty() {
-            return Ok(root.directory);
-        }
-        match root.open(parent, OFlags::PATH | OFlags::DIRECTORY) {
-            Ok(directory) => Ok(Arc::new(directory)),
-            Err(Errno::NOENT) => self.create_directories(&root, parent),
-            Err(errno) => Err(self.errno_outcome(errno)),
-        }
+    /// Opens a directory below the root, or creates it.
+    fn open_or_create_parent(
+        &self,
+        base: &BaseDirectory,
+        parent: &str,
+    ) -> Result<(Arc<OwnedFd>, CreatedDirectories), ToolOutcome> {
+        let mut created = CreatedDirectories::default();
+        let root = self.open_or_create_root(base, &mut created)?;
+        let directory = match parent {
+            "" => root.directory,
+            parent => match root.open(parent, OFlags::PATH | OFlags::DIRECTORY) {
+                Ok(directory) => Arc::new(directory),
+                Err(Errno::NOENT) => self.create_directories(&root, parent, &mut created)?,
+                Err(errno) => return Err(self.errno_outcome(errno)),
+            },
+        };
+        Ok((directory, created))
     }
 
     /// Opens the allowed root; creates it if only its last component is missing.
-    fn open_or_create_root(&self, base: &BaseDirectory) -> Result<RootDirectory, ToolOutcome> {
+    fn open_or_create_root(
+        &self,
+        base: &BaseDirectory,
+        created: &mut CreatedDirectories,
+    ) -> Result<RootDirectory, ToolOutcome> {
         let opened = self.open_root(base).or_else(|errno| {
             if errno != Errno::NOENT {
                 return Err(errno);
             }
             let (parent, name) = split_parent(self.rooted.root.as_str());
-            create_directory(base.open(parent)?.as_fd(), name)?;
+            created.create(&base.open(parent)?, name)?;
             self.open_root(base)
         });
         opened.map_err(|errno| self.errno_outcome(errno))
     }
 
-    fn create_directories(&self, root: &RootDirectory, parent: &str) -> Result<Arc<OwnedFd>, ToolOutcome> {
+    fn create_directories(
+        &self,
+        root: &RootDirectory,
+        parent: &str,
+        created: &mut CreatedDirectories,
+    ) -> Result<Arc<OwnedFd>, ToolOutcome> {
         if parent.split('/').count() > DEPTH_MAX {
             let requested = &self.requested_path;
             return Err(execution_failed(format!("{requested}: more than {DEPTH_MAX} directories deep")));
@@ -200,7 +266,7 @@ impl PermittedPath {
                 Ok(directory) => directory,
                 Err(Errno::NOENT) => {
                     self.check_write_in(current.as_fd(), name)?;
-                    create_directory(current.as_fd(), name).map_err(to_outcome)?;
+                    created.create(&current, name).map_err(to_outcome)?;
                     open_next().map_err(to_outcome)?
                 }
                 Err(errno) => return Err(to_outcome(errno)),
@@ -208,14 +274,6 @@ impl PermittedPath {
             current = Arc::new(next);
         }
         Ok(current)
-    }
-}
-
-/// Creates a directory; succeeds if another process just created it.
-fn create_directory(parent: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
-    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
-        Err(Errno::EXIST) => Ok(()),
-        created => created,
     }
 }
 

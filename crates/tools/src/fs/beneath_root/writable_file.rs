@@ -1,18 +1,19 @@
 //! A file that a call may write: its target directory, locked against the writes of other calls. `replace.rs` and
 //! `append.rs` write the content.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent::ToolOutcome;
+use agent::outside::Entropy;
 use agent::permission::Permit;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use super::target_directory::TargetDirectory;
+use super::target_directory::{CreatedDirectories, TargetDirectory};
 use super::{PermittedPath, ResolvedFile};
 use crate::definition::execution_failed;
 
@@ -53,25 +54,41 @@ impl WritableFile {
     pub(crate) fn lock_all<'a>(
         files: impl IntoIterator<Item = &'a WritableFile>,
     ) -> Result<Vec<LockedTarget<'a>>, ToolOutcome> {
-        let mut targets = Vec::new();
-        let mut indexes = BTreeSet::new();
+        let mut targets: Vec<(&PermittedPath, TargetDirectory)> = Vec::new();
+        let (mut created, mut indexes) = (CreatedDirectories::default(), BTreeSet::new());
+        let mut ids = HashMap::new();
         for Self(path) in files {
-            let target = path.open_target()?;
-            indexes.insert(lock_index(&target).map_err(|errno| path.errno_outcome(errno))?);
+            let mut target = path.open_target()?;
+            created.append(&mut target.created);
+            let id = target_id(&target).map_err(|errno| path.errno_outcome(errno))?;
+            indexes.insert(lock_index(&id));
+            if let Some(other) = ids.insert(id, path) {
+                let (first, second) = (&other.requested_path, &path.requested_path);
+                return Err(execution_failed(format!(
+                    "{first} and {second} are the same file; combine their hunks"
+                )));
+            }
             targets.push((path, target));
         }
         let lock = |index: usize| FILE_LOCKS[index].lock().unwrap_or_else(PoisonError::into_inner);
-        let locks = Rc::new(indexes.into_iter().map(lock).collect::<Vec<_>>());
-        let locked = |(path, target)| LockedTarget { path, target, _locks: Rc::clone(&locks) };
+        let locks = indexes.into_iter().map(lock).collect();
+        let held = Rc::new(Held { _created: created, _locks: locks });
+        let locked = |(path, target)| LockedTarget { path, target, _held: Rc::clone(&held) };
         Ok(targets.into_iter().map(locked).collect())
     }
+}
+
+/// What the targets of a call share until the last one is dropped: the directories created for them, and their locks.
+struct Held {
+    _created: CreatedDirectories,
+    _locks: Vec<MutexGuard<'static, ()>>,
 }
 
 /// The directory and name of the file to write, and the lock on them.
 pub(crate) struct LockedTarget<'a> {
     pub(super) path: &'a PermittedPath,
     pub(super) target: TargetDirectory,
-    _locks: Rc<Vec<MutexGuard<'static, ()>>>,
+    _held: Rc<Held>,
 }
 
 /// Locks for writing files. An append reads, then replaces; without the lock two appends to one file would lose the
@@ -127,10 +144,24 @@ impl LockedTarget<'_> {
     }
 }
 
-fn lock_index(target: &TargetDirectory) -> Result<usize, Errno> {
+/// Device and inode of the directory, and the name in it.
+type TargetId = (u64, u64, String);
+
+fn target_id(target: &TargetDirectory) -> Result<TargetId, Errno> {
     let directory = rustix::fs::fstat(&target.directory)?;
+    Ok((directory.st_dev, directory.st_ino, target.file_name.clone()))
+}
+
+fn lock_index(id: &TargetId) -> usize {
     let mut hasher = DefaultHasher::new();
-    (directory.st_dev, directory.st_ino, &target.file_name).hash(&mut hasher);
+    id.hash(&mut hasher);
     let count = FILE_LOCKS.len() as u64;
-    Ok(usize::try_from(hasher.finish() % count).unwrap_or_default())
+    usize::try_from(hasher.finish() % count).unwrap_or_default()
+}
+
+/// An unguessable name for a temporary entry.
+pub(super) fn temporary_name(entropy: &dyn Entropy) -> Result<String, ToolOutcome> {
+    let mut random = [0; 16];
+    entropy.fill(&mut random).map_err(|fault| execution_failed(fault.public))?;
+    Ok(format!(".nexus3-{:032x}.tmp", u128::from_be_bytes(random)))
 }
