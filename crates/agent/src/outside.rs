@@ -203,6 +203,10 @@ pub struct ToolContext {
     pub peers: Arc<dyn Peers>,
     /// The full text of earlier results that were truncated.
     pub results: Arc<dyn CachedResults>,
+    /// The stored values of the calling agent's tree.
+    pub values: KeyValues,
+    /// The plan of the calling agent.
+    pub plan: Arc<dyn PlanKeeper>,
 }
 
 /// A tool that models can call.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::outside::{ModelTier, Provider, ToolSet, Workspace};
 use agent::permission::{FilePath, NameSet, Resource};
 use agent::prompt::{PromptEnvironment, VolatileFacts, layered_prompt, volatile_suffix};
-use agent::{TokenCount, ToolSpec};
+use agent::{TODO_TOOL, TodoItem, TokenCount, ToolSpec};
 
 use crate::handle::Shared;
 
@@ -114,12 +114,22 @@ impl Shared {
         let remaining_of = |resource: Resource| Some((resource.name(), self.node.remaining(resource)?));
         let budget_left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(remaining_of).collect();
         let offset_minutes = self.clock.offset_minutes(at);
+        let plan = self.hidden_plan();
         Some(volatile_suffix(&VolatileFacts {
             at,
             offset_minutes,
             workspace_status,
             budget_left: &budget_left,
+            plan: &plan,
         }))
+    }
+
+    /// Returns the agent's plan if no message of the context shows it, because a compaction removed the call.
+    fn hidden_plan(&self) -> Vec<TodoItem> {
+        let state = self.published.read();
+        let calls = state.window.messages().iter().flat_map(|message| &message.tool_calls);
+        let is_shown = state.todo.is_empty() || calls.into_iter().any(|call| call.name == TODO_TOOL);
+        if is_shown { Vec::new() } else { state.todo.clone() }
     }
 
     /// Estimates the token count of the next request's volatile suffix.

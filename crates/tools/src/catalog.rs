@@ -7,7 +7,7 @@ use agent::ToolSpec;
 use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
-use crate::{agents, base64, commands, fs, hash, json, regex, result, text, time, uuid};
+use crate::{agents, base64, commands, fs, hash, json, memory, plan, regex, result, text, time, uuid};
 
 const FAMILIES: &[&[ToolEntry]] = &[
     text::TOOLS,
@@ -20,6 +20,8 @@ const FAMILIES: &[&[ToolEntry]] = &[
     fs::TOOLS,
     commands::TOOLS,
     result::TOOLS,
+    memory::TOOLS,
+    plan::TOOLS,
     agents::TOOLS,
 ];
 

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, ResultChunk,
-    Timestamp, ToolContext, Toolbox, Workspace,
+    BoxFuture, CachedResults, CallSite, CreatedPeer, KeyValues, Namespace, NewPeer, PeerResponse, PeerStatus,
+    Peers, PlanKeeper, ResultChunk, Timestamp, ToolContext, Toolbox, Workspace,
 };
 use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
+use agent::{AgentId, Fault, FaultKind, RequestId, TodoItem, ToolOutcome};
 use sandbox::{Helper, ResourceLimits};
 use serde_json::Value;
+use store::MemoryStore;
 use testkit::{CountingEntropy, TestClock};
 use tools::{
     CommandOptions, CommandRunner, CustomTool, CustomToolSettings, LocalWorkspace, ToolDependencies,
@@ -20,6 +21,9 @@ use tools::{
 pub(crate) struct Fixture {
     registry: ToolRegistry,
     pub(crate) peers: Arc<RecordingPeers>,
+    pub(crate) plan: Arc<RecordingPlan>,
+    values: Arc<MemoryStore>,
+    pub(crate) clock: Arc<TestClock>,
     cwd: FilePath,
     pub(crate) grant: Grant,
 }
@@ -79,12 +83,21 @@ impl Fixture {
     }
 
     fn with_runner(cwd: &str, grant: Grant, commands: &Arc<CommandRunner>) -> Self {
+        let clock = Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456)));
         let dependencies = ToolDependencies {
-            clock: Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456))),
+            clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             commands: Arc::clone(commands),
         };
-        Self { registry: ToolRegistry::new(dependencies), peers: Arc::default(), cwd: path(cwd), grant }
+        Self {
+            registry: ToolRegistry::new(dependencies),
+            peers: Arc::default(),
+            plan: Arc::default(),
+            values: Arc::default(),
+            clock,
+            cwd: path(cwd),
+            grant,
+        }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> ToolOutcome {
@@ -110,10 +123,25 @@ impl Fixture {
             Verdict::Allowed(permit) => {
                 let peers: Arc<dyn Peers> = Arc::clone(&self.peers) as _;
                 let results = Arc::new(OneResult);
-                prepared.run(ToolContext { agent: 1, permit, peers, results }).await
+                let plan: Arc<dyn PlanKeeper> = Arc::clone(&self.plan) as _;
+                let values = KeyValues::new(Arc::clone(&self.values) as _, Namespace::User);
+                prepared.run(ToolContext { agent: 1, permit, peers, results, values, plan }).await
             }
             Verdict::Denied(denial) => ToolOutcome::Denied(denial.text),
         }
+    }
+}
+
+/// A plan that records its items.
+#[derive(Default)]
+pub(crate) struct RecordingPlan {
+    pub(crate) items: Mutex<Vec<TodoItem>>,
+}
+
+impl PlanKeeper for RecordingPlan {
+    fn replace(&self, items: Vec<TodoItem>) -> Result<(), String> {
+        *self.items.lock().expect("no test panics with the lock") = items;
+        Ok(())
     }
 }
 

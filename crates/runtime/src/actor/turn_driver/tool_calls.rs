@@ -9,10 +9,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, CachedResults, CallSite, PreparedCall, ToolContext, ToolSet};
+use agent::outside::{
+    BoxFuture, CachedResults, CallSite, KeyValueStore, KeyValues, Namespace, PlanKeeper, PreparedCall, Store,
+    ToolContext, ToolSet,
+};
 use agent::permission::{Effect, Permit, Resource, Verdict};
 use agent::{
-    AgentId, Concurrency, Schedule, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent,
+    AgentId, Concurrency, Schedule, TodoItem, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec,
+    TurnEvent,
 };
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -253,7 +257,10 @@ fn run_call(
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
         // Called inside the guarded future, so that a panic counts as the tool's.
-        let context = ToolContext { agent: shared.node.serial, permit, peers, results };
+        let store: Arc<dyn KeyValueStore> = Arc::<dyn Store>::clone(&shared.store);
+        let values = KeyValues::new(store, Namespace::Tree(shared.node.root()));
+        let plan = Arc::new(AgentPlan(Arc::clone(&shared)));
+        let context = ToolContext { agent: shared.node.serial, permit, peers, results, values, plan };
         let outcome = shared.redact_outcome(call.run(context).await);
         if let ToolOutcome::Denied(text) = &outcome {
             audit::record_denied_tool(&shared, &tool, "tool", text);
@@ -269,6 +276,16 @@ fn run_call(
         };
         (index, outcome)
     })
+}
+
+/// The plan of the calling agent.
+struct AgentPlan(Arc<Shared>);
+
+impl PlanKeeper for AgentPlan {
+    fn replace(&self, items: Vec<TodoItem>) -> Result<(), String> {
+        self.0.published.write().todo = items;
+        Ok(())
+    }
 }
 
 /// Future of a running tool. A panic on drop must neither prevent other calls from being dropped nor take down the
