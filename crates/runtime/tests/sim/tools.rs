@@ -269,6 +269,7 @@ fn spec(name: &str, concurrency: Concurrency, class: ToolClass) -> Arc<ToolSpec>
         class,
         time_ms_max: u64::try_from(timeout.as_millis()).expect("a short duration"),
         tokens: 3,
+        brief: None,
     })
 }
 
