@@ -191,7 +191,7 @@ fn open_user_store(
     home::prepare(home)?;
     open_store(home, config, environment).map_err(|failure| match failure {
         Failure::StoreLocked(locked) => {
-            Failure::StoreLocked(format!("{locked}; to use stored values from here, stop it first"))
+            Failure::StoreLocked(format!("cannot open the stored values: {locked}"))
         }
         other => other,
     })
