@@ -12,8 +12,8 @@ pub use crate::compaction::CompactionRecord;
 use crate::outside::Timestamp;
 use crate::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
 use crate::{
-    AgentId, Halt, Message, NanoDollars, PrincipalId, RequestId, TokenCalibration, ToolClass, ToolOutcome,
-    TurnEnd, UsageTotals,
+    AgentId, Halt, Message, NanoDollars, PrincipalId, RequestId, TodoItem, TokenCalibration, ToolClass,
+    ToolOutcome, TurnEnd, UsageTotals,
 };
 
 /// The permanent number of an agent: never reused, ascending with creation. Zero is the daemon itself.
@@ -280,6 +280,8 @@ pub struct AgentState {
     pub is_finished: bool,
     /// The identities of its granted directories, recorded with the grant or at the first use.
     pub identities: Vec<DirectoryIdentity>,
+    /// Its plan: the arguments of its last successful call of the plan tool.
+    pub todo: Vec<TodoItem>,
 }
 
 /// The budget ledger of an agent. Its descendants write it too, so the highest version wins.

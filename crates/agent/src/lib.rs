@@ -14,6 +14,7 @@ pub mod permission;
 mod principal;
 pub mod prompt;
 mod redact;
+mod todo;
 mod tokens;
 mod tool;
 mod truncate;
@@ -28,6 +29,7 @@ pub use known_secrets::{KnownSecrets, SECRET_BYTES_MIN};
 pub use message::{Ending, Message, MessageSource, Role, ToolCall, content_digest_input};
 pub use principal::PrincipalId;
 pub use redact::redact;
+pub use todo::{TODO_CHARS_MAX, TODO_ITEMS_MAX, TODO_TOOL, TodoItem, TodoStatus, render_todo};
 pub use tokens::{
     CountedMessage, Counting, NanoDollars, Prices, TokenCalibration, TokenCount, Usage, UsageTotals,
     estimate_tokens,

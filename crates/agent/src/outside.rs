@@ -1,6 +1,7 @@
 //! Interfaces of an agent to the outside: model providers, tools, store, clock, entropy. Other rooms implement these
 //! traits; tests use doubles.
 
+mod key_values;
 mod peers;
 mod store;
 mod toolbox;
@@ -11,6 +12,10 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 
+pub use key_values::{
+    ENTRIES_MAX, KEY_BYTES_MAX, KEYS_PAGE_MAX, KeyPage, KeyRange, KeyValueStore, KeyValues, Namespace,
+    StoredValue, TTL_SECS_MAX, VALUE_BYTES_MAX, ValueChange, ValueWrite,
+};
 pub use peers::{CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers};
 pub use store::{
     Append, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
@@ -23,7 +28,8 @@ use crate::permission::{DirectoryIdentity, Effect, FilePath, Permit, Relation};
 use crate::prompt::Note;
 use crate::tokens::estimate_tokens;
 use crate::{
-    AgentId, Fault, HistoryVersion, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage,
+    AgentId, Fault, HistoryVersion, Message, Prices, TodoItem, TokenCount, ToolCall, ToolOutcome, ToolSpec,
+    Usage,
 };
 
 /// A boxed, sendable future. Dropping it cancels the operation.
@@ -201,6 +207,10 @@ pub struct ToolContext {
     pub results: Arc<dyn CachedResults>,
     /// Where the call shows output while it runs.
     pub output: Arc<dyn ToolOutputSink>,
+    /// The stored values of the calling agent's tree.
+    pub values: KeyValues,
+    /// The plan of the calling agent.
+    pub plan: Arc<dyn PlanKeeper>,
 }
 
 /// A stream of a tool's output.
@@ -296,6 +306,15 @@ pub trait CachedResults: Send + Sync {
     /// # Errors
     /// When the result is no longer cached; the message says what to do.
     fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultChunk, String>;
+}
+
+/// Holds the plan of the agent that called the tool.
+pub trait PlanKeeper: Send + Sync {
+    /// Replaces the plan. It is committed together with the result of the call.
+    ///
+    /// # Errors
+    /// When the caller is not an agent.
+    fn replace(&self, items: Vec<TodoItem>) -> Result<(), String>;
 }
 
 /// A chunk of a cached tool result.

@@ -8,7 +8,7 @@ use crate::outside::{ModelSpec, ModelTier, Timestamp};
 use crate::permission::FilePath;
 use crate::tokens::Counting;
 use crate::truncate::{omission_note, truncate_middle};
-use crate::{TokenCount, format_minute};
+use crate::{TodoItem, TokenCount, format_minute, render_todo};
 
 /// The prompt of agents without their own.
 const BUILT_IN: &str = include_str!("prompt/built_in.md");
@@ -137,6 +137,8 @@ pub struct VolatileFacts<'a> {
     pub workspace_status: Option<&'a str>,
     /// The remaining amount of each limited budget.
     pub budget_left: &'a [(&'static str, u64)],
+    /// The agent's plan, if the conversation does not show it any more.
+    pub plan: &'a [TodoItem],
 }
 
 /// Maximum length of the status line.
@@ -153,6 +155,9 @@ pub fn volatile_suffix(facts: &VolatileFacts<'_>) -> String {
         let left: Vec<_> =
             facts.budget_left.iter().map(|(name, amount)| format!("{amount} {name}")).collect();
         lines.push(format!("Budget left: {}", left.join(", ")));
+    }
+    if !facts.plan.is_empty() {
+        lines.push(format!("Your plan:\n{}", render_todo(facts.plan)));
     }
     format!("<session-context>\n{}\n</session-context>", lines.join("\n"))
 }

@@ -29,6 +29,8 @@ pub struct ToolSpec {
     pub time_ms_max: u64,
     /// Number of tokens that its specification adds to each request.
     pub tokens: TokenCount,
+    /// The same tool for a small model, with a shorter description and schema, if there is one.
+    pub brief: Option<Arc<ToolSpec>>,
 }
 
 impl ToolSpec {

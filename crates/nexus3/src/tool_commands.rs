@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use agent::journal::Serial;
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, CreatedPeer, DiscardedOutput, NewPeer, PeerResponse, PeerStatus,
-    Peers, PreparedCall, ResultChunk, Tool, ToolContext, Toolbox, Workspace,
+    BoxFuture, CachedResults, CallSite, CreatedPeer, DiscardedOutput, KeyValues, Namespace, NewPeer,
+    PeerResponse, PeerStatus, Peers, PlanKeeper, PreparedCall, ResultChunk, Store, Tool, ToolContext,
+    Toolbox, Workspace,
 };
 use agent::permission::{Budget, Effect, FilePath, Grant, GrantRequest, Permit, Relation, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome, ToolSpec};
+use agent::{AgentId, Fault, FaultKind, RequestId, TodoItem, ToolOutcome, ToolSpec};
 use serde_json::{Map, Value, json};
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
-use crate::assemble::{blocked_paths, parse_file_path, tool_registry};
+use crate::assemble::{blocked_paths, open_store, parse_file_path, tool_registry};
 use crate::cli::{RunArgs, ToolsArgs};
 use crate::commands::command_runner;
 use crate::config::Config;
@@ -61,7 +62,8 @@ pub(crate) fn run(
     let arguments = call_arguments(args)?;
     let session = LocalSession::open(&args.preset, home, config, environment)?;
     let tool = session.find(&args.tool)?;
-    let outcome = console_runtime()?.block_on(session.call(&tool, &arguments));
+    let open_store = || open_user_store(home, config, environment);
+    let outcome = console_runtime()?.block_on(session.call(&tool, &arguments, open_store))?;
     let is_error = !matches!(outcome, ToolOutcome::Done(_));
     if args.format == "json" {
         let content = json!({ "content": [{ "type": "text", "text": outcome.text() }], "isError": is_error });
@@ -133,7 +135,13 @@ impl LocalSession {
         self.registry.snapshot().find(name).cloned().ok_or_else(unknown)
     }
 
-    async fn call(&self, tool: &Arc<dyn Tool>, arguments: &str) -> ToolOutcome {
+    /// Calls a tool. Opens the store only for a call that reads or changes stored values.
+    async fn call(
+        &self,
+        tool: &Arc<dyn Tool>,
+        arguments: &str,
+        open_store: impl FnOnce() -> Result<Arc<dyn Store>, Failure>,
+    ) -> Result<ToolOutcome, Failure> {
         let relation_to = |_: &AgentId| Relation::Other;
         let preset_inheritance = |_: Option<&str>| Vec::new();
         let site = CallSite {
@@ -145,17 +153,27 @@ impl LocalSession {
         };
         let call = match tool.prepare(arguments, &site) {
             Ok(call) => call,
-            Err(why) => return ToolOutcome::Failed(why),
+            Err(why) => return Ok(ToolOutcome::Failed(why)),
         };
-        match self.judge(tool, &*call) {
-            Ok(permit) => {
-                let (peers, results, output) =
-                    (Arc::new(NoAgents), Arc::new(NoResults), Arc::new(DiscardedOutput));
-                let context = ToolContext { agent: LOCAL_SERIAL, permit, peers, results, output };
-                call.run(context).await
-            }
-            Err(denied) => denied,
-        }
+        let permit = match self.judge(tool, &*call) {
+            Ok(permit) => permit,
+            Err(denied) => return Ok(denied),
+        };
+        let is_value = |effect: &Effect| matches!(effect, Effect::ReadValues | Effect::WriteValues);
+        let store = if call.effects().iter().any(is_value) { open_store()? } else { store::memory() };
+        let values = KeyValues::new(store.clone(), Namespace::User);
+        let context = ToolContext {
+            agent: LOCAL_SERIAL,
+            permit,
+            peers: Arc::new(NoAgents),
+            results: Arc::new(NoResults),
+            output: Arc::new(DiscardedOutput),
+            values,
+            plan: Arc::new(NoPlan),
+        };
+        let outcome = call.run(context).await;
+        store.close().await;
+        Ok(outcome)
     }
 
     fn judge(&self, tool: &Arc<dyn Tool>, call: &dyn PreparedCall) -> Result<Permit, ToolOutcome> {
@@ -172,6 +190,21 @@ impl LocalSession {
 
 /// The key of what tools hold for the person at the command line; agents have positive serials.
 const LOCAL_SERIAL: Serial = 0;
+
+/// Opens the store of the home. A second process must not write to it beside the daemon.
+fn open_user_store(
+    home: &Path,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Arc<dyn Store>, Failure> {
+    home::prepare(home)?;
+    open_store(home, config, environment).map_err(|failure| match failure {
+        Failure::StoreLocked(locked) => {
+            Failure::StoreLocked(format!("cannot open the stored values: {locked}"))
+        }
+        other => other,
+    })
+}
 
 fn current_directory() -> Result<FilePath, Failure> {
     let cwd = std::env::current_dir()
@@ -217,6 +250,15 @@ impl Peers for NoAgents {
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
         Self::fail()
+    }
+}
+
+/// A plan is part of an agent's state.
+struct NoPlan;
+
+impl PlanKeeper for NoPlan {
+    fn replace(&self, _items: Vec<TodoItem>) -> Result<(), String> {
+        Err("a plan belongs to an agent; call the daemon instead: nexus3 rpc".to_owned())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::outside::{ModelTier, Provider, ToolSet, Workspace};
 use agent::permission::{FilePath, NameSet, Resource};
 use agent::prompt::{PromptEnvironment, VolatileFacts, layered_prompt, volatile_suffix};
-use agent::{TokenCount, ToolSpec};
+use agent::{TODO_TOOL, TodoItem, TokenCount, ToolSpec};
 
 use crate::handle::Shared;
 
@@ -41,12 +41,20 @@ pub enum VolatileSuffix {
     On,
 }
 
-/// Tools visible to a small model, most important first.
-const SMALL_MODEL_TOOLS: [&str; 6] =
-    ["fs.read_file", "fs.write_file", "get_time", "json.query", "fs.append_file", "result.read"];
+/// Tools visible to a small model, most important first: those with which it works on files.
+const SMALL_MODEL_TOOLS: [&str; 8] = [
+    "fs.read_file",
+    "fs.list",
+    "fs.search",
+    "fs.edit",
+    "fs.write_file",
+    "shell.exec",
+    "result.read",
+    "fs.glob",
+];
 
-/// Token budget of their descriptions: together with a short prompt at most 300 tokens.
-const SMALL_MODEL_TOOLS_TOKENS_MAX: TokenCount = 220;
+/// Token budget of their brief specifications: together with a short prompt at most 400 tokens.
+const SMALL_MODEL_TOOLS_TOKENS_MAX: TokenCount = 300;
 
 /// Builds the default system prompt. Called once, at creation; the result is stored with the agent.
 pub(crate) fn default_prompt(
@@ -62,17 +70,18 @@ pub(crate) fn default_prompt(
     layered_prompt(spec, &notes, &environment, &|text| provider.count(text))
 }
 
-/// Selects the tools for a small model.
+/// Selects the tools for a small model, with their brief specifications.
 fn select_for_small_model(tools: &[Arc<ToolSpec>]) -> Vec<Arc<ToolSpec>> {
     let mut tokens_left = SMALL_MODEL_TOOLS_TOKENS_MAX;
     let candidates =
         SMALL_MODEL_TOOLS.iter().filter_map(|name| tools.iter().find(|tool| &*tool.name == *name));
+    let brief = candidates.map(|tool| tool.brief.as_ref().unwrap_or(tool));
     let fits = |tool: &&Arc<ToolSpec>| {
         let fits = tool.tokens <= tokens_left;
         tokens_left -= if fits { tool.tokens } else { 0 };
         fits
     };
-    candidates.filter(fits).cloned().collect()
+    brief.filter(fits).cloned().collect()
 }
 
 impl Shared {
@@ -114,12 +123,22 @@ impl Shared {
         let remaining_of = |resource: Resource| Some((resource.name(), self.node.remaining(resource)?));
         let budget_left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(remaining_of).collect();
         let offset_minutes = self.clock.offset_minutes(at);
+        let plan = self.hidden_plan();
         Some(volatile_suffix(&VolatileFacts {
             at,
             offset_minutes,
             workspace_status,
             budget_left: &budget_left,
+            plan: &plan,
         }))
+    }
+
+    /// Returns the agent's plan if no message of the context shows it, because a compaction removed the call.
+    fn hidden_plan(&self) -> Vec<TodoItem> {
+        let state = self.published.read();
+        let calls = state.window.messages().iter().flat_map(|message| &message.tool_calls);
+        let is_shown = state.todo.is_empty() || calls.into_iter().any(|call| call.name == TODO_TOOL);
+        if is_shown { Vec::new() } else { state.todo.clone() }
     }
 
     /// Estimates the token count of the next request's volatile suffix.
@@ -127,6 +146,41 @@ impl Shared {
         match self.published.read().volatile_suffix_tokens {
             0 => self.volatile_suffix(None).map_or(0, |suffix| self.provider.count(&suffix)),
             known => known,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selected(is_permitted: impl Fn(&str) -> bool) -> (Vec<String>, TokenCount) {
+        let mut tools = tools::builtin_specs();
+        tools.retain(|tool| is_permitted(&tool.name));
+        let selected = select_for_small_model(&tools);
+        (
+            selected.iter().map(|tool| tool.name.to_string()).collect(),
+            selected.iter().map(|tool| tool.tokens).sum(),
+        )
+    }
+
+    #[test]
+    fn small_model_gets_the_tools_for_work() {
+        let (names, tokens) = selected(|_| true);
+        let expected = ["fs.read_file", "fs.list", "fs.search", "fs.edit", "fs.write_file", "shell.exec"];
+        assert_eq!(names, expected);
+        assert!(tokens <= SMALL_MODEL_TOOLS_TOKENS_MAX, "{tokens}");
+        let reads = |name: &str| !["fs.edit", "fs.write_file", "shell.exec"].contains(&name);
+        let (names, tokens) = selected(reads);
+        assert_eq!(names, ["fs.read_file", "fs.list", "fs.search", "result.read", "fs.glob"]);
+        assert!(tokens <= SMALL_MODEL_TOOLS_TOKENS_MAX, "{tokens}");
+    }
+
+    #[test]
+    fn every_tool_for_small_models_exists() {
+        let specs = tools::builtin_specs();
+        for name in SMALL_MODEL_TOOLS {
+            assert!(specs.iter().any(|spec| &*spec.name == name && spec.is_offered_by_default), "{name}");
         }
     }
 }

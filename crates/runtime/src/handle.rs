@@ -362,6 +362,7 @@ impl AgentHandle {
             halted: state.halted,
             last_rounds: state.last_rounds,
             rounds_max: self.shared.limits.tool_iterations_max,
+            todo: state.todo.clone(),
         }
     }
 

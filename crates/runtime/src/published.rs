@@ -6,7 +6,8 @@ use agent::journal::{AgentState, RestartPolicy};
 use agent::outside::Timestamp;
 use agent::permission::{FilePath, Level};
 use agent::{
-    AgentId, Halt, Message, NanoDollars, TokenCalibration, TokenCount, UsageTotals, Window, WindowSize,
+    AgentId, Halt, Message, NanoDollars, TodoItem, TokenCalibration, TokenCount, UsageTotals, Window,
+    WindowSize,
 };
 
 /// Published state of one agent. Locked for a few instructions at a time, never across an await.
@@ -29,6 +30,8 @@ pub(crate) struct PublishedState {
     /// Token count of the last request's volatile suffix.
     pub(crate) volatile_suffix_tokens: TokenCount,
     pub(crate) should_shutdown: bool,
+    /// The agent's plan. Committed with the next batch.
+    pub(crate) todo: Vec<TodoItem>,
 }
 
 impl Published {
@@ -44,6 +47,7 @@ impl Published {
             calibration: stored.calibration,
             volatile_suffix_tokens: 0,
             should_shutdown: stored.should_shutdown,
+            todo: stored.todo.clone(),
         };
         Self { state: RwLock::new(state) }
     }
@@ -134,6 +138,8 @@ pub struct AgentContext {
     pub last_rounds: u64,
     /// Maximum model calls per turn.
     pub rounds_max: u64,
+    /// The agent's plan.
+    pub todo: Vec<TodoItem>,
 }
 
 /// Token usage and cost of an agent.

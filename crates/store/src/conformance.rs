@@ -10,6 +10,7 @@ mod equivalence;
 mod reading;
 pub(crate) mod samples;
 mod turns;
+pub(crate) mod values;
 
 use std::sync::{Arc, Mutex};
 

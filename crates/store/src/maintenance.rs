@@ -169,6 +169,8 @@ pub struct CheckReport {
     pub turns: u64,
     /// Number of open turns.
     pub open_turns: u64,
+    /// Number of entries in the key-value store.
+    pub values: u64,
     /// Hash chain of the journal, if it could be read.
     pub chain: Option<ChainReport>,
     /// All problems found.
@@ -200,8 +202,19 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for CheckReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, version, bytes, wal_bytes, agents, destroyed, turns, open_turns, chain, problems } =
-            self;
+        let Self {
+            path,
+            version,
+            bytes,
+            wal_bytes,
+            agents,
+            destroyed,
+            turns,
+            open_turns,
+            values,
+            chain,
+            problems,
+        } = self;
         let kibibytes = |bytes: &u64| bytes.div_ceil(1024);
         writeln!(
             out,
@@ -212,7 +225,7 @@ impl fmt::Display for CheckReport {
         )?;
         writeln!(
             out,
-            "{agents} agents, {destroyed} destroyed, {turns} request ids, {open_turns} open turns"
+            "{agents} agents, {destroyed} destroyed, {turns} request ids, {open_turns} open turns, {values} stored values"
         )?;
         if let Some(chain) = chain {
             writeln!(out, "{chain}")?;

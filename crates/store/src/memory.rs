@@ -1,14 +1,15 @@
 //! In-memory store, for tests and for embedding without a file. Its content is lost when it is dropped.
 
 mod rows;
+mod values;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
-    StoredAgent, StoredTurn, Timestamp,
+    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange,
+    KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn, StoredValue, Timestamp, ValueWrite,
 };
 
 use self::rows::Rows;
@@ -61,6 +62,26 @@ impl std::fmt::Debug for MemoryStore {
 
 fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
     Box::pin(std::future::ready(value))
+}
+
+impl KeyValueStore for MemoryStore {
+    fn write_value(&self, write: ValueWrite) -> BoxFuture<'static, Result<bool, StoreFault>> {
+        let mut state = self.state();
+        ready(if state.is_closed { Err(refusal::closed()) } else { state.rows.write_value(write) })
+    }
+
+    fn value(
+        &self,
+        namespace: Namespace,
+        key: String,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<Option<StoredValue>, StoreFault>> {
+        ready(Ok(self.state().rows.value(namespace, &key, at)))
+    }
+
+    fn keys(&self, range: KeyRange) -> BoxFuture<'_, Result<Vec<String>, StoreFault>> {
+        ready(Ok(self.state().rows.keys(&range)))
+    }
 }
 
 impl Store for MemoryStore {

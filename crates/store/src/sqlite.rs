@@ -19,6 +19,7 @@ mod reader_pool;
 mod schema;
 mod startup_check;
 mod transaction_writer;
+mod values;
 mod writer;
 
 #[cfg(test)]
@@ -31,12 +32,12 @@ use std::time::Duration;
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
-    StoredAgent, StoredTurn, Timestamp,
+    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange,
+    KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn, StoredValue, Timestamp, ValueWrite,
 };
 use tokio::sync::oneshot;
 
-use self::queue::{QueuedBatch, WriteQueue, WriteTask};
+use self::queue::{QueuedBatch, QueuedValueWrite, WriteQueue, WriteTask};
 use self::reader_pool::ReaderPool;
 use crate::batch::{PreparedBatch, refusal};
 
@@ -104,6 +105,27 @@ fn reply_future<T: Send + 'static>(
     match enqueued {
         Err(fault) => Box::pin(std::future::ready(Err(fault))),
         Ok(reply) => Box::pin(async move { reply.await.unwrap_or_else(|_| Err(refusal::closed())) }),
+    }
+}
+
+impl KeyValueStore for SqliteStore {
+    fn write_value(&self, write: ValueWrite) -> BoxFuture<'static, Result<bool, StoreFault>> {
+        let (reply, receiver) = oneshot::channel();
+        let enqueued = self.queue.enqueue(WriteTask::WriteValue(QueuedValueWrite { write, reply }));
+        reply_future(enqueued.map(|()| receiver))
+    }
+
+    fn value(
+        &self,
+        namespace: Namespace,
+        key: String,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<Option<StoredValue>, StoreFault>> {
+        self.query(move |db| values::value(db, namespace, &key, at))
+    }
+
+    fn keys(&self, range: KeyRange) -> BoxFuture<'_, Result<Vec<String>, StoreFault>> {
+        self.query(move |db| values::keys(db, &range))
     }
 }
 

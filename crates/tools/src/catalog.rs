@@ -7,7 +7,9 @@ use agent::ToolSpec;
 use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
-use crate::{agents, base64, commands, fs, hash, json, process, regex, result, text, time, uuid};
+use crate::{
+    agents, base64, commands, fs, hash, json, memory, plan, process, regex, result, text, time, uuid,
+};
 
 const FAMILIES: &[&[ToolEntry]] = &[
     text::TOOLS,
@@ -21,6 +23,8 @@ const FAMILIES: &[&[ToolEntry]] = &[
     commands::TOOLS,
     process::TOOLS,
     result::TOOLS,
+    memory::TOOLS,
+    plan::TOOLS,
     agents::TOOLS,
 ];
 

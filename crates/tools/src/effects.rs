@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::ToolOutcome;
 use agent::journal::Serial;
-use agent::outside::{CachedResults, CallSite, Peers, ToolContext};
+use agent::outside::{CachedResults, CallSite, KeyValues, Peers, PlanKeeper, ToolContext};
 use agent::permission::{Effect, FilePath, Permit};
 
 use crate::commands::PermittedCommand;
@@ -348,6 +348,44 @@ impl ToolEffects for ResultRead {
 
     fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
         Ok(granted.0.results)
+    }
+}
+
+/// Reads stored values of the caller's namespace, or changes them.
+pub(crate) struct ValueEffects<const ARE_WRITES: bool>;
+
+/// Reads stored values.
+pub(crate) type ValueRead = ValueEffects<false>;
+
+/// Changes stored values.
+pub(crate) type ValueChange = ValueEffects<true>;
+
+impl<const ARE_WRITES: bool> ToolEffects for ValueEffects<ARE_WRITES> {
+    const ARE_WRITES: bool = ARE_WRITES;
+    type Handle = KeyValues;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![if ARE_WRITES { Effect::WriteValues } else { Effect::ReadValues }]
+    }
+
+    fn open(self, granted: Granted) -> Result<KeyValues, ToolOutcome> {
+        Ok(granted.0.values)
+    }
+}
+
+/// Replaces the plan of the calling agent, which is part of its own state.
+pub(crate) struct PlanChange;
+
+impl ToolEffects for PlanChange {
+    const ARE_WRITES: bool = true;
+    type Handle = Arc<dyn PlanKeeper>;
+
+    fn list(&self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
+        Ok(granted.0.plan)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Built-in tools that models call: computations, files beneath allowed directories, commands in a sandbox, other
-//! agents.
+//! Built-in tools that models call: computations, files beneath allowed directories, commands in a sandbox, stored
+//! values, other agents.
 //! A tool is one file and an entry in its family's file; the permission judge checks its effects before it runs.
 
 mod agents;
@@ -13,6 +13,8 @@ mod effects;
 mod fs;
 mod hash;
 mod json;
+mod memory;
+mod plan;
 mod process;
 mod regex;
 mod registry;

@@ -22,13 +22,22 @@ pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
     let description = single_line(schema.remove("description").as_ref());
     schema.remove("title");
     normalize_schema(&mut schema);
+    let brief = brief_schema(&schema);
+    let spec = spec_with_texts::<T>(&description, schema);
+    let brief_description = description.split_inclusive(". ").next().unwrap_or_default().trim();
+    let brief = Arc::new(spec_with_texts::<T>(brief_description, brief));
+    ToolSpec { brief: Some(brief), ..spec }
+}
+
+/// Builds a specification with this description and schema.
+fn spec_with_texts<T: ToolDefinition>(description: &str, schema: Map<String, Value>) -> ToolSpec {
     // Serializing a `Value` does not fail.
     let input_schema = serde_json::to_string(&SortedKeys(&Value::Object(schema))).unwrap_or_default();
     ToolSpec {
         name: Arc::from(T::NAME),
         model_name: Arc::from(T::NAME.replace('.', "_")),
         aliases: T::ALIASES.iter().copied().map(Arc::from).collect(),
-        tokens: token_count([T::NAME, &description, &input_schema]),
+        tokens: token_count([T::NAME, description, &input_schema]),
         description: Arc::from(description),
         input_schema: Arc::from(input_schema),
         is_offered_by_default: T::IS_OFFERED_BY_DEFAULT,
@@ -36,6 +45,7 @@ pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
         concurrency: T::CONCURRENCY,
         class: T::CLASS,
         time_ms_max: T::TIME_MS_MAX,
+        brief: None,
     }
 }
 
@@ -43,6 +53,33 @@ pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
 pub(crate) fn token_count(texts: [&str; 3]) -> TokenCount {
     let chars = texts.into_iter().map(|text| text.chars().count() as TokenCount).sum::<TokenCount>();
     (chars / TOKEN_CHARS).max(1)
+}
+
+/// The schema for small models: only names and types of the arguments, without those that have a default and without
+/// lists that are optional. A call may have them all the same.
+fn brief_schema(schema: &Map<String, Value>) -> Map<String, Value> {
+    let is_required = |name: &str| {
+        let required = schema.get("required").and_then(Value::as_array);
+        required.is_some_and(|names| names.iter().any(|required| required == name))
+    };
+    let is_kept = |name: &str, property: &Value| {
+        let is_list = property.get("type").is_some_and(|kind| kind == "array");
+        is_required(name) || (property.get("default").is_none() && !is_list)
+    };
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let kept = properties.filter(|(name, property)| is_kept(name, property));
+    let brief = kept.map(|(name, property)| (name.clone(), brief_property(property))).collect();
+    let members = [("properties", Some(Value::Object(brief))), ("type", Some(Value::from("object")))];
+    let members = members.into_iter().chain([("required", schema.get("required").cloned())]);
+    members.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// A property without its description and limits.
+fn brief_property(property: &Value) -> Value {
+    let Some(members) = property.as_object() else { return property.clone() };
+    let is_kept = |name: &str| matches!(name, "type" | "enum" | "items");
+    let kept = members.iter().filter(|(name, _)| is_kept(name));
+    Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 /// Simplifies the schema for models: optional members also accept `null`, but the schema does not mention it.

@@ -19,7 +19,7 @@ pub use agents::{
 pub use calls::{
     CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, ImageParam, ImageView,
     MessageView, MessagesOutput, MessagesParams, SendOutput, SendParams, ShutdownOutput, SteerOutput,
-    SteerParams, TokensOutput, ToolCallView, UsageOutput, UsedTokens,
+    SteerParams, TodoEntry, TokensOutput, ToolCallView, UsageOutput, UsedTokens,
 };
 pub use lifecycle::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,

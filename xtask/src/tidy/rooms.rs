@@ -75,14 +75,16 @@ pub(crate) const ROOMS: &[Room] = &[
 ];
 
 /// Dependencies that are allowed in tests only, besides the testkit, which the tests of every room may use. Tests run
-/// above the real rooms, because test doubles would be second implementations: runtime and rpc above the in-memory store,
-/// the HTTP door above a pool.
+/// above the real rooms, because test doubles would be second implementations: runtime, rpc and tools above the in-memory
+/// store, the tools that a small model sees above the real ones, the HTTP door above a pool.
 const TEST_DEPENDENCIES: &[(&str, &str)] = &[
     ("rpc", "store"),
     ("runtime", "store"),
+    ("runtime", "tools"),
     ("server", "agent"),
     ("server", "runtime"),
     ("server", "store"),
+    ("tools", "store"),
     ("server", "tools"),
 ];
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{BoxFuture, Timestamp};
+use super::{BoxFuture, ENTRIES_MAX, KeyValueStore, Timestamp};
 use crate::journal::{AgentRecord, AgentState, Record, Serial, StoredLedger};
 use crate::{AgentId, Fault, FaultKind, RequestId, TurnEnd};
 
@@ -118,6 +118,9 @@ pub enum StoreFault {
     /// There is no such agent. Nothing of the call was committed.
     #[error("agent not found")]
     NotFound,
+    /// The namespace has the maximum number of entries. Nothing of the call was committed.
+    #[error("the namespace has {ENTRIES_MAX} entries, which is the limit")]
+    NamespaceFull,
     /// The disk is full. Nothing of the call was committed; a retry may succeed.
     #[error("disk full: {0}")]
     Full(String),
@@ -146,6 +149,10 @@ impl From<StoreFault> for Fault {
             }
             StoreFault::DuplicateAgentId => (FaultKind::Invalid, "Agent already exists"),
             StoreFault::NotFound => (FaultKind::NotFound, "Agent not found"),
+            StoreFault::NamespaceFull => {
+                let text = format!("{fault}: delete some, or store several values under one key");
+                return Fault::new(FaultKind::Invalid, text);
+            }
             StoreFault::Full(_) => (
                 FaultKind::Full { retry_after_ms: FULL_RETRY_AFTER_MS },
                 "storage full: nothing was saved; free space on the disk of the daemon's home and try again",
@@ -174,13 +181,13 @@ pub trait CommitListener: Send + Sync {
     fn store_failed(&self, why: &str);
 }
 
-/// Durable storage of agents and their journals.
-pub trait Store: Send + Sync {
+/// Durable storage of agents, their journals and their key-value entries.
+pub trait Store: KeyValueStore {
     /// Appends all or nothing. Enqueued when this function returns; committed when the future resolves to `Ok`.
     ///
     /// `Created` inserts an agent; `PermissionsChanged`, `Renamed` and `Destroyed` update its record. A destroyed agent
-    /// is deleted once it has no descendants. `TurnAccepted` opens a turn, `TurnEnded` closes it, `TurnReopened` opens
-    /// it again, or leaves it open.
+    /// is deleted once it has no descendants, and with a root the entries of its tree. `TurnAccepted` opens a turn,
+    /// `TurnEnded` closes it, `TurnReopened` opens it again, or leaves it open.
     fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>>;
 
     /// All agents, by ascending serial.

@@ -29,6 +29,10 @@ pub enum Effect {
     Create(Vec<Arc<str>>),
     /// Accesses another agent.
     Reach(AgentId, Relation),
+    /// Reads stored values of the caller's namespace.
+    ReadValues,
+    /// Changes stored values of the caller's namespace.
+    WriteValues,
 }
 
 impl Effect {
@@ -42,13 +46,14 @@ impl Effect {
     #[must_use]
     pub fn is_write(&self) -> bool {
         match self {
-            Effect::Write(_) | Effect::Run { .. } | Effect::Create(_) => true,
+            Effect::Write(_) | Effect::Run { .. } | Effect::Create(_) | Effect::WriteValues => true,
             // A connection or another agent may be only read.
             Effect::Use(_)
             | Effect::UseAlias(_)
             | Effect::Read(_)
             | Effect::Connect(_)
-            | Effect::Reach(..) => false,
+            | Effect::Reach(..)
+            | Effect::ReadValues => false,
         }
     }
 }

@@ -67,6 +67,8 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
         Effect::Connect(host) => require(grant.hosts.contains(host), Dimension::Hosts, || {
             format!("connecting to '{host}' is not allowed; allowed: {}", grant.hosts)
         }),
+        // A tool gets the values of its caller's namespace only; presets that write nothing disable the tools.
+        Effect::ReadValues | Effect::WriteValues => Ok(()),
         Effect::Create(inheritance) => judge_create(inheritance, grant),
         Effect::Reach(agent, Relation::Itself) => {
             Err((Dimension::Targets, format!("'{agent}' cannot target itself")))

@@ -1,6 +1,7 @@
 //! The layers of a prompt, their limits, and the volatile suffix.
 
 use super::*;
+use crate::TodoStatus;
 use crate::tokens::estimate_tokens;
 
 fn path(text: &str) -> FilePath {
@@ -96,6 +97,7 @@ fn volatile_suffix_is_short() {
         offset_minutes: 60,
         workspace_status: Some(&status),
         budget_left: &left,
+        plan: &[],
     };
     let text = volatile_suffix(&facts);
     assert!(text.starts_with("<session-context>\nTime: 2024-01-15 11:30 UTC+01:00\nGit: branch main?x"));
@@ -103,4 +105,11 @@ fn volatile_suffix_is_short() {
     assert!(text.len() < 650);
     let bare = volatile_suffix(&VolatileFacts { workspace_status: None, budget_left: &[], ..facts });
     assert_eq!(bare, "<session-context>\nTime: 2024-01-15 11:30 UTC+01:00\n</session-context>");
+    let plan = TodoStatus::ALL.map(|status| TodoItem { text: status.name().to_owned(), status });
+    let text =
+        volatile_suffix(&VolatileFacts { workspace_status: None, budget_left: &[], plan: &plan, ..facts });
+    assert!(
+        text.ends_with("\nYour plan:\n[ ] pending\n[>] in_progress\n[x] done\n</session-context>"),
+        "{text}"
+    );
 }

@@ -17,6 +17,7 @@ pub(crate) fn allows(grant: &Grant, effect: &Effect) -> bool {
         }
         Effect::Connect(host) => contains_name(&grant.hosts, host),
         Effect::Create(inheritance) => inheritance.iter().any(|preset| contains_name(&grant.create, preset)),
+        Effect::ReadValues | Effect::WriteValues => true,
         Effect::Reach(agent, relation) => reaches(&grant.targets, agent.as_str(), *relation),
     }
 }

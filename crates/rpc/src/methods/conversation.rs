@@ -1,13 +1,14 @@
 //! Agent methods: send, steer, cancel, shutdown, compact, and reading messages, context and tokens.
 
 use agent::{
-    Ending, Fault, Halt, Message, MessageSource, NanoDollars, RequestId, ToolCall, TurnEnd, TurnOutcome,
+    Ending, Fault, Halt, Message, MessageSource, NanoDollars, RequestId, TodoItem, ToolCall, TurnEnd,
+    TurnOutcome,
 };
 use nexus3_protocol::methods::{self, spec};
 use nexus3_protocol::methods::{
     CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, MessageView, MessagesOutput,
-    MessagesParams, NoParams, SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput,
-    ToolCallView, UsageOutput, UsedTokens,
+    MessagesParams, NoParams, SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TodoEntry,
+    TokensOutput, ToolCallView, UsageOutput, UsedTokens,
 };
 use runtime::{AgentHandle, CompactionCondition, CompactionOutcome, NewMessage};
 use serde_json::{Map, Value};
@@ -186,8 +187,13 @@ impl Handler<spec::GetContext> for Dispatcher {
             halted_at_iteration_limit: context.halted == Some(Halt::IterationLimit),
             last_iteration_count: context.last_rounds,
             max_tool_iterations: context.rounds_max,
+            todo: context.todo.into_iter().map(todo_entry).collect(),
         })
     }
+}
+
+fn todo_entry(item: TodoItem) -> TodoEntry {
+    TodoEntry { text: item.text, status: item.status.name().to_owned() }
 }
 
 impl Handler<spec::GetMessages> for Dispatcher {

@@ -109,6 +109,7 @@ fn tool_spec(name: &str) -> ToolSpec {
         class: ToolClass::Pure,
         time_ms_max: 1,
         tokens: 1,
+        brief: None,
     }
 }
 

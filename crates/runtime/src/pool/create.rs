@@ -8,7 +8,8 @@ use agent::journal::{AgentState, Record, RestartPolicy};
 use agent::outside::{Provider, StoreFault, Timestamp};
 use agent::permission::{DEPTH_MAX, Dimension, Effect, FilePath, Grant, Level, Preset};
 use agent::{
-    AgentId, CountedMessage, Fault, FaultKind, Message, MessageSource, PrincipalId, RequestId, Window,
+    AgentId, CountedMessage, Fault, FaultKind, Message, MessageSource, PrincipalId, RequestId, TodoItem,
+    Window,
 };
 use tokio::sync::oneshot;
 
@@ -139,6 +140,8 @@ pub(super) struct CreatePlan {
     pub(super) created_at: Option<Timestamp>,
     /// Initial messages.
     pub(super) messages: Vec<Arc<Message>>,
+    /// Initial plan.
+    pub(super) todo: Vec<TodoItem>,
 }
 
 impl Pool {
@@ -224,6 +227,7 @@ impl Pool {
             created_by,
             created_at: None,
             messages: Vec::new(),
+            todo: Vec::new(),
         })
     }
 
@@ -341,7 +345,8 @@ impl Pool {
         let reservation = self.reserve_live().await?;
         let window = self.initial_window(plan, node);
         let turns = u64::from(plan.spec.initial.is_some());
-        let mut state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };
+        let (messages, todo) = (plan.messages.len() as u64, plan.todo.clone());
+        let mut state = AgentState { messages, turns, todo, ..AgentState::default() };
         node.copy_identities(&mut state);
         let new = NewAgent {
             node: Arc::clone(node),

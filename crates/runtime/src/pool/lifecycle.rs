@@ -104,6 +104,9 @@ impl Pool {
             authorize_effects(&[Effect::Create(preset.inheritance.clone())], &agent.node().may())?;
         }
         let messages = first_messages(source, fork.messages)?;
+        // The plan of a later message does not belong to a fork from the middle.
+        let is_whole = messages.len() == source.context().message_count;
+        let todo = if is_whole { source.context().todo } else { Vec::new() };
         let provider = Arc::clone(&source.shared.provider);
         let spec = AgentSpec {
             name: fork.id.map_or(NameSpec::Generated, NameSpec::Given),
@@ -123,6 +126,7 @@ impl Pool {
             created_by: initiator.principal_id(),
             created_at: None,
             messages,
+            todo,
         };
         self.create_planned(&plan).await
     }

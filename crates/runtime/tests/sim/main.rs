@@ -27,6 +27,7 @@ mod lifecycle;
 mod model_faults;
 mod operations;
 mod permissions;
+mod plans_and_values;
 mod prompt_context;
 mod restart_invariants;
 mod restart_operations;

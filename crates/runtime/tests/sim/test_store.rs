@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
-    StoredAgent, StoredTurn, Timestamp,
+    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange,
+    KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn, StoredValue, Timestamp, ValueWrite,
 };
 use store::MemoryStore;
 use tokio::sync::oneshot;
@@ -260,6 +260,25 @@ async fn yield_times(yields: usize) {
 
 fn kinds(appends: &[Append]) -> Vec<&'static str> {
     appends.iter().flat_map(|append| &append.records).map(Record::kind).collect()
+}
+
+impl KeyValueStore for TestStore {
+    fn write_value(&self, write: ValueWrite) -> BoxFuture<'static, Result<bool, StoreFault>> {
+        self.memory.write_value(write)
+    }
+
+    fn value(
+        &self,
+        namespace: Namespace,
+        key: String,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<Option<StoredValue>, StoreFault>> {
+        self.memory.value(namespace, key, at)
+    }
+
+    fn keys(&self, range: KeyRange) -> BoxFuture<'_, Result<Vec<String>, StoreFault>> {
+        self.memory.keys(range)
+    }
 }
 
 impl Store for TestStore {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use agent::journal::Serial;
 use agent::outside::{
-    BoxFuture, CallSite, PreparedCall, Tool, ToolContext, ToolOutputStream, ToolSet, Toolbox,
+    BoxFuture, CallSite, PreparedCall, Timestamp, Tool, ToolContext, ToolOutputStream, ToolSet, Toolbox,
 };
 use agent::permission::{DirectoryIdentity, Effect, FilePath, FilePermit, Verdict, judge};
-use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
+use agent::{AgentId, Concurrency, Fault, TodoItem, TodoStatus, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
 use testkit::panic_quietly;
 use tokio::sync::{Notify, watch};
@@ -78,6 +78,9 @@ enum ToolKind {
     Prints,
     Read,
     Write,
+    Remember,
+    Recall,
+    Plan,
     Agents(agents::AgentOperation),
 }
 
@@ -98,6 +101,10 @@ const TOOLS: &[(&str, ToolKind, Concurrency, ToolClass)] = &[
     ("read", ToolKind::Read, Concurrency::Parallel, ToolClass::Pure),
     ("write", ToolKind::Write, Concurrency::Ordered, ToolClass::Once),
     ("pure_write", ToolKind::Write, Concurrency::Ordered, ToolClass::Pure),
+    ("remember", ToolKind::Remember, Concurrency::Parallel, ToolClass::Keyed),
+    ("recall", ToolKind::Recall, Concurrency::Parallel, ToolClass::Pure),
+    ("todo", ToolKind::Plan, Concurrency::Parallel, ToolClass::Keyed),
+    ("doze", ToolKind::Slow, Concurrency::Waiting, ToolClass::Pure),
     ("agent_create", ToolKind::Agents(agents::AgentOperation::Create), Concurrency::Waiting, ToolClass::Once),
     ("agent_send", ToolKind::Agents(agents::AgentOperation::Send), Concurrency::Waiting, ToolClass::Once),
     (
@@ -275,6 +282,7 @@ fn spec(name: &str, concurrency: Concurrency, class: ToolClass) -> Arc<ToolSpec>
         class,
         time_ms_max: u64::try_from(timeout.as_millis()).expect("a short duration"),
         tokens: 3,
+        brief: None,
     })
 }
 
@@ -291,6 +299,8 @@ impl Tool for TestTool {
         let effects = match self.kind {
             ToolKind::PanicsAtPrepare => panic_quietly("the tool panicked in prepare"),
             ToolKind::Read => vec![Effect::Read(path()?)],
+            ToolKind::Remember => vec![Effect::WriteValues],
+            ToolKind::Recall => vec![Effect::ReadValues],
             ToolKind::Write => vec![Effect::Write(path()?)],
             ToolKind::Agents(operation) => agents::effects(operation, arguments, site)?,
             _ => Vec::new(),
@@ -331,6 +341,10 @@ impl PreparedCall for TestCall {
     }
 }
 
+fn failed(fault: &Fault) -> ToolOutcome {
+    ToolOutcome::Failed(fault.to_string())
+}
+
 impl TestCall {
     async fn execute(&self, context: ToolContext) -> ToolOutcome {
         match self.kind {
@@ -348,6 +362,21 @@ impl TestCall {
                 context.output.push(ToolOutputStream::Stderr, b"warning");
                 self.state.wait_released().await;
                 ToolOutcome::Done("printed".to_owned())
+            }
+            ToolKind::Remember => {
+                let value = format!("{:?}", self.arguments);
+                let stored = context.values.store("k".to_owned(), value, None, Timestamp(0)).await;
+                stored.map_or_else(|fault| failed(&fault), |()| ToolOutcome::Done("stored".to_owned()))
+            }
+            ToolKind::Recall => match context.values.recall("k".to_owned(), Timestamp(0)).await {
+                Ok(value) => ToolOutcome::Done(value.map_or("nothing".to_owned(), |value| value.json)),
+                Err(fault) => failed(&fault),
+            },
+            ToolKind::Plan => {
+                let item = |text: &str| TodoItem { text: text.to_owned(), status: TodoStatus::Pending };
+                let items = self.arguments.split_whitespace().map(item).collect();
+                context.plan.replace(items).expect("the caller is an agent");
+                ToolOutcome::Done("planned".to_owned())
             }
             ToolKind::Read => describe_file(context.permit.readable[0].file()),
             ToolKind::Write => describe_file(context.permit.writable[0].file()),

@@ -8,7 +8,7 @@ use agent::journal::{
 };
 use agent::outside::Timestamp;
 use agent::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
-use agent::{AgentId, PrincipalId, TokenCalibration, UsageTotals};
+use agent::{AgentId, PrincipalId, TodoItem, TodoStatus, TokenCalibration, UsageTotals};
 use serde::{Deserialize, Serialize};
 
 use super::CodecFault;
@@ -197,7 +197,12 @@ pub(super) struct StateBody {
     is_finished: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     identities: Vec<IdentityBody>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    todo: Vec<TodoBody>,
 }
+
+/// A step of a plan: the name of its status, and its text.
+type TodoBody = (Cow<'static, str>, String);
 
 /// The identity of a directory: path, device, inode, birth time.
 type IdentityBody = (String, u64, u64, Option<i64>);
@@ -215,6 +220,7 @@ impl StateBody {
             should_shutdown,
             is_finished,
             identities,
+            todo,
         } = state;
         let identity = |identity: &DirectoryIdentity| {
             let DirectoryIdentity { path, device, inode, born_ns } = identity;
@@ -233,6 +239,7 @@ impl StateBody {
             should_shutdown: *should_shutdown,
             is_finished: *is_finished,
             identities: identities.iter().map(identity).collect(),
+            todo: todo.iter().map(|item| (item.status.name().into(), item.text.clone())).collect(),
         }
     }
 
@@ -251,8 +258,14 @@ impl StateBody {
             should_shutdown: self.should_shutdown,
             is_finished: self.is_finished,
             identities: self.identities.into_iter().map(identity).collect::<Result<_, _>>()?,
+            todo: self.todo.into_iter().map(decode_todo_item).collect::<Result<_, _>>()?,
         })
     }
+}
+
+fn decode_todo_item((status, text): TodoBody) -> Result<TodoItem, CodecFault> {
+    let status = TodoStatus::ALL.into_iter().find(|known| known.name() == status);
+    Ok(TodoItem { text, status: status.ok_or_else(|| CodecFault::new("unknown status of a plan's step"))? })
 }
 
 /// An account as a tuple: limit, used, reserved, paid elsewhere, share, budget source, total. It is written at every

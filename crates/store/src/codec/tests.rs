@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::conformance::samples::{
     agent_record, edge_case_texts, every_record, kind_count, ledger, permissions, state,
-    state_with_identities,
+    state_with_identities, state_with_plan,
 };
 
 #[test]
@@ -28,7 +28,7 @@ fn agents_permissions_states_and_ledgers_round_trip() {
         assert_eq!(decode_agent(&agent, "worker-1", &permissions).unwrap(), record);
         assert_eq!(decode_agent(&agent, "renamed", &permissions).unwrap().id.as_str(), "renamed");
     }
-    for state in [state(7), state_with_identities()] {
+    for state in [state(7), state_with_identities(), state_with_plan()] {
         assert_eq!(decode_state(&encode_state(&state).unwrap()).unwrap(), state);
     }
     assert_eq!(decode_ledger(&encode_ledger(&ledger(u64::MAX)).unwrap()).unwrap(), ledger(u64::MAX));
@@ -50,7 +50,9 @@ fn stored_format_is_the_golden_one() {
     for version in [1, 7] {
         lines.push(format!("ledger {}", encode_ledger(&ledger(version)).unwrap()));
     }
-    lines.push(format!("state {}", encode_state(&state_with_identities()).unwrap()));
+    for state in [state_with_identities(), state_with_plan()] {
+        lines.push(format!("state {}", encode_state(&state).unwrap()));
+    }
     let golden = include_str!("../../fixtures/stored_format.txt");
     for (line, expected) in lines.iter().zip(golden.lines()) {
         assert_eq!(line, expected);

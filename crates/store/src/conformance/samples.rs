@@ -9,7 +9,8 @@ use agent::outside::{Append, EntryRange, Timestamp};
 use agent::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
 use agent::{
     AgentId, Ending, Fault, FaultKind, Halt, Image, Message, MessageSource, PrincipalId, RequestId, Role,
-    TokenCalibration, ToolCall, ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, UsageTotals,
+    TodoItem, TodoStatus, TokenCalibration, ToolCall, ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage,
+    UsageTotals,
 };
 
 /// Texts with special characters, for round-trip tests.
@@ -161,6 +162,7 @@ pub(crate) fn state(turns: u64) -> AgentState {
         should_shutdown: true,
         is_finished: false,
         identities: Vec::new(),
+        todo: Vec::new(),
     }
 }
 
@@ -173,6 +175,11 @@ pub(crate) fn state_with_identities() -> AgentState {
     };
     let identities = vec![identity("/srv/a b", 17, Some(-1)), identity("/srv/\u{1f980}", u64::MAX, None)];
     AgentState { identities, ..AgentState::default() }
+}
+
+pub(crate) fn state_with_plan() -> AgentState {
+    let item = |status: TodoStatus| TodoItem { text: format!("{} \0 \u{1f980}", status.name()), status };
+    AgentState { todo: TodoStatus::ALL.map(item).into(), ..AgentState::default() }
 }
 
 pub(crate) fn ledger(version: u64) -> StoredLedger {

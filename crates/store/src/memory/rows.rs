@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use agent::journal::{AgentRecord, AgentState, DAEMON, Record, Serial, StoredLedger, StoredPermissions};
 use agent::outside::{
-    Append, EntryRange, IndexRow, JournalBounds, JournalEntry, StoreFault, StoredAgent, StoredTurn, Timestamp,
+    Append, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange, Namespace, StoreFault, StoredAgent,
+    StoredTurn, StoredValue, Timestamp, ValueChange, ValueWrite,
 };
 use agent::{AgentId, RequestId, TurnEnd};
+
+use super::values::{NamespaceValues, Values};
 
 use crate::batch::{check_integer_range, is_daemon_record, later_parent, refusal, requires_live_agent};
 use crate::digest::{self, Digest};
@@ -23,6 +26,7 @@ pub(super) struct Rows {
     serial_by_id: HashMap<AgentId, Serial>,
     children: BTreeMap<Serial, BTreeSet<Serial>>,
     turns: BTreeMap<Serial, HashMap<RequestId, TurnRow>>,
+    values: Values,
     /// Changes of the current batch, undone if it is refused.
     undo_log: Vec<UndoStep>,
 }
@@ -46,6 +50,7 @@ enum UndoStep {
     Agent(Serial, Option<Box<AgentRow>>),
     Turn(Serial, RequestId, Option<TurnRow>),
     Turns(Serial, HashMap<RequestId, TurnRow>),
+    Values(Serial, NamespaceValues),
 }
 
 impl Rows {
@@ -182,6 +187,9 @@ impl Rows {
             };
             next = row.record.parent;
             self.set_agent(serial, None);
+            if let Some(values) = self.values.take(Namespace::Tree(serial)) {
+                self.undo_log.push(UndoStep::Values(serial, values));
+            }
         }
     }
 
@@ -264,8 +272,28 @@ impl Rows {
                 UndoStep::Agent(agent, row) => drop(self.put_agent(agent, row.map(|row| *row))),
                 UndoStep::Turn(agent, request_id, row) => drop(self.put_turn(agent, &request_id, row)),
                 UndoStep::Turns(agent, turns) => drop(self.turns.insert(agent, turns)),
+                UndoStep::Values(root, values) => self.values.restore(Namespace::Tree(root), values),
             }
         }
+    }
+}
+
+/// The key-value store.
+impl Rows {
+    pub(super) fn write_value(&mut self, write: ValueWrite) -> Result<bool, StoreFault> {
+        let is_store = matches!(write.change, ValueChange::Store { .. });
+        match write.namespace {
+            Namespace::Tree(root) if is_store && !self.agents.contains_key(&root) => Err(refusal::no_agent()),
+            _ => self.values.write(write),
+        }
+    }
+
+    pub(super) fn value(&self, namespace: Namespace, key: &str, at: Timestamp) -> Option<StoredValue> {
+        self.values.get(namespace, key, at)
+    }
+
+    pub(super) fn keys(&self, range: &KeyRange) -> Vec<String> {
+        self.values.keys(range)
     }
 }
 

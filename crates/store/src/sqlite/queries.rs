@@ -27,7 +27,7 @@ pub(crate) fn read_fault(error: &rusqlite::Error) -> StoreFault {
 }
 
 /// Wrapper that lets `?` convert SQLite errors with [`read_fault`].
-struct QueryFault(StoreFault);
+pub(super) struct QueryFault(StoreFault);
 
 impl From<rusqlite::Error> for QueryFault {
     fn from(error: rusqlite::Error) -> Self {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{CommitListener, StoreFault, Timestamp};
+use agent::outside::{CommitListener, StoreFault, Timestamp, ValueChange, ValueWrite};
 use tokio::sync::oneshot;
 
 use crate::batch::{PreparedBatch, refusal};
@@ -21,6 +21,7 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 /// A task for the writer thread.
 pub(super) enum WriteTask {
     Append(QueuedBatch),
+    WriteValue(QueuedValueWrite),
     PruneTurns { before: Timestamp, pruned: u64, reply: oneshot::Sender<Result<u64, StoreFault>> },
 }
 
@@ -30,10 +31,20 @@ pub(super) struct QueuedBatch {
     pub(super) reply: oneshot::Sender<Result<(), StoreFault>>,
 }
 
+/// A write to the key-value store, with the channel on which its caller awaits the commit.
+pub(super) struct QueuedValueWrite {
+    pub(super) write: ValueWrite,
+    pub(super) reply: oneshot::Sender<Result<bool, StoreFault>>,
+}
+
 impl WriteTask {
     fn bytes(&self) -> usize {
         match self {
             WriteTask::Append(queued) => queued.batch.bytes,
+            WriteTask::WriteValue(queued) => match &queued.write.change {
+                ValueChange::Store { json, .. } => json.len(),
+                ValueChange::Delete => 0,
+            },
             WriteTask::PruneTurns { .. } => 0,
         }
     }
@@ -42,6 +53,7 @@ impl WriteTask {
         // The send fails if the caller dropped its future, and then no reply is needed.
         match self {
             WriteTask::Append(queued) => drop(queued.reply.send(Err(fault))),
+            WriteTask::WriteValue(queued) => drop(queued.reply.send(Err(fault))),
             WriteTask::PruneTurns { reply, .. } => drop(reply.send(Err(fault))),
         }
     }

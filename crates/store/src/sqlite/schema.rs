@@ -1,4 +1,4 @@
-//! Database schema: the append-only journal, and the tables derived from it.
+//! Database schema: the append-only journal, the tables derived from it, and the key-value store.
 // tidy: allow retired-word because the stored format names a field `rights`
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -10,7 +10,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x6e78_3373;
 pub(crate) type Migration = &'static str;
 
 /// All migrations. A released migration is never changed; new ones are appended.
-pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA, RECORD_INDEX];
+pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA, RECORD_INDEX, KEY_VALUES];
 
 /// The tables. WAL mode writes every page of a commit twice, so values that change together are stored together.
 ///
@@ -84,6 +84,22 @@ CREATE INDEX turns_by_end ON turns (ended_at) WHERE ended_at IS NOT NULL;
 /// Index of the entries that an agent's row is derived from, so that a row is compared with them whenever it is loaded.
 const RECORD_INDEX: Migration = "
 CREATE INDEX journal_records ON journal (agent, kind) WHERE kind IN ('agent_created', 'permissions_changed');
+";
+
+/// The key-value store. `namespace` is the serial of a tree's root, or zero for the user. The rows are not derived from
+/// the journal. The index of expiry is partial, because most entries never expire.
+const KEY_VALUES: Migration = "
+CREATE TABLE key_values (
+    namespace INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    value TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    expires_at INTEGER,
+    sum INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX key_values_by_key ON key_values (namespace, key);
+CREATE INDEX key_values_by_expiry ON key_values (expires_at) WHERE expires_at IS NOT NULL;
 ";
 
 /// Key of the database id in `meta`.

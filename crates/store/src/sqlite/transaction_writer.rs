@@ -9,6 +9,7 @@ use agent::outside::StoreFault;
 use rusqlite::{Connection, OptionalExtension as _, Statement, params};
 
 use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
+use super::values::delete_tree_values;
 use crate::batch::{
     EncodedRecord, PreparedAppend, PreparedBatch, RowUpdate, is_daemon_record, later_parent, refusal,
     requires_live_agent,
@@ -393,6 +394,7 @@ impl<'db> TransactionWriter<'db> {
                  WHERE serial = ?1",
             )?
             .execute([to_i64(serial)?])?;
+            delete_tree_values(db, to_i64(serial)?)?;
             self.set_liveness(serial, AgentLiveness::Absent)?;
             next = parent.map(i64::unsigned_abs);
         }

@@ -17,9 +17,10 @@ use super::disk_error::DiskError;
 use super::failpoints::{FailpointSite, Failpoints, InjectedFault};
 use super::high_water_mark::{HighWaterMark, HighWaterMarkFile};
 use super::live_files::{LiveFiles, LostFile};
-use super::queue::{QueuedBatch, WriteQueue, WriteTask};
+use super::queue::{QueuedBatch, QueuedValueWrite, WriteQueue, WriteTask};
 use super::reader_pool::ReaderPool;
 use super::transaction_writer::{EntryPosition, JournalHead, TransactionWriter, WriteError};
+use super::values::write_value;
 use crate::batch::PreparedBatch;
 use crate::digest::DatabaseId;
 
@@ -70,8 +71,20 @@ impl From<rusqlite::Error> for CommitFailure {
     }
 }
 
-/// Outcome of each batch of a group.
-type Outcomes = Vec<Result<Vec<EntryPosition>, StoreFault>>;
+/// The tasks that one transaction commits.
+#[derive(Default)]
+struct Group {
+    batches: Vec<QueuedBatch>,
+    /// Written after the batches.
+    values: Vec<QueuedValueWrite>,
+}
+
+/// Outcome of each task of a group.
+#[derive(Default)]
+struct Outcomes {
+    batches: Vec<Result<Vec<EntryPosition>, StoreFault>>,
+    values: Vec<Result<bool, StoreFault>>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Savepoints {
@@ -127,16 +140,17 @@ impl Writer {
 impl WriterLoop<'_> {
     /// Processes groups until the queue is closed and empty.
     fn run(&mut self) {
-        while let Some(group) = self.context.queue.dequeue_group() {
-            let mut batches = Vec::with_capacity(group.len());
+        while let Some(tasks) = self.context.queue.dequeue_group() {
+            let mut group = Group::default();
             let mut prunings = Vec::new();
-            for task in group {
+            for task in tasks {
                 match task {
-                    WriteTask::Append(batch) => batches.push(batch),
+                    WriteTask::Append(batch) => group.batches.push(batch),
+                    WriteTask::WriteValue(write) => group.values.push(write),
                     WriteTask::PruneTurns { before, pruned, reply } => prunings.push((before, pruned, reply)),
                 }
             }
-            self.commit_and_publish(batches);
+            self.commit_and_publish(group);
             for (before, pruned, reply) in prunings {
                 self.prune_turns(before, pruned, reply);
             }
@@ -152,8 +166,8 @@ impl WriterLoop<'_> {
     }
 
     /// Commits a group, notifies the listener, then replies: a caller with a reply finds its entries among the events.
-    fn commit_and_publish(&mut self, group: Vec<QueuedBatch>) {
-        if group.is_empty() {
+    fn commit_and_publish(&mut self, group: Group) {
+        if group.batches.is_empty() && group.values.is_empty() {
             return;
         }
         let before = self.transaction_writer.head();
@@ -170,8 +184,8 @@ impl WriterLoop<'_> {
         // After the commit only an abort or a delay can be injected, and `hit` has executed it.
         let _ = self.context.failpoints.hit(FailpointSite::CommitAfter, &record_kinds(&group));
         let mut entries = Vec::new();
-        let mut replies = Vec::with_capacity(group.len());
-        for (queued, outcome) in group.into_iter().zip(outcomes) {
+        let mut replies = Vec::with_capacity(group.batches.len());
+        for (queued, outcome) in group.batches.into_iter().zip(outcomes.batches) {
             replies.push((
                 queued.reply,
                 outcome.map(|positions| collect_entries(&mut entries, queued.batch, &positions)),
@@ -182,9 +196,11 @@ impl WriterLoop<'_> {
         }
         // A send fails if the caller dropped its future, and then no reply is needed.
         replies.into_iter().for_each(|(reply, outcome)| drop(reply.send(outcome)));
+        let values = group.values.into_iter().zip(outcomes.values);
+        values.for_each(|(queued, outcome)| drop(queued.reply.send(outcome)));
     }
 
-    fn commit(&mut self, group: &[QueuedBatch]) -> Result<Outcomes, DiskError> {
+    fn commit(&mut self, group: &Group) -> Result<Outcomes, DiskError> {
         let before = self.transaction_writer.head();
         match self.try_commit(group, Savepoints::WhereNeeded) {
             Ok(outcomes) => return Ok(outcomes),
@@ -199,18 +215,23 @@ impl WriterLoop<'_> {
         })
     }
 
-    fn try_commit(
-        &mut self,
-        group: &[QueuedBatch],
-        savepoints: Savepoints,
-    ) -> Result<Outcomes, CommitFailure> {
+    fn try_commit(&mut self, group: &Group, savepoints: Savepoints) -> Result<Outcomes, CommitFailure> {
         execute(self.db, "BEGIN IMMEDIATE")?;
-        let mut outcomes = Vec::with_capacity(group.len());
-        for queued in group {
-            outcomes.push(if savepoints == Savepoints::Everywhere || queued.batch.needs_savepoint() {
-                self.write_in_savepoint(&queued.batch)?
-            } else {
-                self.write_without_savepoint(&queued.batch)?
+        let mut outcomes = Outcomes::default();
+        for queued in &group.batches {
+            outcomes.batches.push(
+                if savepoints == Savepoints::Everywhere || queued.batch.needs_savepoint() {
+                    self.write_in_savepoint(&queued.batch)?
+                } else {
+                    self.write_without_savepoint(&queued.batch)?
+                },
+            );
+        }
+        for queued in &group.values {
+            outcomes.values.push(match write_value(self.db, &queued.write) {
+                Ok(existed) => Ok(existed),
+                Err(WriteError::Refused(fault)) => Err(fault),
+                Err(WriteError::Sqlite(error)) => return Err(error.into()),
             });
         }
         match self.context.failpoints.hit(FailpointSite::CommitBefore, &record_kinds(group)) {
@@ -290,10 +311,10 @@ impl WriterLoop<'_> {
         self.transaction_writer.reset_to(head);
     }
 
-    fn refuse_group(&self, group: Vec<QueuedBatch>, error: DiskError) {
+    fn refuse_group(&self, group: Group, error: DiskError) {
         let fault = match error {
             DiskError::Full(why) => {
-                tracing::warn!(why, batches = group.len(), "commit refused; nothing was saved");
+                tracing::warn!(why, batches = group.batches.len(), "commit refused; nothing was saved");
                 StoreFault::Full(why)
             }
             DiskError::ConstraintViolation(why) => StoreFault::Corrupt(why),
@@ -303,7 +324,8 @@ impl WriterLoop<'_> {
                 StoreFault::Failed(why)
             }
         };
-        group.into_iter().for_each(|queued| drop(queued.reply.send(Err(fault.clone()))));
+        group.batches.into_iter().for_each(|queued| drop(queued.reply.send(Err(fault.clone()))));
+        group.values.into_iter().for_each(|queued| drop(queued.reply.send(Err(fault.clone()))));
     }
 
     /// Prunes a limited number of turns, and enqueues the task again until none is left to prune.
@@ -417,9 +439,11 @@ fn execute(db: &Connection, sql: &str) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.execute(()).map(drop)
 }
 
-fn record_kinds(group: &[QueuedBatch]) -> impl Iterator<Item = &'static str> + Clone + '_ {
-    let appends = group.iter().flat_map(|queued| &queued.batch.appends);
-    appends.flat_map(|prepared| &prepared.append.records).map(agent::journal::Record::kind)
+/// The kinds of a group's records, for failpoints; a write to the key-value store is a `key_value`.
+fn record_kinds(group: &Group) -> impl Iterator<Item = &'static str> + Clone + '_ {
+    let appends = group.batches.iter().flat_map(|queued| &queued.batch.appends);
+    let records = appends.flat_map(|prepared| &prepared.append.records).map(agent::journal::Record::kind);
+    records.chain(group.values.iter().map(|_| "key_value"))
 }
 
 /// Appends the records of a batch as journal entries at their positions.

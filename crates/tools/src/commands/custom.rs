@@ -192,6 +192,7 @@ fn build_spec(settings: &CustomToolSettings, definition: &Definition, timeout_se
         concurrency: Concurrency::Ordered,
         class: ToolClass::Once,
         time_ms_max: (timeout_secs + KILL_SECS) * 1000,
+        brief: None,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use agent::ToolClass;
 use agent::outside::CallSite;
-use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json, execution_failed};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 use crate::effects::NoEffects;
+use crate::time::rfc3339;
 
 pub(crate) struct GetTime;
 
@@ -35,8 +35,8 @@ impl ToolDefinition for GetTime {
     }
 
     async fn run(_input: Input, _handle: (), call: Invocation) -> ToolResult {
-        let now = Timestamp::from_microsecond(call.dependencies.clock.now().0).map_err(execution_failed)?;
-        let time = now.strftime("%Y-%m-%dT%H:%M:%S%.9f+00:00").to_string();
-        compact_json(&Output { time, timestamp: now.as_second(), timezone: "UTC" })
+        let now = call.dependencies.clock.now();
+        let timestamp = now.0.div_euclid(1_000_000);
+        compact_json(&Output { time: rfc3339(now)?, timestamp, timezone: "UTC" })
     }
 }

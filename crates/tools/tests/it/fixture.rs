@@ -4,13 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use agent::journal::Serial;
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers, ResultChunk,
-    Timestamp, ToolContext, ToolOutputSink, ToolOutputStream, Toolbox, Workspace,
+    BoxFuture, CachedResults, CallSite, CreatedPeer, KeyValues, Namespace, NewPeer, PeerResponse, PeerStatus,
+    Peers, PlanKeeper, ResultChunk, Timestamp, ToolContext, ToolOutputSink, ToolOutputStream, Toolbox,
+    Workspace,
 };
 use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
+use agent::{AgentId, Fault, FaultKind, RequestId, TodoItem, ToolOutcome};
 use sandbox::{Helper, ResourceLimits};
 use serde_json::Value;
+use store::MemoryStore;
 use testkit::{CountingEntropy, TestClock};
 use tools::{
     CommandOptions, CommandRunner, CustomTool, CustomToolSettings, LocalWorkspace, ToolDependencies,
@@ -23,6 +25,9 @@ pub(crate) struct Fixture {
     pub(crate) commands: Arc<CommandRunner>,
     pub(crate) peers: Arc<RecordingPeers>,
     pub(crate) output: Arc<RecordingSink>,
+    pub(crate) plan: Arc<RecordingPlan>,
+    values: Arc<MemoryStore>,
+    pub(crate) clock: Arc<TestClock>,
     cwd: FilePath,
     pub(crate) grant: Grant,
     /// The serial of the agent.
@@ -84,8 +89,9 @@ impl Fixture {
     }
 
     fn with_runner(cwd: &str, grant: Grant, commands: &Arc<CommandRunner>) -> Self {
+        let clock = Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456)));
         let dependencies = ToolDependencies {
-            clock: Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456))),
+            clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             commands: Arc::clone(commands),
         };
@@ -95,6 +101,9 @@ impl Fixture {
             commands: Arc::clone(commands),
             peers: Arc::default(),
             output: Arc::default(),
+            plan: Arc::default(),
+            values: Arc::default(),
+            clock,
             cwd,
             grant,
             serial: 1,
@@ -129,8 +138,17 @@ impl Fixture {
         match judge(&prepared.effects(), &self.grant) {
             Verdict::Allowed(permit) => {
                 let peers: Arc<dyn Peers> = Arc::clone(&self.peers) as _;
-                let (results, output) = (Arc::new(OneResult), Arc::clone(&self.output) as _);
-                prepared.run(ToolContext { agent: self.serial, permit, peers, results, output }).await
+                let values = KeyValues::new(Arc::clone(&self.values) as _, Namespace::User);
+                let context = ToolContext {
+                    agent: self.serial,
+                    permit,
+                    peers,
+                    results: Arc::new(OneResult),
+                    output: Arc::clone(&self.output) as _,
+                    values,
+                    plan: Arc::clone(&self.plan) as _,
+                };
+                prepared.run(context).await
             }
             Verdict::Denied(denial) => ToolOutcome::Denied(denial.text),
         }
@@ -151,6 +169,19 @@ impl ToolOutputSink for RecordingSink {
             ToolOutputStream::Stderr => &self.stderr,
         };
         output.lock().expect("no test panics with the lock").extend(bytes);
+    }
+}
+
+/// A plan that records its items.
+#[derive(Default)]
+pub(crate) struct RecordingPlan {
+    pub(crate) items: Mutex<Vec<TodoItem>>,
+}
+
+impl PlanKeeper for RecordingPlan {
+    fn replace(&self, items: Vec<TodoItem>) -> Result<(), String> {
+        *self.items.lock().expect("no test panics with the lock") = items;
+        Ok(())
     }
 }
 

@@ -248,6 +248,19 @@ pub struct ContextOutput {
     pub last_iteration_count: Count,
     /// Maximum number of model calls per turn.
     pub max_tool_iterations: Count,
+    /// The agent's plan, which its model keeps with the tool `todo`; omitted when there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub todo: Vec<TodoEntry>,
+}
+
+/// One step of an agent's plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TodoEntry {
+    /// What to do.
+    pub text: String,
+    /// `pending`, `in_progress` or `done`.
+    pub status: String,
 }
 
 /// Parameters of `get_messages`.

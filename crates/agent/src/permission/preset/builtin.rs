@@ -28,6 +28,9 @@ pub(in crate::permission) const COMMAND_TOOLS: &[&str] = &[
     "process.list",
 ];
 
+/// The tools that change stored values: denied to agents that write nothing.
+const VALUE_WRITE_TOOLS: &[&str] = &["memory.store", "memory.delete"];
+
 /// The tools that manage agents.
 pub(in crate::permission) const AGENT_TOOLS: &[&str] =
     &["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
@@ -101,7 +104,8 @@ pub(super) fn sandboxed() -> Preset {
 }
 
 pub(super) fn worker() -> Preset {
-    let excluded = AGENT_TOOLS.iter().chain(WRITE_TOOLS).chain(COMMAND_TOOLS).chain(&["agent_send"]).copied();
+    let writing = WRITE_TOOLS.iter().chain(COMMAND_TOOLS).chain(VALUE_WRITE_TOOLS);
+    let excluded = AGENT_TOOLS.iter().chain(writing).chain(&["agent_send"]).copied();
     let base_grant = Grant {
         tools: NameSet::all_except(excluded),
         create: NameSet::none(),

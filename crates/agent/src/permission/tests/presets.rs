@@ -58,6 +58,19 @@ fn presets_grant_their_directories() {
 }
 
 #[test]
+fn worker_reads_stored_values_and_changes_none() {
+    let reading = ["memory.recall", "memory.list"];
+    let writing = ["memory.store", "memory.delete"];
+    for preset in ["worker", "sandboxed", "trusted"] {
+        let grant = resolve(&builtin(), preset, &request());
+        assert!(reading.iter().all(|tool| grant.tools.contains(tool)), "{preset}");
+        assert!(writing.iter().all(|tool| grant.tools.contains(tool) == (preset != "worker")));
+    }
+    let named = GrantRequest { tools: Some(arcs(&writing)), ..request() };
+    assert!(!resolve(&builtin(), "worker", &named).tools.contains("memory.store"), "a list adds no tool");
+}
+
+#[test]
 fn presets_grant_their_tools_targets_and_children() {
     let all = ["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send"];
     let cases: [(&str, &[&str], NameSet, NameSet, Targets); 4] = [

@@ -6,6 +6,7 @@ use crate::support::{COMMAND_TOOLS, Fixture, offered_tools_except};
 
 const WRITE_TOOLS: [&str; 8] =
     ["fs.edit", "fs.write_file", "fs.append_file", "fs.patch", "fs.mkdir", "fs.move", "fs.copy", "fs.delete"];
+const VALUE_WRITE_TOOLS: [&str; 2] = ["memory.store", "memory.delete"];
 const AGENT_TOOLS: [&str; 5] =
     ["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
 
@@ -30,7 +31,10 @@ fn model_names_except(excluded: &[&str]) -> Vec<String> {
 fn each_preset_offers_the_tools_it_allows() {
     let fixture = Fixture::start();
     for (preset, denied) in [
-        ("worker", [&WRITE_TOOLS[..], &AGENT_TOOLS, &COMMAND_TOOLS, &["agent_send"]].concat()),
+        (
+            "worker",
+            [&WRITE_TOOLS[..], &VALUE_WRITE_TOOLS, &AGENT_TOOLS, &COMMAND_TOOLS, &["agent_send"]].concat(),
+        ),
         ("sandboxed", [&WRITE_TOOLS[..], &AGENT_TOOLS, &COMMAND_TOOLS].concat()),
         ("trusted", Vec::new()),
     ] {

@@ -115,6 +115,7 @@ impl TestTool {
             class: ToolClass::Pure,
             time_ms_max: 1000,
             tokens: 3,
+            brief: None,
         }))
     }
 }

@@ -113,11 +113,12 @@ impl StagedBatch {
         let (truncate_to, end, compacted) = (self.truncate_to.take(), self.end.take(), self.compacted.take());
         let now = shared.clock.now();
         // Derived from the published (committed) state, so that a rejected batch leaves no trace.
-        let (usage_totals, calibration, message_count) = {
+        let (usage_totals, calibration, todo, message_count) = {
             let state = shared.published.read();
             (
                 state.usage_totals,
                 state.calibration,
+                state.todo.clone(),
                 compacted.as_ref().unwrap_or(&state.window).messages().len(),
             )
         };
@@ -126,6 +127,7 @@ impl StagedBatch {
             state.turns = state.turns.max(self.turns);
             state.usage_totals = usage_totals;
             state.calibration = calibration;
+            state.todo = todo;
             state.last_action_at = Some(now);
             if let Some((halted, rounds)) = end {
                 state.halted = halted;

@@ -10,12 +10,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, PreparedCall, ToolContext, ToolOutputSink, ToolSet,
+    BoxFuture, CachedResults, CallSite, KeyValueStore, KeyValues, Namespace, PlanKeeper, PreparedCall, Store,
+    ToolContext, ToolOutputSink, ToolSet,
 };
 use agent::permission::{Effect, Permit, Resource, Verdict};
 use agent::{
-    AgentId, Concurrency, RequestId, Schedule, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec,
-    TurnEvent,
+    AgentId, Concurrency, RequestId, Schedule, TodoItem, TokenCount, ToolCall, ToolClass, ToolOutcome,
+    ToolSpec, TurnEvent,
 };
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -266,8 +267,16 @@ fn run_call(
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
         // Called inside the guarded future, so that a panic counts as the tool's.
-        let sink = Arc::clone(&output) as Arc<dyn ToolOutputSink>;
-        let context = ToolContext { agent: shared.node.serial, permit, peers, results, output: sink };
+        let store: Arc<dyn KeyValueStore> = Arc::<dyn Store>::clone(&shared.store);
+        let context = ToolContext {
+            agent: shared.node.serial,
+            permit,
+            peers,
+            results,
+            output: Arc::clone(&output) as Arc<dyn ToolOutputSink>,
+            values: KeyValues::new(store, Namespace::Tree(shared.node.root())),
+            plan: Arc::new(AgentPlan(Arc::clone(&shared))),
+        };
         let outcome = shared.redact_outcome(output.publish_during(call.run(context)).await);
         if let ToolOutcome::Denied(text) = &outcome {
             audit::record_denied_tool(&shared, &tool, "tool", text);
@@ -283,6 +292,16 @@ fn run_call(
         };
         (index, outcome)
     })
+}
+
+/// The plan of the calling agent.
+struct AgentPlan(Arc<Shared>);
+
+impl PlanKeeper for AgentPlan {
+    fn replace(&self, items: Vec<TodoItem>) -> Result<(), String> {
+        self.0.published.write().todo = items;
+        Ok(())
+    }
 }
 
 /// Future of a running tool. A panic on drop must neither prevent other calls from being dropped nor take down the

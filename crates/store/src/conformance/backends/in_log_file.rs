@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
-    StoredAgent, StoredTurn, Timestamp,
+    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange,
+    KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn, StoredValue, Timestamp,
+    ValueChange, ValueWrite,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,7 @@ struct LogFileStore {
 enum Request {
     Append(Vec<LoggedAppend>),
     PruneTurns(i64),
+    WriteValue(LoggedWrite),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,6 +89,36 @@ impl LoggedAppend {
     }
 }
 
+/// A write: the serial of the tree's root, the key, the time, and the JSON text and expiry if it stores a value.
+#[derive(Serialize, Deserialize)]
+struct LoggedWrite(Option<Serial>, String, i64, Option<(String, Option<i64>)>);
+
+impl LoggedWrite {
+    fn encode(write: &ValueWrite) -> Self {
+        let root = match write.namespace {
+            Namespace::User => None,
+            Namespace::Tree(root) => Some(root),
+        };
+        let change = match &write.change {
+            ValueChange::Store { json, expires_at } => {
+                Some((json.clone(), expires_at.map(|expiry| expiry.0)))
+            }
+            ValueChange::Delete => None,
+        };
+        Self(root, write.key.clone(), write.at.0, change)
+    }
+
+    fn decode(self) -> ValueWrite {
+        let Self(root, key, at, change) = self;
+        let change = match change {
+            Some((json, expires_at)) => ValueChange::Store { json, expires_at: expires_at.map(Timestamp) },
+            None => ValueChange::Delete,
+        };
+        let namespace = root.map_or(Namespace::User, Namespace::Tree);
+        ValueWrite { namespace, key, at: Timestamp(at), change }
+    }
+}
+
 impl LogFileStore {
     fn open(path: &Path) -> Self {
         let memory = crate::memory();
@@ -97,6 +129,7 @@ impl LogFileStore {
                     drop(memory.append(appends.into_iter().map(LoggedAppend::decode).collect()));
                 }
                 Request::PruneTurns(before) => drop(memory.prune_turns(Timestamp(before))),
+                Request::WriteValue(write) => drop(memory.write_value(write.decode())),
             }
         }
         let log = OpenOptions::new().append(true).create(true).open(path).unwrap();
@@ -110,6 +143,26 @@ impl LogFileStore {
             writeln!(file, "{}", serde_json::to_string(request).unwrap()).unwrap();
         }
         log
+    }
+}
+
+impl KeyValueStore for LogFileStore {
+    fn write_value(&self, write: ValueWrite) -> BoxFuture<'static, Result<bool, StoreFault>> {
+        let _log = self.log(&Request::WriteValue(LoggedWrite::encode(&write)));
+        self.memory.write_value(write)
+    }
+
+    fn value(
+        &self,
+        namespace: Namespace,
+        key: String,
+        at: Timestamp,
+    ) -> BoxFuture<'_, Result<Option<StoredValue>, StoreFault>> {
+        self.memory.value(namespace, key, at)
+    }
+
+    fn keys(&self, range: KeyRange) -> BoxFuture<'_, Result<Vec<String>, StoreFault>> {
+        self.memory.keys(range)
     }
 }
 

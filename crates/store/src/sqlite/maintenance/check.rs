@@ -19,6 +19,7 @@ use crate::sqlite::files::StoreFiles;
 use crate::sqlite::high_water_mark::HighWaterMark;
 use crate::sqlite::schema::schema_problems;
 use crate::sqlite::startup_check::{DatabaseState, inspect_database};
+use crate::sqlite::values::{VALUE_CHECKSUM_COLUMNS, value_checksum};
 
 /// Maximum number of reported problems of one kind.
 const PROBLEMS_MAX: usize = 100;
@@ -46,6 +47,7 @@ pub(super) fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
         destroyed: 0,
         turns: 0,
         open_turns: 0,
+        values: 0,
         chain: None,
         problems: Vec::new(),
     };
@@ -123,6 +125,7 @@ impl CheckReport {
         self.run_check("journal", |report| report.check_journal(db, mark, &mut journaled));
         self.run_check("agents", |report| report.check_agents(db, &journaled));
         self.run_check("turns", |report| report.check_turns(db));
+        self.run_check("stored values", |report| report.check_values(db));
     }
 
     /// Runs one part of the check. An error is recorded as a problem, and the next part still runs.
@@ -238,6 +241,29 @@ impl CheckReport {
                 if found <= PROBLEMS_MAX {
                     self.add_problem(&format!("agent {}: {what}", row.get::<_, i64>(0)?), RESTORE_ADVICE);
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_values(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let mut statement = db.prepare(&format!(
+            "SELECT {VALUE_CHECKSUM_COLUMNS}, sum, \
+             namespace = 0 OR EXISTS (SELECT 1 FROM agents WHERE serial = namespace) FROM key_values",
+        ))?;
+        let mut rows = statement.query(())?;
+        let mut found = 0;
+        while let Some(row) = rows.next()? {
+            self.values += 1;
+            let what = match (value_checksum(row)? == row.get::<_, i64>(6)?, row.get(7)?) {
+                (false, _) => "row checksum mismatch",
+                (true, false) => "its agent does not exist",
+                (true, true) => continue,
+            };
+            found += 1;
+            if found <= PROBLEMS_MAX {
+                let (namespace, key): (i64, String) = (row.get(0)?, row.get(1)?);
+                self.add_problem(&format!("value {key:?} of agent {namespace}: {what}"), RESTORE_ADVICE);
             }
         }
         Ok(())

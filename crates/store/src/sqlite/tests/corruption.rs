@@ -2,10 +2,11 @@
 // tidy: allow retired-word because the stored format names a field `rights`
 
 use agent::journal::Record;
-use agent::outside::Store as _;
+use agent::outside::{KeyRange, KeyValueStore as _, Namespace, Store as _, Timestamp};
 
 use super::*;
 use crate::conformance::samples::{entry_range, ledger, request_id, state};
+use crate::conformance::values::store_value;
 use crate::conformance::{accepted, ended};
 
 /// A store with rows in every table.
@@ -23,6 +24,9 @@ async fn populated_store() -> Home {
         store.append(vec![append]).await.unwrap();
     }
     store.append(vec![append(2, "child", [accepted(1, "open")])]).await.unwrap();
+    for (key, expires_at) in [("a", None), ("b", Some(5))] {
+        store.write_value(store_value(Namespace::Tree(1), key, r#""text""#, expires_at, 0)).await.unwrap();
+    }
     store.close().await;
     home
 }
@@ -40,7 +44,11 @@ async fn read_everything(store: &Arc<SqliteStore>) -> Result<String, StoreFault>
     let by_agent = [store.read(entry_range(Some(1), 0)).await?, store.read(entry_range(Some(2), 0)).await?];
     let history = [store.history(1).await?, store.history(2).await?];
     let ends = (store.agents_with_open_turns().await?, store.bounds().await?, store.last_serial().await?);
-    Ok(format!("{turns:?}{index:?}{agents:?}{entries:?}{by_agent:?}{history:?}{ends:?}"))
+    let (namespace, at) = (Namespace::Tree(1), Timestamp(0));
+    let range = KeyRange { namespace, prefix: String::new(), after: None, limit: 9, at };
+    let keys = store.keys(range).await?;
+    let value = store.value(namespace, "b".to_owned(), at).await?;
+    Ok(format!("{turns:?}{index:?}{agents:?}{entries:?}{by_agent:?}{history:?}{ends:?}{keys:?}{value:?}"))
 }
 
 /// Opens and reads a damaged store; returns whether the damage was reported. If not, the results must be unchanged.

@@ -1,9 +1,10 @@
 //! Disk errors injected by failpoints: the store recovers from a full disk, and fails for good after an fsync error.
 
-use agent::outside::Store as _;
+use agent::outside::{KeyValueStore as _, Namespace, Store as _, Timestamp};
 
 use super::*;
 use crate::conformance::samples::entry_range;
+use crate::conformance::values::store_value;
 use crate::conformance::{RecordingListener, accepted};
 
 #[tokio::test]
@@ -28,6 +29,18 @@ async fn full_disk_refuses_the_group_then_recovers() {
 }
 
 #[tokio::test]
+async fn refused_value_is_not_stored() {
+    let home = Home::new();
+    let store = home.open_with_failpoints("commit.before:key_value@1=full");
+    let write = || store.write_value(store_value(Namespace::User, "k", "1", None, 0));
+    assert!(matches!(write().await, Err(StoreFault::Full(_))));
+    assert_eq!(write().await, Ok(false), "the refused write left nothing");
+    let copy = home.crash_copy();
+    let stored = copy.open().value(Namespace::User, "k".to_owned(), Timestamp(0)).await.unwrap();
+    assert_eq!(stored.map(|value| value.json).as_deref(), Some("1"), "a process crash loses nothing");
+}
+
+#[tokio::test]
 async fn fsync_failure_fails_the_store_for_good() {
     let home = Home::new();
     let store = home.open_with_failpoints("commit.before:turn_accepted=fsync");
@@ -37,7 +50,7 @@ async fn fsync_failure_fails_the_store_for_good() {
     append_records(&store, [message("committed")]).await.unwrap();
     let failing = store.append(vec![append(1, "main", [accepted(1, "send")])]);
     let queued = store.append(vec![append(1, "main", [begun(1)])]);
-    let pruning = store.prune_turns(agent::outside::Timestamp(0));
+    let pruning = store.prune_turns(Timestamp(0));
     for result in
         [failing.await, queued.await, pruning.await.map(drop), append_records(&store, [begun(1)]).await]
     {

@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use agent::outside::Store as _;
+use agent::outside::{KeyValueStore as _, Namespace, Store as _};
 use rusqlite::Connection;
 
 use super::*;
 use crate::conformance::samples::destroyed;
+use crate::conformance::values::store_value;
 use crate::conformance::{accepted, folder};
 
 #[tokio::test]
@@ -53,7 +54,7 @@ async fn refused_backup_says_why_in_plain_text() {
     for (sql, why) in [
         ("DROP INDEX turns_open", "the index turns_open is missing"),
         ("DELETE FROM journal WHERE sequence > 3", "the journal ends at entry 3, but 5 were committed"),
-        ("PRAGMA user_version = 7", "schema version 7 is newer than 2"),
+        ("PRAGMA user_version = 7", "schema version 7 is newer than 3"),
         ("PRAGMA application_id = 5", "a database of another program (application id 0x5)"),
     ] {
         let home = Home::with_messages(4).await;
@@ -117,17 +118,35 @@ async fn check_counts_rows_and_changes_nothing() {
     store.append(vec![append(2, "child", [created("child", Some(1))])]).await.unwrap();
     store.append(vec![append(2, "child", [accepted(1, "open")])]).await.unwrap();
     append_records(&store, [destroyed()]).await.unwrap();
+    store.write_value(store_value(Namespace::User, "k", "1", None, 0)).await.unwrap();
     store.close().await;
     let before = std::fs::read(home.path()).unwrap();
     let report = check(&home.path()).unwrap();
     assert!(report.is_sound(), "{report}");
-    assert_eq!((report.version, report.agents, report.destroyed), (2, 1, 1));
+    assert_eq!((report.version, report.agents, report.destroyed, report.values), (3, 1, 1, 1));
     assert_eq!((report.turns, report.open_turns, report.chain.as_ref().unwrap().entries), (1, 1, 23));
     assert!(report.to_string().ends_with("sound"), "{report}");
     assert_eq!(std::fs::read(home.path()).unwrap(), before);
     assert_eq!(file_names(home.folder.path()), ["nexus3.db", "nexus3.db.mark"]);
     let missing = home.folder.path().join("none.db");
     assert!(matches!(check(&missing).unwrap_err(), MaintenanceFault::Missing(_)));
+}
+
+#[tokio::test]
+async fn check_reports_damaged_values() {
+    for (sql, why) in [
+        ("UPDATE key_values SET value = '2'", "value \"k\" of agent 1: row checksum mismatch"),
+        ("UPDATE key_values SET expires_at = 5", "value \"k\" of agent 1: row checksum mismatch"),
+        ("DELETE FROM agents", "value \"k\" of agent 1: its agent does not exist"),
+    ] {
+        let home = Home::with_messages(1).await;
+        let store = home.open();
+        store.write_value(store_value(Namespace::Tree(1), "k", "1", None, 0)).await.unwrap();
+        store.close().await;
+        Connection::open(home.path()).unwrap().execute_batch(sql).unwrap();
+        let report = check(&home.path()).unwrap();
+        assert!(report.problems.iter().any(|problem| problem.what == why), "{sql}: {report}");
+    }
 }
 
 #[test]
@@ -145,7 +164,7 @@ fn check_of_other_files_reports_what_they_are() {
     }
     for (sql, part) in [
         ("PRAGMA application_id = 5; PRAGMA user_version = 1", "another program"),
-        ("PRAGMA application_id = 0x6e783373; PRAGMA user_version = 7", "newer than 2"),
+        ("PRAGMA application_id = 0x6e783373; PRAGMA user_version = 7", "newer than 3"),
     ] {
         std::fs::remove_file(&path).unwrap();
         Connection::open(&path).unwrap().execute_batch(sql).unwrap();

@@ -395,7 +395,7 @@ fn compact_returns_savings_or_a_reason() {
 }
 
 #[test]
-fn get_context_has_five_members() {
+fn get_context_has_five_members_and_the_plan() {
     check_round_trip(
         ContextOutput {
             message_count: 2,
@@ -403,10 +403,26 @@ fn get_context_has_five_members() {
             halted_at_iteration_limit: false,
             last_iteration_count: 1,
             max_tool_iterations: 10,
+            todo: Vec::new(),
         },
         concat!(
             r#"{"message_count":2,"system_prompt":true,"halted_at_iteration_limit":false,"#,
             r#""last_iteration_count":1,"max_tool_iterations":10}"#,
+        ),
+    );
+    check_round_trip(
+        ContextOutput {
+            message_count: 2,
+            system_prompt: true,
+            halted_at_iteration_limit: false,
+            last_iteration_count: 1,
+            max_tool_iterations: 10,
+            todo: vec![TodoEntry { text: "test".to_owned(), status: "in_progress".to_owned() }],
+        },
+        concat!(
+            r#"{"message_count":2,"system_prompt":true,"halted_at_iteration_limit":false,"#,
+            r#""last_iteration_count":1,"max_tool_iterations":10,"#,
+            r#""todo":[{"text":"test","status":"in_progress"}]}"#,
         ),
     );
 }
