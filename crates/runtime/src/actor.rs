@@ -196,7 +196,7 @@ impl Actor {
             "commit failed; agent reloads from the store: {fault}"
         );
         // Flushes the write queue before the agent can be woken, with a state that excludes the failed batch.
-        self.shared.reset_message_count();
+        self.shared.reset_enqueued_state();
         let _ = self.shared.append(Vec::new(), |_| {}).await;
         if let Some(pool) = self.shared.pool.upgrade() {
             pool.directory.remove_live(&self.shared);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::outside::{ModelTier, Provider, ToolSet, Workspace};
 use agent::permission::{FilePath, NameSet, Resource};
 use agent::prompt::{PromptEnvironment, VolatileFacts, layered_prompt, volatile_suffix};
-use agent::{TODO_TOOL, TodoItem, TokenCount, ToolSpec};
+use agent::{TodoItem, TokenCount, ToolSpec};
 
 use crate::handle::Shared;
 
@@ -136,9 +136,7 @@ impl Shared {
     /// Returns the agent's plan if no message of the context shows it, because a compaction removed the call.
     fn hidden_plan(&self) -> Vec<TodoItem> {
         let state = self.published.read();
-        let calls = state.window.messages().iter().flat_map(|message| &message.tool_calls);
-        let is_shown = state.todo.is_empty() || calls.into_iter().any(|call| call.name == TODO_TOOL);
-        if is_shown { Vec::new() } else { state.todo.clone() }
+        state.plan_at(0)
     }
 
     /// Estimates the token count of the next request's volatile suffix.

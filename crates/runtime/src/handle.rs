@@ -444,10 +444,13 @@ impl Shared {
         change(&mut self.enqueued_state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Resets the message count of the enqueued state to the published one, after a failed commit.
-    pub(crate) fn reset_message_count(&self) {
-        let messages = self.published.read().window.messages().len() as u64;
-        self.change_enqueued_state(|state| state.messages = messages);
+    /// Resets message count and plan of the enqueued state to the published ones, after a failed commit.
+    pub(crate) fn reset_enqueued_state(&self) {
+        let published = self.published.read();
+        self.change_enqueued_state(|state| {
+            state.messages = published.window.messages().len() as u64;
+            state.todo.clone_from(&published.todo);
+        });
     }
 
     /// Enqueues a record without state, and does not wait for its commit.

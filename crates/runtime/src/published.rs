@@ -6,8 +6,8 @@ use agent::journal::{AgentState, RestartPolicy};
 use agent::outside::Timestamp;
 use agent::permission::{FilePath, Level};
 use agent::{
-    AgentId, Halt, Message, NanoDollars, TodoItem, TokenCalibration, TokenCount, UsageTotals, Window,
-    WindowSize,
+    AgentId, Halt, Message, NanoDollars, TODO_TOOL, TodoItem, TokenCalibration, TokenCount, UsageTotals,
+    Window, WindowSize,
 };
 
 /// Published state of one agent. Locked for a few instructions at a time, never across an await.
@@ -30,8 +30,23 @@ pub(crate) struct PublishedState {
     /// Token count of the last request's volatile suffix.
     pub(crate) volatile_suffix_tokens: TokenCount,
     pub(crate) should_shutdown: bool,
-    /// The agent's plan. Committed with the next batch.
+    /// The agent's plan.
     pub(crate) todo: Vec<TodoItem>,
+    /// A plan that replaces it with the commit of the next batch.
+    pub(crate) staged_todo: Option<Vec<TodoItem>>,
+}
+
+impl PublishedState {
+    /// Whether a message from this index on shows a call that replaced the plan.
+    pub(crate) fn shows_plan_after(&self, messages: usize) -> bool {
+        let shown = self.window.messages().get(messages..).unwrap_or_default();
+        shown.iter().flat_map(|message| &message.tool_calls).any(|call| call.name == TODO_TOOL)
+    }
+
+    /// The plan when the context is cut to its first messages: none if a removed call replaced it.
+    pub(crate) fn plan_at(&self, messages: usize) -> Vec<TodoItem> {
+        if self.shows_plan_after(messages) { Vec::new() } else { self.todo.clone() }
+    }
 }
 
 impl Published {
@@ -48,6 +63,7 @@ impl Published {
             volatile_suffix_tokens: 0,
             should_shutdown: stored.should_shutdown,
             todo: stored.todo.clone(),
+            staged_todo: None,
         };
         Self { state: RwLock::new(state) }
     }

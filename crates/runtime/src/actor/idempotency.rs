@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use agent::journal::{OpenTurnState, Record, Replay};
+use agent::journal::{AgentState, OpenTurnState, Record, Replay};
 use agent::outside::{StoreFault, StoredTurn};
 use agent::{Fault, FaultKind, PrincipalId, TurnEnd, TurnOutcome, content_digest_input};
 use sha2::{Digest, Sha256};
@@ -215,10 +215,17 @@ impl Actor {
             }
         };
         let record = Record::RolledBack { by, messages };
-        let committed = self.shared.append(vec![record], |state| state.messages = messages as u64).await;
-        match committed {
+        let todo = self.shared.published.read().plan_at(messages);
+        let change = |state: &mut AgentState| {
+            state.messages = messages as u64;
+            state.todo.clone_from(&todo);
+        };
+        match self.shared.append(vec![record], change).await {
             Ok(()) => {
-                self.shared.published.write().window.truncate(messages);
+                let mut state = self.shared.published.write();
+                state.window.truncate(messages);
+                state.todo = todo;
+                drop(state);
                 let _ = reply.send(Ok(total - messages));
                 ControlFlow::Continue(())
             }

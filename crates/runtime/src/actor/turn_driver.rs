@@ -273,7 +273,7 @@ impl TurnDriver {
                 self.drop_stream();
                 self.tools.stop();
                 self.shared.published.write().is_working = false;
-                self.shared.reset_message_count();
+                self.shared.reset_enqueued_state();
                 ControlFlow::Break(match fault {
                     StoreFault::DuplicateRequestId if !self.is_turn_committed() => {
                         if self.exhausted.is_none() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::journal::Record;
 use agent::outside::{Append, StoreFault, Timestamp};
 use agent::permission::Effect;
-use agent::{AgentId, Fault, FaultKind, Message, PrincipalId};
+use agent::{AgentId, Fault, FaultKind, Message, PrincipalId, TodoItem};
 
 use super::create::{CreatePlan, CreatedAgent, Initiator, NameSpec, OwnedInitiator};
 use super::permissions::authorize_effects;
@@ -103,10 +103,7 @@ impl Pool {
             }
             authorize_effects(&[Effect::Create(preset.inheritance.clone())], &agent.node().may())?;
         }
-        let messages = first_messages(source, fork.messages)?;
-        // The plan of a later message does not belong to a fork from the middle.
-        let is_whole = messages.len() == source.context().message_count;
-        let todo = if is_whole { source.context().todo } else { Vec::new() };
+        let (messages, todo) = first_messages(source, fork.messages)?;
         let provider = Arc::clone(&source.shared.provider);
         let spec = AgentSpec {
             name: fork.id.map_or(NameSpec::Generated, NameSpec::Given),
@@ -189,7 +186,10 @@ fn id_taken(id: &AgentId) -> Fault {
     Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}"))
 }
 
-fn first_messages(source: &AgentHandle, count: Option<usize>) -> Result<Vec<Arc<Message>>, Fault> {
+fn first_messages(
+    source: &AgentHandle,
+    count: Option<usize>,
+) -> Result<(Vec<Arc<Message>>, Vec<TodoItem>), Fault> {
     let state = source.shared.published.read();
     let all = state.window.messages();
     let count = count.unwrap_or(all.len());
@@ -203,5 +203,5 @@ fn first_messages(source: &AgentHandle, count: Option<usize>) -> Result<Vec<Arc<
     if !state.window.can_split_at(count) {
         return invalid(format!("messages {count} would cut a tool call from its result"));
     }
-    Ok(all[..count].to_vec())
+    Ok((all[..count].to_vec(), state.plan_at(count)))
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent::TodoItem;
+use agent::outside::StoreFault;
 use runtime::{
     AgentHandle, ChildPolicy, CompactionCondition, ContextOptions, Fork, Initiator, Limits, PoolOptions,
     VolatileSuffix,
@@ -85,16 +86,39 @@ async fn plan_survives_restart_and_compaction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fork_of_the_whole_conversation_has_the_plan() {
+async fn plan_ends_with_the_call_that_a_cut_removes() {
     let world = World::new().await;
     let agent = world.trusted_agent("a").await;
     expect_end(start_send(&agent, 1, "#1 say a; done")).await;
     expect_end(start_send(&agent, 2, "#2 call todo one; done | say a; done")).await;
-    for (name, messages, expected) in [("whole", None, vec!["one"]), ("part", Some(2), vec![])] {
+    expect_end(start_send(&agent, 3, "#3 say a; done")).await;
+    for (name, messages, expected) in
+        [("whole", None, vec!["one"]), ("later", Some(6), vec!["one"]), ("earlier", Some(2), vec![])]
+    {
         let fork = Fork { id: Some(agent_id(name)), messages };
         let copy = world.pool.fork(&agent, fork, Initiator::Admin).await.expect("the fork succeeds").handle;
         assert_eq!(steps(&copy), expected, "{name}");
     }
+    for (messages, expected) in [(6, vec!["one"]), (2, vec![])] {
+        agent.rollback(messages, Initiator::Admin).await.expect("the commit succeeds");
+        assert_eq!(steps(&agent), expected, "{messages}");
+    }
+    drop(agent);
+    let world = world.restart().await;
+    assert_eq!(steps(&world.find("a").await), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn plan_of_a_failed_commit_is_lost_with_its_call() {
+    let world = World::new().await;
+    let agent = world.trusted_agent("a").await;
+    expect_end(start_send(&agent, 1, "#1 call todo old; done | say a; done")).await;
+    let full = StoreFault::Full("no space".to_owned());
+    world.store.inject_fault_for_kind("tool_done", usize::MAX, full);
+    let sending = start_send(&agent, 2, "#2 call todo new; call doze 1000; done | say a; done");
+    assert!(sending.await.expect("no panic").is_err(), "the result is not committed");
+    drop(agent);
+    assert_eq!(steps(&world.find("a").await), ["old"]);
 }
 
 /// As `sleep` does: a wait yields the slot, and neither the model's idle timeout nor the sleep of agents counts it.

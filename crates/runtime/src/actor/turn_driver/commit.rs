@@ -3,7 +3,7 @@
 
 use agent::journal::Record;
 use agent::outside::{BoxFuture, StoreFault, Timestamp};
-use agent::{CountedMessage, Message, RequestId, TurnEnd, Window};
+use agent::{CountedMessage, Message, RequestId, TodoItem, TurnEnd, Window};
 
 use super::super::compaction_run::CompactedWindow;
 use super::super::pending_turn::{Acceptance, PendingTurn};
@@ -31,6 +31,8 @@ struct EnqueuedBatch {
     messages: Vec<CountedMessage>,
     compacted: Option<Window>,
     truncate_to: Option<usize>,
+    /// The new plan, if a call replaced it.
+    todo: Option<Vec<TodoItem>>,
 }
 
 impl StagedBatch {
@@ -114,11 +116,11 @@ impl StagedBatch {
         let now = shared.clock.now();
         // Derived from the published (committed) state, so that a rejected batch leaves no trace.
         let (usage_totals, calibration, todo, message_count) = {
-            let state = shared.published.read();
+            let mut state = shared.published.write();
             (
                 state.usage_totals,
                 state.calibration,
-                state.todo.clone(),
+                state.staged_todo.take(),
                 compacted.as_ref().unwrap_or(&state.window).messages().len(),
             )
         };
@@ -127,14 +129,16 @@ impl StagedBatch {
             state.turns = state.turns.max(self.turns);
             state.usage_totals = usage_totals;
             state.calibration = calibration;
-            state.todo = todo;
+            if let Some(todo) = &todo {
+                state.todo.clone_from(todo);
+            }
             state.last_action_at = Some(now);
             if let Some((halted, rounds)) = end {
                 state.halted = halted;
                 state.last_rounds = rounds;
             }
         });
-        self.enqueued = Some(EnqueuedBatch { commit, at: now, messages, compacted, truncate_to });
+        self.enqueued = Some(EnqueuedBatch { commit, at: now, messages, compacted, truncate_to, todo });
     }
 
     /// Waits for the commit result of the batch in flight. Cancel safe.
@@ -147,7 +151,8 @@ impl StagedBatch {
 
     /// Publishes the committed batch to readers.
     pub(super) fn publish(&mut self, shared: &Shared) {
-        let Some(EnqueuedBatch { at, messages, compacted, truncate_to, .. }) = self.enqueued.take() else {
+        let Some(EnqueuedBatch { at, messages, compacted, truncate_to, todo, .. }) = self.enqueued.take()
+        else {
             return;
         };
         self.is_turn_committed = true;
@@ -159,6 +164,9 @@ impl StagedBatch {
             state.window.truncate(truncate_to);
         }
         messages.into_iter().for_each(|message| state.window.push(message));
+        if let Some(todo) = todo {
+            state.todo = todo;
+        }
         state.last_action_at = Some(at);
     }
 }

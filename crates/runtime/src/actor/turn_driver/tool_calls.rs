@@ -299,7 +299,7 @@ struct AgentPlan(Arc<Shared>);
 
 impl PlanKeeper for AgentPlan {
     fn replace(&self, items: Vec<TodoItem>) -> Result<(), String> {
-        self.0.published.write().todo = items;
+        self.0.published.write().staged_todo = Some(items);
         Ok(())
     }
 }
