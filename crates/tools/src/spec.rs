@@ -62,13 +62,13 @@ fn brief_schema(schema: &Map<String, Value>) -> Map<String, Value> {
         let required = schema.get("required").and_then(Value::as_array);
         required.is_some_and(|names| names.iter().any(|required| required == name))
     };
-    let is_kept = |name: &str, property: &Value| {
+    let is_shown = |name: &str, property: &Value| {
         let is_list = property.get("type").is_some_and(|kind| kind == "array");
         is_required(name) || (property.get("default").is_none() && !is_list)
     };
     let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    let kept = properties.filter(|(name, property)| is_kept(name, property));
-    let brief = kept.map(|(name, property)| (name.clone(), brief_property(property))).collect();
+    let shown = properties.filter(|(name, property)| is_shown(name, property));
+    let brief = shown.map(|(name, property)| (name.clone(), brief_property(property))).collect();
     let members = [("properties", Some(Value::Object(brief))), ("type", Some(Value::from("object")))];
     let members = members.into_iter().chain([("required", schema.get("required").cloned())]);
     members.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
@@ -77,9 +77,9 @@ fn brief_schema(schema: &Map<String, Value>) -> Map<String, Value> {
 /// A property without its description and limits.
 fn brief_property(property: &Value) -> Value {
     let Some(members) = property.as_object() else { return property.clone() };
-    let is_kept = |name: &str| matches!(name, "type" | "enum" | "items");
-    let kept = members.iter().filter(|(name, _)| is_kept(name));
-    Value::Object(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+    let is_shown = |name: &str| matches!(name, "type" | "enum" | "items");
+    let shown = members.iter().filter(|(name, _)| is_shown(name));
+    Value::Object(shown.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 /// Simplifies the schema for models: optional members also accept `null`, but the schema does not mention it.

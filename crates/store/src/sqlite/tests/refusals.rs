@@ -39,13 +39,19 @@ async fn store_in_use_is_refused() {
 async fn database_in_use_under_another_name_is_refused() {
     let (home, other) = (Home::new(), Home::new());
     let store = home.open();
+    // From the descriptors of this process: the list of all locks of the machine is not read at one moment.
     let posix_locks = || {
-        use std::os::unix::fs::MetadataExt as _;
-        let inode = format!(":{} ", std::fs::metadata(home.path()).unwrap().ino());
-        let locks = std::fs::read_to_string("/proc/locks").unwrap();
-        locks.lines().filter(|lock| lock.contains("POSIX") && lock.contains(&inode)).count()
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap());
+        let path = std::fs::canonicalize(home.path()).unwrap();
+        let opened =
+            descriptors.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link == path));
+        let info = |entry: std::fs::DirEntry| {
+            std::fs::read_to_string(format!("/proc/self/fdinfo/{}", entry.file_name().display())).unwrap()
+        };
+        opened.map(info).map(|info| info.matches("POSIX").count()).sum::<usize>()
     };
     let locks_before = posix_locks();
+    assert!(locks_before > 0);
     std::fs::hard_link(home.path(), other.path()).unwrap();
     assert!(matches!(other.open_fault(), SqliteOpenFault::Locked { .. }), "a hard link");
     std::fs::remove_file(other.path()).unwrap();
