@@ -6,11 +6,11 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use replay::{OpenTurn, OpenTurnState, Replay, TurnProgress};
+pub use replay::{ApprovalState, OpenTurn, OpenTurnState, Replay, TurnProgress};
 
 pub use crate::compaction::CompactionRecord;
 use crate::outside::Timestamp;
-use crate::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
+use crate::permission::{Budget, DirectoryIdentity, FilePath, Grantor, Level, Resource, RuleEntry};
 use crate::{
     AgentId, Halt, Message, NanoDollars, PrincipalId, RequestId, TodoItem, TokenCalibration, ToolClass,
     ToolOutcome, TurnEnd, UsageTotals,
@@ -89,6 +89,10 @@ pub enum Record {
         /// Its outcome.
         outcome: ToolOutcome,
     },
+    /// A tool call waits for an approval.
+    ApprovalRequested(Box<ApprovalRequest>),
+    /// An approval request was answered.
+    ApprovalAnswered(Box<ApprovalAnswer>),
     /// The turn ended; only an interrupted turn can be reopened.
     TurnEnded {
         /// The turn.
@@ -152,6 +156,8 @@ impl Record {
             Record::Steered { .. } => "steered",
             Record::CallBegun { .. } => "tool_begun",
             Record::CallDone { .. } => "tool_done",
+            Record::ApprovalRequested(_) => "approval_requested",
+            Record::ApprovalAnswered(_) => "approval_answered",
             Record::TurnEnded { .. } => "turn_ended",
             Record::TurnReopened { .. } => "turn_reopened",
             Record::RolledBack { .. } => "rolled_back",
@@ -161,6 +167,52 @@ impl Record {
             Record::DaemonStopped => "daemon_stopped",
         }
     }
+}
+
+/// A tool call that waits for an approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalRequest {
+    /// Its id: random, unique among all requests.
+    pub id: String,
+    /// The turn.
+    pub turn: u64,
+    /// The call's index in the response.
+    pub index: usize,
+    /// The call's id.
+    pub call_id: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The arguments as the model wrote them.
+    pub arguments: String,
+    /// The effects that need an approval, as text.
+    pub effects: Vec<String>,
+    /// Why they need one.
+    pub reason: String,
+    /// When it was asked.
+    pub asked_at: Timestamp,
+    /// When the default answer applies.
+    pub expires_at: Timestamp,
+}
+
+/// The answer to an approval request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalAnswer {
+    /// The id of the request.
+    pub id: String,
+    /// The turn.
+    pub turn: u64,
+    /// The call's index in the response.
+    pub index: usize,
+    /// Whether the call may run.
+    pub is_allowed: bool,
+    /// Who answered; `auto` is the default answer after the time limit.
+    pub by: PrincipalId,
+    /// The authority behind an approval.
+    pub grantor: Grantor,
+    /// The rule that was added with it, if any.
+    pub rule: Option<RuleEntry>,
+    /// A note for the model.
+    pub note: Option<String>,
 }
 
 /// The creation record of an agent, from which it is restored.
@@ -229,6 +281,8 @@ pub struct StoredPermissions {
     pub may: StoredGrantRequest,
     /// The request for the set that it may pass on (`may_grant`), if it differs: the base preset and the changes to it.
     pub may_grant: Option<(Option<String>, StoredGrantRequest)>,
+    /// Its approval rules, beside those of the preset.
+    pub rules: Vec<RuleEntry>,
 }
 
 /// A stored request for changes to a preset.

@@ -16,7 +16,9 @@ pub use key_values::{
     ENTRIES_MAX, KEY_BYTES_MAX, KEYS_PAGE_MAX, KeyPage, KeyRange, KeyValueStore, KeyValues, Namespace,
     StoredValue, TTL_SECS_MAX, VALUE_BYTES_MAX, ValueChange, ValueWrite,
 };
-pub use peers::{CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers};
+pub use peers::{
+    AnswerScope, CreatedPeer, NewAnswer, NewPeer, PeerResponse, PeerStatus, Peers, PendingApproval,
+};
 pub use store::{
     Append, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
     StoredAgent, StoredTurn,

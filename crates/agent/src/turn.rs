@@ -205,7 +205,15 @@ impl Turn {
         schedules: Vec<Schedule>,
         limits: TurnLimits,
     ) -> (Self, Vec<TurnAction>) {
-        let TurnProgress { responses, content, calls, started_calls, mut finished_calls, steers } = progress;
+        let TurnProgress {
+            responses,
+            content,
+            calls,
+            started_calls,
+            mut finished_calls,
+            steers,
+            approvals: _,
+        } = progress;
         let mut turn = Self::new(limits);
         turn.rounds = responses;
         turn.content = content;

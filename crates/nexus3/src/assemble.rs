@@ -142,6 +142,7 @@ fn pool_options(
         preset_default: rooms.default_preset.to_owned(),
         cwd: parse_file_path(&cwd)?,
         on_restart_default: rooms.on_restart,
+        approval_default: rooms.approval_default,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..PoolOptions::default()
     })

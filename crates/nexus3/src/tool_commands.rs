@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use agent::journal::Serial;
+use agent::journal::{ApprovalAnswer, Serial};
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, CreatedPeer, DiscardedOutput, KeyValues, Namespace, NewPeer,
-    PeerResponse, PeerStatus, Peers, PlanKeeper, PreparedCall, ResultChunk, Store, Tool, ToolContext,
-    Toolbox, Workspace,
+    BoxFuture, CachedResults, CallSite, CreatedPeer, DiscardedOutput, KeyValues, Namespace, NewAnswer,
+    NewPeer, PeerResponse, PeerStatus, Peers, PendingApproval, PlanKeeper, PreparedCall, ResultChunk, Store,
+    Tool, ToolContext, Toolbox, Workspace,
 };
 use agent::permission::{Budget, Effect, FilePath, Grant, GrantRequest, Permit, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, TodoItem, ToolOutcome, ToolSpec};
@@ -123,6 +123,7 @@ impl LocalSession {
             tools: None,
             disable_tools: Vec::new(),
             may_create: None,
+            rules: Vec::new(),
             budget: Budget::unlimited(),
         };
         let preset = presets.find(preset).map_err(|fault| usage(fault.to_string()))?;
@@ -249,6 +250,18 @@ impl Peers for NoAgents {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
+        Self::fail()
+    }
+
+    fn approvals(&self, _wait_secs: u64) -> BoxFuture<'_, Result<Vec<PendingApproval>, Fault>> {
+        Self::fail()
+    }
+
+    fn answer_approval(
+        &self,
+        _id: String,
+        _answer: NewAnswer,
+    ) -> BoxFuture<'_, Result<ApprovalAnswer, Fault>> {
         Self::fail()
     }
 }

@@ -4,7 +4,10 @@
 #[cfg(test)]
 mod tests;
 
-use agent::journal::{AgentRecord, CompactionRecord, Record, Serial, StoredGrantRequest, StoredPermissions};
+use agent::journal::{
+    AgentRecord, ApprovalAnswer, ApprovalRequest, CompactionRecord, Record, Serial, StoredGrantRequest,
+    StoredPermissions,
+};
 use agent::outside::{JournalEntry, ToolOutputStream};
 use agent::permission::{Budget, FilePath, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
@@ -18,6 +21,7 @@ use crate::fault::rpc_error;
 use crate::images::image_views;
 use crate::local_time::format_utc;
 use crate::methods::agents::restart_policy_to_wire;
+use crate::methods::approvals::{approval_arguments, decision_to_wire, rule_view};
 use crate::methods::conversation::{message_meta, request_id_to_wire, tool_call_view, usage_output};
 
 /// Converts an event of the bus to a protocol event.
@@ -60,6 +64,8 @@ fn record_kind(record: &Record) -> EventKind {
         Record::Steered { .. } => EventKind::Steered,
         Record::CallBegun { .. } => EventKind::ToolBegun,
         Record::CallDone { .. } => EventKind::ToolDone,
+        Record::ApprovalRequested(_) => EventKind::ApprovalRequested,
+        Record::ApprovalAnswered(_) => EventKind::ApprovalAnswered,
         Record::TurnEnded { .. } => EventKind::TurnEnded,
         Record::TurnReopened { .. } => EventKind::TurnReopened,
         Record::RolledBack { .. } => EventKind::RolledBack,
@@ -123,6 +129,8 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
             outcome: outcome.name().to_owned(),
             text: outcome.text().to_owned(),
         }),
+        Record::ApprovalRequested(request) => JournalRecord::ApprovalRequested(approval_requested(request)),
+        Record::ApprovalAnswered(answer) => JournalRecord::ApprovalAnswered(approval_answered(answer)),
         Record::TurnEnded { turn, request_id, end } => {
             JournalRecord::TurnEnded(turn_ended(*turn, request_id, end))
         }
@@ -187,7 +195,32 @@ fn permissions_view(permissions: &StoredPermissions) -> events::PermissionsView 
         allowed_commands: permissions.may.commands.clone(),
         may_create: permissions.may.may_create.clone(),
         may_grant: may_grant_params(permissions),
+        rules: permissions.rules.iter().map(rule_view).collect(),
         budget: budget_params(&permissions.budget),
+    }
+}
+
+fn approval_requested(request: &ApprovalRequest) -> events::ApprovalRequested {
+    events::ApprovalRequested {
+        approval_id: request.id.clone(),
+        turn: request.turn,
+        call_id: request.call_id.clone(),
+        tool: request.tool.clone(),
+        arguments: approval_arguments(request),
+        effects: request.effects.clone(),
+        reason: request.reason.clone(),
+        expires_at: format_utc(request.expires_at),
+    }
+}
+
+fn approval_answered(answer: &ApprovalAnswer) -> events::ApprovalAnswered {
+    events::ApprovalAnswered {
+        approval_id: answer.id.clone(),
+        turn: answer.turn,
+        answer: decision_to_wire(answer.is_allowed),
+        by: answer.by.to_string(),
+        rule: answer.rule.as_ref().map(rule_view),
+        note: answer.note.clone(),
     }
 }
 

@@ -7,8 +7,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use agent::journal::AgentRecord;
-use agent::permission::{Budget, Level, Presets};
+use agent::journal::{AgentRecord, StoredPermissions};
+use agent::permission::{Budget, Level, Presets, RuleAction};
 use agent::{AgentId, Fault, Message, UsageTotals};
 use jiff::tz::TimeZone;
 use nexus3_protocol::methods::{ImportAgentParams, SnapshotDocument, SnapshotExtras};
@@ -18,8 +18,10 @@ use serde_json::{Map, Value};
 use crate::events::{budget_params, may_grant_params, write_paths};
 use crate::local_time::{format_local, parse_time};
 use crate::methods::agents::{
-    self, invalid, parse_budget, parse_id, parse_tool_names, restart_policy_from_wire, restart_policy_to_wire,
+    self, invalid, parse_budget, parse_granted_tools, parse_id, parse_tool_names, restart_policy_from_wire,
+    restart_policy_to_wire,
 };
+use crate::methods::approvals::parse_rules;
 
 /// The only supported version.
 const SCHEMA_VERSION: u64 = 1;
@@ -51,6 +53,8 @@ impl Snapshot<'_> {
             allowed_commands: permissions.may.commands.clone(),
             may_create: permissions.may.may_create.clone(),
             may_grant: may_grant_params(permissions),
+            ask: rule_texts(permissions, RuleAction::Ask),
+            deny: rule_texts(permissions, RuleAction::Deny),
             budget: Some(budget_params(&permissions.budget)),
             on_restart: Some(restart_policy_to_wire(record.on_restart)),
             origin: record.origin.clone(),
@@ -182,6 +186,8 @@ impl ImportContext<'_> {
         let disable_tools = parse_tool_names("session.disabled_tools", document.disabled_tools.clone())?;
         let mut extras = document.extras.clone().unwrap_or_default();
         let tools = extras.tools.take();
+        // Rules restrict, whatever the preset.
+        let rules = parse_rules(extras.ask.take(), None, extras.deny.take())?;
         // Without its list of commands, an agent of `trusted` would run all.
         let commands = extras.allowed_commands.take().filter(|_| is_same || preset == PRESET_TRUSTED);
         // The other extras that belong to another preset may not fit this one.
@@ -189,12 +195,13 @@ impl ImportContext<'_> {
         let limits = document.extras.as_ref().and_then(|extras| extras.budget.as_ref());
         Ok(PermissionSpec {
             preset: Some(preset),
-            tools: tools.map(|names| parse_tool_names("session.nexus3.tools", names)).transpose()?,
+            tools: tools.map(|names| parse_granted_tools("session.nexus3.tools", names)).transpose()?,
             disable_tools,
             write_paths: extras.allowed_write_paths,
             commands,
             may_create: extras.may_create,
             may_grant: extras.may_grant.map(agents::parse_may_grant).transpose()?,
+            rules,
             budget: limits.map_or_else(Budget::unlimited, parse_budget),
         })
     }
@@ -209,6 +216,13 @@ impl ImportContext<'_> {
             Ok(_) | Err(_) => PRESET_FALLBACK.to_owned(),
         }
     }
+}
+
+/// The rules of one action; those that allow are not exported, because their authority is in this daemon.
+fn rule_texts(permissions: &StoredPermissions, action: RuleAction) -> Option<Vec<String>> {
+    let rules = permissions.rules.iter().filter(|entry| entry.action == action);
+    let texts: Vec<_> = rules.map(|entry| entry.rule.to_string()).collect();
+    (!texts.is_empty()).then_some(texts)
 }
 
 fn parse_agent_id(requested: Option<&str>, stored: &str) -> Result<AgentId, Fault> {

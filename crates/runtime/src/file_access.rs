@@ -3,7 +3,7 @@
 
 use agent::journal::AgentState;
 use agent::permission::{
-    DirectoryIdentity, Effect, FilePath, FilePermit, Permissions, Permit, Verdict, judge,
+    CallText, Decision, Denial, DirectoryIdentity, Effect, FilePath, FilePermit, Grantor, Permissions, Permit,
 };
 use agent::{Fault, FaultKind, Image};
 
@@ -38,12 +38,26 @@ impl LineageNode {
 }
 
 impl Shared {
-    /// Judges effects against the permissions of the agent as they are now.
-    pub(crate) fn judge_effects(&self, effects: &[Effect]) -> Verdict {
-        match judge(effects, &self.node.may()) {
-            Verdict::Allowed(permit) if self.record_identities(&permit) => judge(effects, &self.node.may()),
-            verdict => verdict,
+    /// Decides on a tool call with the permissions of the agent as they are now.
+    pub(crate) fn review_call(
+        &self,
+        effects: &[Effect],
+        call: CallText<'_>,
+        approved_by: Option<Grantor>,
+    ) -> Decision {
+        match self.node.review(effects, call, approved_by) {
+            Decision::Allowed(permit) if self.record_identities(&permit) => {
+                self.node.review(effects, call, approved_by)
+            }
+            decision => decision,
         }
+    }
+
+    /// Authorizes reading a file for the agent.
+    fn authorize_read(&self, file: FilePath) -> Result<Permit, Denial> {
+        let effects = [Effect::Read(file)];
+        let permit = self.node.authorize(&effects)?;
+        if self.record_identities(&permit) { self.node.authorize(&effects) } else { Ok(permit) }
     }
 
     /// Records the identities of the permitting directories that have none yet; returns whether there were any.
@@ -81,10 +95,8 @@ impl AgentHandle {
     pub async fn read_image(&self, path: &str) -> Result<Image, Fault> {
         let invalid = |text: String| Fault::new(FaultKind::Invalid, text);
         let file = FilePath::resolve(path, &self.node().cwd).map_err(|fault| invalid(fault.to_string()))?;
-        let permit = match self.shared.judge_effects(&[Effect::Read(file)]) {
-            Verdict::Allowed(permit) => permit,
-            Verdict::Denied(denial) => return Err(Fault::denied(denial.dimension.name(), denial.text)),
-        };
+        let permit = self.shared.authorize_read(file);
+        let permit = permit.map_err(|denial| Fault::denied(denial.dimension.name(), denial.text))?;
         let pool = self.shared.pool.upgrade().ok_or_else(shutting_down)?;
         let image_path = path.to_owned();
         let read = move || {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use agent::journal::{AgentRecord, AgentState, Record, RestartPolicy, Serial, StoredPermissions};
 use agent::outside::{Append, BoxFuture, Clock, Provider, Store, StoreFault, Timestamp};
-use agent::permission::{Denial, Effect, Verdict, judge};
+use agent::permission::{Denial, Effect};
 use agent::{
     AgentId, Fault, FaultKind, Image, KnownSecrets, Message, MessageSource, PrincipalId, RequestId, TurnEnd,
 };
@@ -193,10 +193,7 @@ impl AgentHandle {
     /// The denial, if it may not.
     pub fn authorize_reach(&self, tool: &str, other: &AgentHandle) -> Result<(), Denial> {
         let reach = Effect::Reach(other.id().clone(), self.node().relation_to(other.node()));
-        match judge(&[Effect::Use(tool.into()), reach], &self.node().may()) {
-            Verdict::Allowed(_) => Ok(()),
-            Verdict::Denied(denial) => Err(denial),
-        }
+        self.node().authorize(&[Effect::Use(tool.into()), reach]).map(drop)
     }
 
     /// Returns the names of the tools visible to the model.

@@ -5,6 +5,7 @@
 mod actor;
 mod admission;
 mod answer_budget;
+mod approvals;
 mod audit;
 mod capability;
 mod context;
@@ -21,6 +22,7 @@ mod published;
 mod wait_graph;
 
 pub use actor::{CompactionCondition, CompactionOutcome};
+pub use approvals::DefaultAnswer;
 pub use capability::{CAPABILITY_PREFIX, Capability};
 pub use context::{ContextOptions, DefaultPrompt, VolatileSuffix};
 pub use event_bus::{BusEvent, Delta, DeltaKind, EventScope, Subscription};

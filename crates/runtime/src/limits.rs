@@ -33,6 +33,8 @@ pub struct Limits {
     pub live_agents_max: usize,
     /// Idle time before an agent is put to sleep; zero disables it.
     pub idle_before_sleep: Duration,
+    /// How long a tool call waits for an approval.
+    pub approval_timeout: Duration,
     /// How long the request id and the response of an ended turn stay stored.
     pub request_retention: Duration,
 }
@@ -54,6 +56,7 @@ impl Default for Limits {
             model_idle_timeout: Duration::from_secs(120),
             live_agents_max: 4096,
             idle_before_sleep: Duration::from_secs(600),
+            approval_timeout: Duration::from_secs(600),
             request_retention: Duration::from_secs(24 * 60 * 60),
         }
     }

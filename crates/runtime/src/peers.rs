@@ -2,8 +2,12 @@
 //! was: a grant may have shrunk since.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use agent::outside::{BoxFuture, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers};
+use agent::journal::ApprovalAnswer;
+use agent::outside::{
+    BoxFuture, CreatedPeer, NewAnswer, NewPeer, PeerResponse, PeerStatus, Peers, PendingApproval,
+};
 use agent::permission::{Effect, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, MessageSource, PrincipalId, RequestId, TurnEnd, TurnOutcome};
 
@@ -197,6 +201,22 @@ impl Peers for AgentPeers {
             let own = AgentRef { serial: self.node.serial, id: self.id.clone() };
             let page = self.pool()?.list_page(ListScope::Subtree(&own), 0, usize::MAX).await?;
             Ok(page.agents.into_iter().map(peer_status).collect())
+        })
+    }
+
+    fn approvals(&self, wait_secs: u64) -> BoxFuture<'_, Result<Vec<PendingApproval>, Fault>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            let own = self.own_handle(&pool).await?;
+            pool.wait_for_approvals(Initiator::Agent(&own), Duration::from_secs(wait_secs)).await
+        })
+    }
+
+    fn answer_approval(&self, id: String, answer: NewAnswer) -> BoxFuture<'_, Result<ApprovalAnswer, Fault>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            let own = self.own_handle(&pool).await?;
+            pool.answer_approval(&id, answer, Initiator::Agent(&own)).await
         })
     }
 }

@@ -34,6 +34,7 @@ pub use self::list::{AgentPage, DamagedAgent, ListScope};
 pub use self::permission_spec::{MayGrantSpec, PermissionChange, PermissionSpec};
 pub use self::permissions::{AgentPermissions, ResourceUsage};
 use crate::admission::{Admission, shutting_down};
+use crate::approvals::{ApprovalInbox, DefaultAnswer};
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;
 use crate::event_bus::{EventBus, EventScope, JournalReader, Subscription};
@@ -63,6 +64,8 @@ pub struct PoolOptions {
     pub version: String,
     /// Secrets that tool results must not show.
     pub known_secrets: Arc<KnownSecrets>,
+    /// The answer to approval requests that are not answered in time.
+    pub approval_default: DefaultAnswer,
 }
 
 impl Default for PoolOptions {
@@ -77,6 +80,7 @@ impl Default for PoolOptions {
             on_restart_default: RestartPolicy::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             known_secrets: Arc::default(),
+            approval_default: DefaultAnswer::default(),
         }
     }
 }
@@ -112,6 +116,7 @@ pub(crate) struct Pool {
     admission: Arc<Admission>,
     pub(crate) wait_graph: Arc<WaitGraph>,
     pub(crate) output_cache: Arc<OutputCache>,
+    pub(crate) approvals: Arc<ApprovalInbox>,
     pub(crate) tasks: TaskTracker,
     pub(crate) event_bus: Arc<EventBus>,
     stop_requested: CancellationToken,
@@ -141,6 +146,7 @@ impl PoolHandle {
             admission: Arc::new(Admission::new(&limits)),
             wait_graph: Arc::default(),
             output_cache: Arc::new(OutputCache::new(limits.output_cache_bytes_max)),
+            approvals: Arc::default(),
             tasks: TaskTracker::new(),
             event_bus,
             stop_requested: CancellationToken::new(),
@@ -449,7 +455,7 @@ impl Pool {
     }
 
     /// Runs `work` to completion in its own task, even if the caller is dropped.
-    async fn run_detached<T: Send + 'static>(
+    pub(crate) async fn run_detached<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {

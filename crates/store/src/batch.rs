@@ -156,6 +156,8 @@ impl EncodedRecord {
             | Record::Steered { .. }
             | Record::CallBegun { .. }
             | Record::CallDone { .. }
+            | Record::ApprovalRequested(_)
+            | Record::ApprovalAnswered(_)
             | Record::RolledBack { .. }
             | Record::Compacted(_)
             | Record::Denied { .. }

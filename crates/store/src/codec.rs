@@ -1,6 +1,7 @@
 //! JSON codec of records, agents, permissions, states and ledgers. Decoding is strict: an unknown, missing or duplicate
 //! field is an error, never a guess.
 
+mod approval;
 mod message;
 mod record;
 mod state;

@@ -77,6 +77,7 @@ fn created(serial: Serial) -> Record {
         budget: Budget::unlimited(),
         may: StoredGrantRequest::default(),
         may_grant: None,
+        rules: Vec::new(),
     };
     Record::Created(Box::new(AgentRecord {
         id: AgentId::parse(&format!("agent-{serial}")).unwrap(),

@@ -34,7 +34,7 @@ fn reach_effect(id: &AgentIdArgument, site: &CallSite<'_>) -> Effect {
     Effect::Reach(id.0.clone(), (site.relation_to)(&id.0))
 }
 
-fn fault_outcome(fault: Fault) -> ToolOutcome {
+pub(crate) fn fault_outcome(fault: Fault) -> ToolOutcome {
     let text = fault.public.into_owned();
     match fault.kind {
         FaultKind::Denied => ToolOutcome::Denied(format!("Permission denied: {text}")),

@@ -8,7 +8,8 @@ use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
 use crate::{
-    agents, base64, commands, fs, hash, json, memory, plan, process, regex, result, text, time, uuid,
+    agents, approvals, base64, commands, fs, hash, json, memory, plan, process, regex, result, text, time,
+    uuid,
 };
 
 const FAMILIES: &[&[ToolEntry]] = &[
@@ -26,6 +27,7 @@ const FAMILIES: &[&[ToolEntry]] = &[
     memory::TOOLS,
     plan::TOOLS,
     agents::TOOLS,
+    approvals::TOOLS,
 ];
 
 /// The specifications of all built-in tools, in the order in which models see them.

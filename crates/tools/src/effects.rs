@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent::ToolOutcome;
 use agent::journal::Serial;
 use agent::outside::{CachedResults, CallSite, KeyValues, Peers, PlanKeeper, ToolContext};
-use agent::permission::{Effect, FilePath, Permit};
+use agent::permission::{CommandEffect, Confinement, Effect, FilePath, Permit};
 
 use crate::commands::PermittedCommand;
 use crate::fs::{ReadableFile, ReadableTree, RemovableEntry, WritableFile};
@@ -126,15 +126,17 @@ impl ToolEffects for FileWrite {
     }
 }
 
-/// Runs a command in the sandbox.
-pub(crate) struct CommandRun {
-    program: Arc<str>,
-    cwd: FilePath,
-}
+/// Runs a command.
+pub(crate) struct CommandRun(CommandEffect);
 
 impl CommandRun {
-    /// Resolves the working directory as the model wrote it; by default the agent's own.
-    pub(crate) fn new(program: &str, cwd: Option<&str>, site: &CallSite<'_>) -> Result<Self, String> {
+    /// A command in the sandbox. Resolves the working directory as the model wrote it; by default the agent's own.
+    pub(crate) fn new(
+        program: &str,
+        arguments: &[String],
+        cwd: Option<&str>,
+        site: &CallSite<'_>,
+    ) -> Result<Self, String> {
         if program.is_empty() {
             return Err("Invalid input: field `command`: the program is missing".to_owned());
         }
@@ -142,7 +144,15 @@ impl CommandRun {
             FilePath::resolve(cwd, site.cwd).map_err(|fault| format!("Invalid input: field `cwd`: {fault}"))
         };
         let cwd = cwd.map_or_else(|| Ok(site.cwd.clone()), resolve)?;
-        Ok(Self { program: Arc::from(program), cwd })
+        Ok(Self(CommandEffect::sandboxed(program, arguments, cwd)))
+    }
+
+    /// The command outside the sandbox, if the model asked for it.
+    pub(crate) fn unsandboxed_if(mut self, is_asked: Option<bool>) -> Self {
+        if is_asked == Some(true) {
+            self.0.confinement = Confinement::Unsandboxed;
+        }
+        self
     }
 }
 
@@ -151,7 +161,7 @@ impl ToolEffects for CommandRun {
     type Handle = PermittedCommand;
 
     fn list(&self) -> Vec<Effect> {
-        vec![Effect::Run { program: Arc::clone(&self.program), cwd: self.cwd.clone() }]
+        vec![Effect::Run(self.0.clone())]
     }
 
     fn open(self, granted: Granted) -> Result<PermittedCommand, ToolOutcome> {
@@ -182,10 +192,7 @@ impl ToolEffects for ProcessInput {
     }
 
     fn list_on(&self, processes: &ProcessTable) -> Vec<Effect> {
-        let run = |process: Arc<BackgroundProcess>| {
-            let line = &process.line;
-            Effect::Run { program: Arc::clone(&line.program), cwd: line.cwd.clone() }
-        };
+        let run = |process: Arc<BackgroundProcess>| Effect::Run(process.line.command.clone());
         processes.find(self.agent, &self.id).map(run).into_iter().collect()
     }
 

@@ -3,6 +3,7 @@
 //! A tool is one file and an entry in its family's file; the permission judge checks its effects before it runs.
 
 mod agents;
+mod approvals;
 mod arguments;
 mod base64;
 mod blocking;

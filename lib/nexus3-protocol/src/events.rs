@@ -9,10 +9,10 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use payloads::{
-    AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ContextCompacted, DaemonStarted,
-    DaemonStopped, Denied, Gap, Lagged, MessageEvent, NotJournalled, PermissionsChanged, PermissionsView,
-    ReasoningDelta, RolledBack, Steered, TextDelta, ToolBegun, ToolDone, ToolOutputDelta, TurnAccepted,
-    TurnBegun, TurnEnded, TurnError, TurnReopened,
+    AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ApprovalAnswered, ApprovalRequested,
+    ContextCompacted, DaemonStarted, DaemonStopped, Denied, Gap, Lagged, MessageEvent, NotJournalled,
+    PermissionsChanged, PermissionsView, ReasoningDelta, RolledBack, Steered, TextDelta, ToolBegun, ToolDone,
+    ToolOutputDelta, TurnAccepted, TurnBegun, TurnEnded, TurnError, TurnReopened,
 };
 pub use query::{EventKindFilter, EventQuery, QueryFault, parse_cursor};
 
@@ -156,6 +156,10 @@ define_events! {
         /// A tool call ended while others of the same response are still running. When the last one ends, the `message`
         /// events of all results follow instead.
         ToolDone = "tool_done";
+        /// A tool call waits for an approval. It is open until `approval_answered` or the end of the turn.
+        ApprovalRequested = "approval_requested";
+        /// An approval request was answered, or its time limit passed.
+        ApprovalAnswered = "approval_answered";
         /// A turn ended. Only an interrupted turn can continue.
         TurnEnded = "turn_ended";
         /// An interrupted turn continues.

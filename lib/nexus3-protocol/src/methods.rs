@@ -3,6 +3,7 @@
 
 mod access;
 mod agents;
+mod approvals;
 mod calls;
 mod lifecycle;
 mod permissions;
@@ -15,6 +16,10 @@ pub use agents::{
     AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DamagedAgentSummary,
     DestroyAgentOutput, DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput,
     ListAgentsParams, MayGrantParams, NoParams, ShutdownServerOutput,
+};
+pub use approvals::{
+    AnswerApprovalOutput, AnswerApprovalParams, ApprovalDecision, ApprovalScope, ApprovalView,
+    ListApprovalsOutput, ListApprovalsParams, RuleView,
 };
 pub use calls::{
     CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, ImageParam, ImageView,
@@ -75,6 +80,15 @@ macro_rules! for_each_method {
             /// Admin only.
             ImportAgent import_agent = "import_agent"
                 at Daemon for Admin: ImportAgentParams => ImportAgentOutput;
+            /// Lists the tool calls that wait for an approval, over all agents. An agent sees those of its descendants, and
+            /// needs the tool `approvals_list`.
+            ListApprovals list_approvals = "list_approvals"
+                at Daemon for Anyone: ListApprovalsParams => ListApprovalsOutput;
+            /// Allows or denies a tool call that waits for an approval. The first answer wins; a later one is refused with
+            /// the first. An agent answers for its descendants, within what it may grant, and needs the tool
+            /// `approvals_answer`.
+            AnswerApproval answer_approval = "answer_approval"
+                at Daemon for Anyone: AnswerApprovalParams => AnswerApprovalOutput;
             /// Stops the daemon. It accepts no new turns; running turns have the grace period to finish.
             ShutdownServer shutdown_server = "shutdown_server"
                 at Daemon for Admin: NoParams => ShutdownServerOutput;

@@ -20,6 +20,8 @@ impl Record {
             Record::TurnAccepted(accepted) => message_bytes(&accepted.message),
             Record::MessageAdded(message) | Record::Steered { message, .. } => message_bytes(message),
             Record::CallDone { outcome, .. } => outcome.text().len(),
+            Record::ApprovalRequested(request) => request.arguments.len() + request.reason.len(),
+            Record::ApprovalAnswered(answer) => answer.note.as_ref().map_or(0, String::len),
             Record::TurnEnded { end, .. } => end.content.len(),
             Record::Compacted(compaction) => compaction.parts.iter().map(part_bytes).sum(),
             Record::Denied { text, .. } => text.len(),

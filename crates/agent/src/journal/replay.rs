@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::{AcceptedTurn, CompactionRecord, Record};
+use super::{AcceptedTurn, ApprovalAnswer, ApprovalRequest, CompactionRecord, Record};
 use crate::{Message, Role, ToolCall, ToolClass, ToolOutcome, TurnOutcome, compaction};
 
 /// The state that an agent's records replay to.
@@ -48,8 +48,19 @@ pub struct TurnProgress {
     pub started_calls: BTreeMap<usize, ToolClass>,
     /// Calls that finished, by index.
     pub finished_calls: BTreeMap<usize, ToolOutcome>,
+    /// Approval requests, by the index of the call.
+    pub approvals: BTreeMap<usize, ApprovalState>,
     /// Added instructions that are not in the context yet.
     pub steers: VecDeque<Message>,
+}
+
+/// An approval request of a running turn, and its answer if there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalState {
+    /// The request.
+    pub request: ApprovalRequest,
+    /// The answer.
+    pub answer: Option<ApprovalAnswer>,
 }
 
 /// Limit of interrupted turns that are retained for reopening.
@@ -111,6 +122,20 @@ impl Replay {
                     progress.finished_calls.insert(index, outcome);
                 }
             }
+            Record::ApprovalRequested(request) => {
+                if let Some(progress) = self.progress(request.turn) {
+                    progress
+                        .approvals
+                        .insert(request.index, ApprovalState { request: *request, answer: None });
+                }
+            }
+            Record::ApprovalAnswered(answer) => {
+                let progress = self.progress(answer.turn);
+                let state = progress.and_then(|progress| progress.approvals.get_mut(&answer.index));
+                if let Some(state) = state.filter(|state| state.request.id == answer.id) {
+                    state.answer = Some(*answer);
+                }
+            }
             Record::TurnEnded { turn, end, .. } => {
                 self.end_turn(turn, matches!(end.outcome, TurnOutcome::Interrupted(_)));
             }
@@ -149,6 +174,7 @@ impl Replay {
                     progress.calls.clone_from(&message.tool_calls);
                     progress.started_calls.clear();
                     progress.finished_calls.clear();
+                    progress.approvals.clear();
                 }
             }
         }

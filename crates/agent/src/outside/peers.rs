@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use super::BoxFuture;
+use crate::journal::{ApprovalAnswer, ApprovalRequest};
+use crate::permission::{Rule, RuleScope};
 use crate::{AgentId, Fault, RequestId};
 
 /// An agent to create, as requested by a model. Its parent is the calling agent.
@@ -78,6 +80,39 @@ pub struct PeerStatus {
     pub halted: Option<&'static str>,
 }
 
+/// A tool call that waits for an approval.
+#[derive(Debug, Clone)]
+pub struct PendingApproval {
+    /// The asking agent.
+    pub agent: AgentId,
+    /// Its ancestors, nearest first.
+    pub ancestors: Vec<AgentId>,
+    /// The request.
+    pub request: Arc<ApprovalRequest>,
+}
+
+/// An answer to an approval request.
+#[derive(Debug, Clone)]
+pub struct NewAnswer {
+    /// Whether the call may run.
+    pub is_allowed: bool,
+    /// The agents and calls that the answer applies to.
+    pub scope: AnswerScope,
+    /// The rule for later calls; by default exactly this call.
+    pub rule: Option<Rule>,
+    /// A note for the model.
+    pub note: Option<String>,
+}
+
+/// The agents and calls that an answer applies to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerScope {
+    /// This call.
+    Once,
+    /// This call, and later ones that the rule matches.
+    Rule(RuleScope),
+}
+
 /// Operations on other agents.
 pub trait Peers: Send + Sync {
     /// Creates a child agent.
@@ -97,4 +132,10 @@ pub trait Peers: Send + Sync {
 
     /// The calling agent and its descendants, oldest first.
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>>;
+
+    /// The approval requests of its descendants, oldest first; waits for one at most this long.
+    fn approvals(&self, wait_secs: u64) -> BoxFuture<'_, Result<Vec<PendingApproval>, Fault>>;
+
+    /// Answers an approval request of a descendant.
+    fn answer_approval(&self, id: String, answer: NewAnswer) -> BoxFuture<'_, Result<ApprovalAnswer, Fault>>;
 }

@@ -78,6 +78,15 @@ impl FilePath {
         self.relative_path(path).is_some()
     }
 
+    /// The directory that contains the path; the root contains itself.
+    #[must_use]
+    pub fn parent(&self) -> FilePath {
+        match self.0.rsplit_once('/') {
+            Some((parent, _)) if !parent.is_empty() => Self(Arc::from(parent)),
+            _ => Self::root(),
+        }
+    }
+
     /// The part of `path` below this directory, if it is inside.
     #[must_use]
     pub fn relative_path<'a>(&self, path: &'a FilePath) -> Option<&'a str> {
@@ -156,6 +165,12 @@ impl DirectorySet {
             root.relative_path(path).map(|rest| RootedPath { root: root.clone(), relative: rest.to_owned() })
         };
         self.roots.iter().find_map(rooted)
+    }
+
+    /// The set with this directory too.
+    #[must_use]
+    pub fn with(&self, directory: FilePath) -> DirectorySet {
+        Self::from_roots(self.roots.iter().cloned().chain([directory]))
     }
 
     /// The intersection of both sets.

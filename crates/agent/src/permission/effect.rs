@@ -1,5 +1,6 @@
 //! Effects of tool calls. A tool declares them before a call runs.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::FilePath;
@@ -16,13 +17,8 @@ pub enum Effect {
     Read(FilePath),
     /// Writes this file.
     Write(FilePath),
-    /// Runs a program in the sandbox.
-    Run {
-        /// The program, as the caller wrote it: a name or a path.
-        program: Arc<str>,
-        /// The working directory.
-        cwd: FilePath,
-    },
+    /// Runs a program.
+    Run(CommandEffect),
     /// Connects to this host.
     Connect(Arc<str>),
     /// Creates an agent: the names of its preset and of the presets it extends.
@@ -46,7 +42,7 @@ impl Effect {
     #[must_use]
     pub fn is_write(&self) -> bool {
         match self {
-            Effect::Write(_) | Effect::Run { .. } | Effect::Create(_) | Effect::WriteValues => true,
+            Effect::Write(_) | Effect::Run(_) | Effect::Create(_) | Effect::WriteValues => true,
             // A connection or another agent may be only read.
             Effect::Use(_)
             | Effect::UseAlias(_)
@@ -54,6 +50,83 @@ impl Effect {
             | Effect::Connect(_)
             | Effect::Reach(..)
             | Effect::ReadValues => false,
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Effect::Use(tool) | Effect::UseAlias(tool) => write!(out, "use {tool}"),
+            Effect::Read(path) => write!(out, "read {path}"),
+            Effect::Write(path) => write!(out, "write {path}"),
+            Effect::Run(command) => command.fmt(out),
+            Effect::Connect(host) => write!(out, "connect to {host}"),
+            Effect::Create(inheritance) => {
+                write!(out, "create an agent with preset {}", inheritance.first().map_or("", |name| name))
+            }
+            Effect::Reach(agent, _) => write!(out, "access agent {agent}"),
+            Effect::ReadValues => out.write_str("read stored values"),
+            Effect::WriteValues => out.write_str("change stored values"),
+        }
+    }
+}
+
+/// A command that a call runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandEffect {
+    /// The program, as the caller wrote it: a name or a path.
+    pub program: Arc<str>,
+    /// Its arguments. Permissions name programs only; approval rules compare arguments too.
+    pub arguments: Arc<[String]>,
+    /// The working directory.
+    pub cwd: FilePath,
+    /// Whether it runs in the sandbox.
+    pub confinement: Confinement,
+}
+
+impl CommandEffect {
+    /// A command in the sandbox.
+    #[must_use]
+    pub fn sandboxed(
+        program: impl Into<Arc<str>>,
+        arguments: impl Into<Arc<[String]>>,
+        cwd: FilePath,
+    ) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.into(),
+            cwd,
+            confinement: Confinement::Sandboxed,
+        }
+    }
+}
+
+/// Whether a command runs in the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confinement {
+    /// In the sandbox.
+    #[default]
+    Sandboxed,
+    /// With the access of the daemon's user.
+    Unsandboxed,
+}
+
+impl fmt::Display for CommandEffect {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "run {}", self.program)?;
+        for argument in &*self.arguments {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+%".contains(c);
+            if !argument.is_empty() && argument.chars().all(is_plain) {
+                write!(out, " {argument}")?;
+            } else {
+                write!(out, " {argument:?}")?;
+            }
+        }
+        write!(out, " in {}", self.cwd)?;
+        match self.confinement {
+            Confinement::Sandboxed => Ok(()),
+            Confinement::Unsandboxed => out.write_str(" outside the sandbox"),
         }
     }
 }

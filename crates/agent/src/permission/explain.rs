@@ -74,8 +74,11 @@ pub(super) fn describe(grant: &Grant, dimension: Dimension) -> String {
                 format!("nothing in {}", paths.join(", "))
             }
         }
-        Dimension::Commands => grant.commands.to_string(),
+        Dimension::Commands if grant.unsandboxed || grant.commands.is_empty() => grant.commands.to_string(),
+        Dimension::Commands => format!("{} in the sandbox", grant.commands),
         Dimension::Hosts => grant.hosts.to_string(),
+        // Rules are listed on their own; see `ApprovalRules`.
+        Dimension::Rules => String::new(),
         Dimension::Create => grant.create.to_string(),
         Dimension::Targets => grant.targets.to_string(),
         Dimension::Budget(resource) => {

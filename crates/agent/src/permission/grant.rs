@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::directory_identity::merge_identities;
-use super::{Budget, DirectoryIdentity, DirectorySet, FilePath, NameSet, Targets};
+use super::{Budget, Confinement, DirectoryIdentity, DirectorySet, Effect, FilePath, NameSet, Targets};
 use crate::ToolSpec;
 
 /// A set of allowed actions.
@@ -25,6 +25,8 @@ pub struct Grant {
     pub identities: Vec<DirectoryIdentity>,
     /// Programs that may be run.
     pub commands: NameSet,
+    /// Whether commands may run outside the sandbox.
+    pub unsandboxed: bool,
     /// Hosts that may be connected to.
     pub hosts: NameSet,
     /// Presets that children may be created from.
@@ -47,6 +49,7 @@ impl Grant {
             blocked: Vec::new(),
             identities: Vec::new(),
             commands: NameSet::none(),
+            unsandboxed: false,
             hosts: NameSet::none(),
             create: NameSet::none(),
             targets: Targets::none(),
@@ -65,6 +68,7 @@ impl Grant {
             blocked: Vec::new(),
             identities: Vec::new(),
             commands: NameSet::all(),
+            unsandboxed: true,
             hosts: NameSet::all(),
             create: NameSet::all(),
             targets: Targets::all(),
@@ -87,11 +91,37 @@ impl Grant {
             blocked,
             identities: merge_identities(&self.identities, &other.identities),
             commands: self.commands.intersection(&other.commands),
+            unsandboxed: self.unsandboxed && other.unsandboxed,
             hosts: self.hosts.intersection(&other.hosts),
             create: self.create.intersection(&other.create),
             targets: self.targets.intersection(&other.targets),
             budget: self.budget.intersection(&other.budget),
         }
+    }
+
+    /// The grant that also allows these effects, as far as directories, commands and hosts forbid them. What is blocked
+    /// or disabled stays so.
+    #[must_use]
+    pub(super) fn widened_by<'a>(&self, effects: impl IntoIterator<Item = &'a Effect>) -> Grant {
+        let mut grant = self.clone();
+        for effect in effects {
+            match effect {
+                Effect::Read(path) => grant.read = grant.read.with(path.parent()),
+                Effect::Write(path) => grant.write = grant.write.with(path.parent()),
+                Effect::Run(command) => {
+                    grant.commands = grant.commands.with(&command.program);
+                    grant.unsandboxed |= command.confinement == Confinement::Unsandboxed;
+                }
+                Effect::Connect(host) => grant.hosts = grant.hosts.with(host),
+                Effect::Use(_)
+                | Effect::UseAlias(_)
+                | Effect::Create(_)
+                | Effect::Reach(..)
+                | Effect::ReadValues
+                | Effect::WriteValues => {}
+            }
+        }
+        grant
     }
 
     /// Whether a tool may be called: under its name, by which tools are granted, and its others, and with its program.
@@ -128,6 +158,7 @@ impl Grant {
             && self.write.is_within(&other.write)
             && !other.blocked.iter().any(|path| touches(&self.read, path) || touches(&self.write, path))
             && self.commands.is_within(&other.commands)
+            && (!self.unsandboxed || other.unsandboxed)
             && self.hosts.is_within(&other.hosts)
             && self.create.is_within(&other.create)
             && self.targets.is_within(&other.targets)

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::preset::{AGENT_TOOLS, COMMAND_TOOLS, WRITE_TOOLS};
+use super::preset::{AGENT_TOOLS, COMMAND_TOOLS, OPT_IN_TOOLS, WRITE_TOOLS};
 use super::{
-    Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit, Grant, NameSet, Permit,
-    ReadPermit, Relation, RunPermit, WritePermit,
+    CommandEffect, Confinement, Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit,
+    Grant, NameSet, Permit, ReadPermit, Relation, RunPermit, WritePermit,
 };
 
 /// The verdict on a call.
@@ -31,8 +31,13 @@ pub struct Denial {
 /// Judges all effects of one call: it may run if every effect is allowed.
 #[must_use]
 pub fn judge(effects: &[Effect], grant: &Grant) -> Verdict {
+    judge_each(effects.iter().map(|effect| (effect, grant)))
+}
+
+/// Judges the effects of one call, each with its own grant.
+pub(super) fn judge_each<'a>(effects: impl IntoIterator<Item = (&'a Effect, &'a Grant)>) -> Verdict {
     let mut permit = Permit::default();
-    for effect in effects {
+    for (effect, grant) in effects {
         if let Err((dimension, text)) = judge_one(effect, grant, &mut permit) {
             return Verdict::Denied(Denial { effect: effect.clone(), dimension, text });
         }
@@ -60,8 +65,8 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
             permit.writable.push(WritePermit(file));
             Ok(())
         }
-        Effect::Run { program, cwd } => {
-            permit.commands.push(judge_command(program, cwd, grant)?);
+        Effect::Run(command) => {
+            permit.commands.push(judge_command(command, grant)?);
             Ok(())
         }
         Effect::Connect(host) => require(grant.hosts.contains(host), Dimension::Hosts, || {
@@ -94,7 +99,7 @@ fn enabling_setting(tool: &Arc<str>, grant: &Grant) -> &'static str {
         "it needs allowed_commands"
     } else if is_in(AGENT_TOOLS) && grant.create.is_empty() {
         "it needs may_create"
-    } else if matches!(grant.tools, NameSet::Only(_)) {
+    } else if matches!(grant.tools, NameSet::Only(_)) || is_in(OPT_IN_TOOLS) {
         "add it to tools of the agent or its preset"
     } else {
         "choose another preset"
@@ -133,12 +138,16 @@ fn judge_file(
 
 /// Judges a command. Its sandbox contains the directories of the grant; where the grant is the whole file system, the
 /// sandbox contains the working directory only.
-fn judge_command(program: &Arc<str>, cwd: &FilePath, grant: &Grant) -> Result<RunPermit, DenialReason> {
+fn judge_command(command: &CommandEffect, grant: &Grant) -> Result<RunPermit, DenialReason> {
+    let CommandEffect { program, cwd, confinement, .. } = command;
     require(grant.commands.contains(program), Dimension::Commands, || {
         format!(
             "running '{program}' is not allowed; allowed: {}; add it to allowed_commands of the agent or its preset",
             grant.commands
         )
+    })?;
+    require(*confinement == Confinement::Sandboxed || grant.unsandboxed, Dimension::Commands, || {
+        format!("running '{program}' outside the sandbox is not allowed; add `unsandboxed:{program}` to ask")
     })?;
     let roots = |set: &DirectorySet| {
         let is_whole = |root: &FilePath| root.as_str() == "/";
@@ -153,6 +162,7 @@ fn judge_command(program: &Arc<str>, cwd: &FilePath, grant: &Grant) -> Result<Ru
         |path: &FilePath| judge_file("run in", path, &grant.write, grant, Dimension::Write).map(WritePermit);
     Ok(RunPermit {
         program: Arc::clone(program),
+        confinement: *confinement,
         cwd: read(cwd)?,
         readable: roots(&grant.read).map(|root| read(&root)).collect::<Result<_, _>>()?,
         writable: roots(&grant.write).map(|root| write(&root)).collect::<Result<_, _>>()?,

@@ -75,6 +75,17 @@ impl NameSet {
         }
     }
 
+    /// The set with this name too.
+    #[must_use]
+    pub fn with(&self, name: &Arc<str>) -> NameSet {
+        let mut set = self.clone();
+        match &mut set {
+            NameSet::Only(names) => drop(names.insert(Arc::clone(name))),
+            NameSet::AllExcept(names) => drop(names.remove(name)),
+        }
+        set
+    }
+
     /// The set without these names.
     #[must_use]
     pub fn without(&self, names: &[Arc<str>]) -> NameSet {

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Grant, Resource};
+use super::{ApprovalRules, Grant, Resource};
 use crate::AgentId;
+use crate::journal::Serial;
 
 /// The permissions of an agent. By default both grants are equal, so that a child never exceeds its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Permissions {
     pub may_grant: Arc<Grant>,
     /// The origin of each limit.
     pub reasons: Reasons,
+    /// Which calls are asked for, allowed without asking, or denied.
+    pub approvals: Arc<ApprovalRules>,
 }
 
 /// A dimension of permissions.
@@ -33,6 +36,8 @@ pub enum Dimension {
     Commands,
     /// Hosts that may be connected to.
     Hosts,
+    /// Approval rules.
+    Rules,
     /// Presets that children may be created from.
     Create,
     /// Agents that may be accessed.
@@ -69,6 +74,7 @@ impl Dimension {
             Dimension::Blocked => "blocked",
             Dimension::Commands => "commands",
             Dimension::Hosts => "hosts",
+            Dimension::Rules => "rules",
             Dimension::Create => "create",
             Dimension::Targets => "targets",
             Dimension::Budget(resource) => resource.name(),
@@ -107,6 +113,8 @@ impl Reasons {
 pub struct LineageLink {
     /// Its name.
     pub agent: AgentId,
+    /// Its serial.
+    pub serial: Serial,
     /// Its own permissions, without the limits of its ancestors.
     pub permissions: Arc<Permissions>,
 }
@@ -116,7 +124,7 @@ impl Permissions {
     #[must_use]
     pub fn uniform(grant: Grant, reasons: Reasons) -> Self {
         let grant = Arc::new(grant);
-        Self { may: Arc::clone(&grant), may_grant: grant, reasons }
+        Self { may: Arc::clone(&grant), may_grant: grant, reasons, approvals: Arc::default() }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{DirectoryIdentity, FilePath, RootedPath};
+use super::{Confinement, DirectoryIdentity, FilePath, RootedPath};
 
 /// The permit for a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,6 +31,7 @@ impl Permit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunPermit {
     pub(super) program: Arc<str>,
+    pub(super) confinement: Confinement,
     pub(super) cwd: ReadPermit,
     pub(super) readable: Vec<ReadPermit>,
     pub(super) writable: Vec<WritePermit>,
@@ -41,6 +42,12 @@ impl RunPermit {
     #[must_use]
     pub fn program(&self) -> &str {
         &self.program
+    }
+
+    /// Whether it runs in the sandbox.
+    #[must_use]
+    pub fn confinement(&self) -> Confinement {
+        self.confinement
     }
 
     /// The working directory.

@@ -1,16 +1,17 @@
 //! Presets: named grants. Four are built in; the configuration defines custom ones that narrow others.
 
 mod builtin;
+mod presets;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    Budget, Dimension, DirectorySet, FilePath, Grant, NameSet, Permissions, Reasons, Resource, Targets,
+    ApprovalRules, Budget, Confinement, Dimension, DirectorySet, FilePath, Grant, NameSet, Permissions,
+    Reasons, Resource, Rule, RuleEntry, Targets,
 };
-pub(super) use builtin::{AGENT_TOOLS, COMMAND_TOOLS, WRITE_TOOLS};
-use builtin::{sandboxed, trusted, worker, yolo};
+pub(super) use builtin::{AGENT_TOOLS, COMMAND_TOOLS, OPT_IN_TOOLS, WRITE_TOOLS};
+pub use presets::Presets;
 
 /// The trust level of a preset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +54,8 @@ pub struct Preset {
     read: DirectoryScope,
     write: DirectoryScope,
     commands: CommandScope,
+    /// The approval rules of its agents.
+    rules: Vec<RuleEntry>,
     /// The grant before the scopes are applied: the most that a request can get.
     base_grant: Grant,
     /// The accumulated narrowings of custom presets. A request may add what a built-in preset omits, but nothing beyond
@@ -102,6 +105,8 @@ pub struct Narrowing {
     pub may_create: Option<Vec<Arc<str>>>,
     /// Only these agents.
     pub targets: Option<Targets>,
+    /// More approval rules.
+    pub rules: Vec<RuleEntry>,
     /// At most this budget.
     pub budget: Budget,
 }
@@ -121,6 +126,8 @@ pub struct GrantRequest {
     pub commands: Option<Vec<Arc<str>>>,
     /// Presets that its children may have, if specified.
     pub may_create: Option<Vec<Arc<str>>>,
+    /// Approval rules beside those of the preset.
+    pub rules: Vec<RuleEntry>,
     /// Budget limits.
     pub budget: Budget,
 }
@@ -132,6 +139,8 @@ pub struct ResolvedPreset {
     pub grant: Grant,
     /// The origins of its limits.
     pub reasons: Reasons,
+    /// The approval rules.
+    pub approvals: ApprovalRules,
 }
 
 /// Why a preset is invalid or does not fit a request.
@@ -207,10 +216,13 @@ impl Preset {
         if let Some(origin) = tools_origin(request) {
             reasons.set(Dimension::Tools, format!("preset '{}'{origin}", self.name()));
         }
-        if write.is_empty() {
+        let approvals = ApprovalRules::new([&self.rules[..], &request.rules].concat());
+        if write.is_empty() && !approvals.asks_for(|rule| matches!(rule, Rule::Write(_))) {
             tools = tools.intersection(&NameSet::all_except(WRITE_TOOLS.iter().copied()));
         }
-        if commands.is_empty() {
+        let is_sandboxed =
+            |rule: &Rule| matches!(rule, Rule::Run(rule) if rule.confinement == Confinement::Sandboxed);
+        if commands.is_empty() && !approvals.asks_for(is_sandboxed) {
             tools = tools.intersection(&NameSet::all_except(COMMAND_TOOLS.iter().copied()));
         }
         if self.read == DirectoryScope::Cwd {
@@ -224,8 +236,9 @@ impl Preset {
             }
             reasons.set(Dimension::Create, "may_create");
         }
+        tools = tools.without(&self.unnamed_opt_in_tools(request));
         if let Some(names) = &request.tools {
-            tools = tools.intersection(&NameSet::only(names.iter().cloned()));
+            tools = tools.intersection(&NameSet::with_wildcard(names));
         }
         for resource in Resource::ALL {
             if request.budget.limit(resource).is_some() {
@@ -245,7 +258,16 @@ impl Preset {
             budget: self.base_grant.budget.intersection(&request.budget),
             ..self.base_grant.clone()
         };
-        Ok(ResolvedPreset { grant: grant.intersection(&self.restriction), reasons })
+        Ok(ResolvedPreset { grant: grant.intersection(&self.restriction), reasons, approvals })
+    }
+
+    /// The opt-in tools that neither the request nor a custom preset names.
+    fn unnamed_opt_in_tools(&self, request: &GrantRequest) -> Vec<Arc<str>> {
+        let is_named = |tool: &str| {
+            request.tools.iter().flatten().any(|name| &**name == tool)
+                || matches!(&self.restriction.tools, NameSet::Only(names) if names.contains(tool))
+        };
+        OPT_IN_TOOLS.iter().filter(|tool| !is_named(tool)).map(|tool| Arc::from(*tool)).collect()
     }
 
     /// The allowed targets: an agent that may create children may access its descendants.
@@ -327,6 +349,7 @@ impl Preset {
         let directories =
             |paths: Option<Vec<FilePath>>| paths.map_or_else(DirectorySet::all, DirectorySet::from_roots);
         let names = |names: Option<Vec<Arc<str>>>| names.map_or_else(NameSet::all, NameSet::only);
+        let tools = narrowing.tools.as_ref().map_or_else(NameSet::all, NameSet::with_wildcard);
         if let Some(what) = self.find_widening(&narrowing) {
             return Err(PresetFault::Widens { name: name.to_owned(), base: self.name().to_string(), what });
         }
@@ -335,7 +358,7 @@ impl Preset {
             _ => self.commands,
         };
         let restriction = Grant {
-            tools: names(narrowing.tools).without(&narrowing.disable_tools),
+            tools: tools.without(&narrowing.disable_tools),
             disabled_tools: narrowing.disable_tools.into_iter().collect(),
             read: directories(narrowing.read_paths),
             write: directories(narrowing.write_paths),
@@ -355,6 +378,7 @@ impl Preset {
             read: self.read,
             write: self.write,
             commands,
+            rules: [&self.rules[..], &narrowing.rules].concat(),
             base_grant: self.base_grant.intersection(&restriction),
             restriction: self.restriction.intersection(&restriction),
         })
@@ -380,7 +404,7 @@ impl Preset {
                 _ => false,
             };
         let checks = [
-            ("tools", names_widen(&narrowing.tools, &old.tools)),
+            ("tools", narrowing.tools.as_ref().is_some_and(|new| !names_tools_within(new, &old.tools))),
             ("read_paths", directories_widen(&narrowing.read_paths, &old.read)),
             ("write_paths", directories_widen(&narrowing.write_paths, &old.write)),
             ("write_paths", has_write_paths && self.write == DirectoryScope::Nowhere),
@@ -391,6 +415,11 @@ impl Preset {
         let wider = checks.into_iter().find(|(_, wider)| *wider).map(|(what, _)| what);
         wider.or_else(|| Resource::ALL.into_iter().find(is_looser).map(Resource::name))
     }
+}
+
+/// Whether a list of tools names none beyond the set; `*` names those of the set.
+fn names_tools_within(names: &[Arc<str>], set: &NameSet) -> bool {
+    names.iter().all(|name| &**name == "*" || set.contains(name))
 }
 
 /// Whether `new` allows no agent that `old` does not. A mere selection of names adds no agent.
@@ -420,72 +449,10 @@ fn enable_agent_tools(tools: NameSet, disabled: &[Arc<str>]) -> NameSet {
     }
 }
 
-/// All presets of a daemon.
-#[derive(Debug, Clone)]
-pub struct Presets {
-    by_name: BTreeMap<Arc<str>, Preset>,
-}
-
-impl Presets {
-    /// The preset of agents that do not name one.
-    pub const DEFAULT: &'static str = "sandboxed";
-
-    /// The four built-in presets; the paths in `blocked` are denied to all of them.
-    #[must_use]
-    pub fn builtin(blocked: &[FilePath]) -> Self {
-        let presets = [yolo(), trusted(), sandboxed(), worker()].map(|mut preset| {
-            preset.base_grant.blocked = blocked.to_vec();
-            (Arc::clone(preset.name()), preset)
-        });
-        Self { by_name: BTreeMap::from(presets) }
-    }
-
-    /// Adds a preset that narrows the preset `extends`.
-    ///
-    /// # Errors
-    /// When the name is taken, `extends` does not exist, or the preset would widen it.
-    pub fn add(&mut self, name: &str, extends: &str, narrowing: Narrowing) -> Result<(), PresetFault> {
-        if self.by_name.contains_key(name) {
-            return Err(PresetFault::DuplicateName(name.to_owned()));
-        }
-        let preset = self.find(extends)?.extend(name, narrowing)?;
-        // The permission to create from a preset includes narrower presets.
-        for other in self.by_name.values_mut() {
-            for create in [&mut other.base_grant.create, &mut other.restriction.create] {
-                if let NameSet::Only(names) = create
-                    && names.contains(extends)
-                {
-                    names.insert(Arc::clone(preset.name()));
-                }
-            }
-        }
-        self.by_name.insert(Arc::clone(preset.name()), preset);
-        Ok(())
-    }
-
-    /// Looks up a preset.
-    ///
-    /// # Errors
-    /// When there is no preset of that name.
-    pub fn find(&self, name: &str) -> Result<&Preset, PresetFault> {
-        self.by_name.get(name).ok_or_else(|| PresetFault::Unknown {
-            name: name.chars().take(64).collect(),
-            choices: self.choices(Level::Yolo),
-        })
-    }
-
-    /// The names of the presets up to a trust level, for messages.
-    #[must_use]
-    pub fn choices(&self, level: Level) -> String {
-        let names = self.by_name.values().filter(|preset| preset.level <= level);
-        names.map(|preset| &**preset.name()).collect::<Vec<_>>().join(", ")
-    }
-}
-
 impl ResolvedPreset {
     /// Permissions whose two grants are this one.
     #[must_use]
     pub fn into_permissions(self) -> Permissions {
-        Permissions::uniform(self.grant, self.reasons)
+        Permissions { approvals: Arc::new(self.approvals), ..Permissions::uniform(self.grant, self.reasons) }
     }
 }

@@ -1,5 +1,6 @@
 //! Table tests of sets, presets and verdicts. `tests/ceiling` has the properties of whole trees.
 
+mod approvals;
 mod lineage;
 mod paths;
 mod presets;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    Effect, FilePath, Grant, GrantRequest, LineageLink, NameSet, Narrowing, Permit, Presets, Relation,
-    Resource, Verdict, ceiling, effective, judge,
+    CommandEffect, Confinement, Effect, FilePath, Grant, GrantRequest, LineageLink, NameSet, Narrowing,
+    Permit, Presets, Relation, Resource, Verdict, ceiling, effective, judge,
 };
 use testkit::TestRng;
 
@@ -210,7 +210,12 @@ fn effect(generator: &mut Generator<'_>, grants: &[&Grant]) -> Effect {
         1 => Effect::UseAlias(Arc::clone(generator.rng.pick(&vocabulary.tools))),
         2..5 => Effect::Read(file(generator, grants)),
         5..8 => Effect::Write(file(generator, grants)),
-        8 => Effect::Run { program: thing(&mut generator.rng), cwd: file(generator, grants) },
+        8 => {
+            let program = thing(&mut generator.rng);
+            let confinement = *generator.rng.pick(&[Confinement::Sandboxed, Confinement::Unsandboxed]);
+            let command = CommandEffect::sandboxed(program, [], file(generator, grants));
+            Effect::Run(CommandEffect { confinement, ..command })
+        }
         9 => Effect::Connect(thing(&mut generator.rng)),
         10 => {
             let inheritance =

@@ -77,6 +77,7 @@ impl Generator<'_> {
             blocked,
             identities,
             commands: self.names(&self.vocabulary.programs_and_hosts),
+            unsandboxed: self.rng.percent(50),
             hosts: self.names(&self.vocabulary.programs_and_hosts),
             create: self.names(&self.vocabulary.presets),
             targets: self.targets(),
@@ -96,6 +97,7 @@ impl Generator<'_> {
             commands: self.commands(30),
             may_create: self.rng.percent(20).then(|| self.sample(&vocabulary.presets[..2], 2)),
             targets: self.rng.percent(20).then(|| self.targets()),
+            rules: Vec::new(),
             budget: self.budget(),
         }
     }
@@ -119,6 +121,7 @@ impl Generator<'_> {
             disable_tools: self.sample(&vocabulary.tools, 2),
             commands: self.commands(50),
             may_create: self.rng.percent(40).then(|| self.sample(&vocabulary.presets, 4)),
+            rules: Vec::new(),
             budget: self.budget(),
         }
     }
@@ -145,9 +148,9 @@ impl Generator<'_> {
             0..6 => Permissions::uniform(may, reasons),
             6..8 => {
                 let may_grant = Arc::new(self.resolved_grant(presets));
-                Permissions { may: Arc::new(may), may_grant, reasons }
+                Permissions { may_grant, ..Permissions::uniform(may, reasons) }
             }
-            _ => Permissions { may: Arc::new(may), may_grant: Arc::new(self.grant()), reasons },
+            _ => Permissions { may_grant: Arc::new(self.grant()), ..Permissions::uniform(may, reasons) },
         }
     }
 }

@@ -1,7 +1,8 @@
 //! An independent implementation of what a grant allows: compares paths by components and sets by linear search.
 
 use agent::permission::{
-    Budget, DirectorySet, Effect, FilePath, Grant, NameSet, Relation, Resource, Targets,
+    Budget, CommandEffect, Confinement, DirectorySet, Effect, FilePath, Grant, NameSet, Relation, Resource,
+    Targets,
 };
 
 pub(crate) fn allows(grant: &Grant, effect: &Effect) -> bool {
@@ -10,8 +11,9 @@ pub(crate) fn allows(grant: &Grant, effect: &Effect) -> bool {
         Effect::UseAlias(name) => !grant.disabled_tools.iter().any(|disabled| disabled == name),
         Effect::Read(path) => is_in_any_directory(&grant.read, path) && !is_blocked(grant, path),
         Effect::Write(path) => is_in_any_directory(&grant.write, path) && !is_blocked(grant, path),
-        Effect::Run { program, cwd } => {
+        Effect::Run(CommandEffect { program, cwd, confinement, .. }) => {
             contains_name(&grant.commands, program)
+                && (*confinement == Confinement::Sandboxed || grant.unsandboxed)
                 && is_in_any_directory(&grant.read, cwd)
                 && !is_blocked(grant, cwd)
         }

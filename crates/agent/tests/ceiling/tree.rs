@@ -23,7 +23,7 @@ impl Tree {
         for _ in 0..generator.rng.between(1, 8) {
             let agent = generator.rng.pick(&generator.vocabulary.ids).clone();
             let permissions = Arc::new(generator.permissions(presets));
-            tree.add(generator, LineageLink { agent, permissions });
+            tree.add(generator, LineageLink { agent, serial: 0, permissions });
         }
         tree
     }
@@ -51,13 +51,12 @@ impl Tree {
             0 => generator.permissions(presets),
             1 => Permissions::uniform(old.may.intersection(&generator.grant()), reasons),
             2 => Permissions {
-                may: Arc::clone(&old.may),
                 may_grant: Arc::new(old.may_grant.intersection(&generator.grant())),
-                reasons,
+                ..Permissions::clone(old)
             },
-            3 => Permissions { may: everything(), may_grant: everything(), reasons },
-            4 => Permissions { may: everything(), may_grant: Arc::clone(&old.may_grant), reasons },
-            _ => Permissions { may: Arc::clone(&old.may), may_grant: everything(), reasons },
+            3 => Permissions { may: everything(), may_grant: everything(), ..Permissions::clone(old) },
+            4 => Permissions { may: everything(), ..Permissions::clone(old) },
+            _ => Permissions { may_grant: everything(), ..Permissions::clone(old) },
         };
         node.link.permissions = Arc::new(permissions);
     }

@@ -1,6 +1,7 @@
 //! One-line format of events: truncated text for users, complete JSON for programs.
 
 use nexus3_protocol::events::{Event, JournalEvent, JournalRecord, LiveEvent, MessageEvent, TurnEnded};
+use nexus3_protocol::methods::ApprovalDecision;
 use nexus3_protocol::sse::SseEvent;
 use serde_json::{Value, json};
 
@@ -74,6 +75,22 @@ fn describe_record(record: &JournalRecord) -> String {
         }
         JournalRecord::ToolBegun(begun) => format!("turn {}, {} ({})", begun.turn, begun.tool, begun.class),
         JournalRecord::ToolDone(done) => format!("turn {}, {}: {:?}", done.turn, done.outcome, done.text),
+        JournalRecord::ApprovalRequested(request) => {
+            format!(
+                "{} {}: {}; {}",
+                request.approval_id,
+                request.tool,
+                request.effects.join(", "),
+                request.reason
+            )
+        }
+        JournalRecord::ApprovalAnswered(answered) => {
+            let answer = match answered.answer {
+                ApprovalDecision::Allow => "allowed",
+                ApprovalDecision::Deny => "denied",
+            };
+            format!("{} {answer} by {}", answered.approval_id, answered.by)
+        }
         JournalRecord::TurnEnded(ended) => describe_turn_end(ended),
         JournalRecord::TurnReopened(reopened) => {
             format!("turn {} as {}", reopened.turn, reopened.request_id)

@@ -173,14 +173,14 @@ async fn children_prints_the_direct_children() {
 async fn permissions_prints_every_limit_with_its_reason() {
     let grant = json!({
         "tools": { "all_but": ["agent_send"] }, "read": ["/"], "write": [], "blocked": [],
-        "commands": { "only": [] }, "hosts": { "only": [] }, "create": { "only": ["worker"] },
+        "commands": { "only": [] }, "unsandboxed": false, "hosts": { "only": [] }, "create": { "only": ["worker"] },
         "targets": "parent agent",
     });
     let limit =
         json!({ "limit": "write", "allows": "nowhere", "set_by": "lead", "reason": "preset 'worker'" });
     let result = json!({
         "agent_id": "a", "preset": "worker", "permission_level": "SANDBOXED", "ancestors": ["lead"],
-        "may": grant, "may_grant": grant, "limits": [limit], "grant_limits": [], "budget": [resource_usage()],
+        "rules": [], "may": grant, "may_grant": grant, "limits": [limit], "grant_limits": [], "budget": [resource_usage()],
     });
     assert_prints(&["permissions", "a"], "get_permissions", result).await;
 }

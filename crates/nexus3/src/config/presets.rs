@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use agent::outside::{ToolSet, Workspace};
 use agent::permission::{
-    Budget, FilePath, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Targets,
+    Budget, FilePath, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Rule, RuleAction, RuleEntry,
+    Targets,
 };
 
 use self::keys::EXTENDS;
@@ -137,6 +138,17 @@ impl CustomPreset {
         })
     }
 
+    fn rules(&self) -> Vec<RuleEntry> {
+        let rules = |action: RuleAction| {
+            let texts = self.list(action.name()).unwrap_or_default();
+            // Checked when the file was read.
+            texts
+                .into_iter()
+                .filter_map(move |text| Some(RuleEntry::of_creator(action, Rule::parse(&text).ok()?)))
+        };
+        RuleAction::ALL.into_iter().flat_map(rules).collect()
+    }
+
     fn budget(&self) -> Budget {
         Resource::ALL.into_iter().fold(Budget::unlimited(), |budget, resource| {
             match self.value(&format!("max_{resource}")) {
@@ -158,6 +170,7 @@ impl CustomPreset {
             commands: self.list("allowed_commands"),
             may_create: self.list("may_create"),
             targets: self.targets(),
+            rules: self.rules(),
             budget: self.budget(),
         }
     }
@@ -172,6 +185,9 @@ impl CustomPreset {
         let mut narrowing = self.unresolved_narrowing();
         narrowing.tools = narrowing.tools.map(|names| names.into_iter().map(canonical).collect());
         narrowing.disable_tools = narrowing.disable_tools.into_iter().map(canonical).collect();
+        for entry in &mut narrowing.rules {
+            entry.rule = entry.rule.clone().with_canonical_tool(|name| canonical(Arc::from(name)));
+        }
         narrowing.read_paths = narrowing.read_paths.map(resolve).transpose()?;
         narrowing.write_paths = narrowing.write_paths.map(resolve).transpose()?;
         // Block both forms: a path is checked as text first, and again after it was opened and resolved.

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use agent::journal::RestartPolicy;
-use runtime::{ContextOptions, DefaultPrompt, Limits, VolatileSuffix};
+use runtime::{ContextOptions, DefaultAnswer, DefaultPrompt, Limits, VolatileSuffix};
 use sandbox::ResourceLimits;
 use server::http::HttpLimits;
 use store::Durability;
@@ -28,6 +28,7 @@ pub(crate) struct RoomOptions<'a> {
     pub(crate) replay: Option<&'a str>,
     pub(crate) default_preset: &'a str,
     pub(crate) on_restart: RestartPolicy,
+    pub(crate) approval_default: DefaultAnswer,
     pub(crate) context: ContextOptions,
     pub(crate) command_paths: &'a [String],
     pub(crate) command_limits: ResourceLimits,
@@ -55,6 +56,7 @@ impl Config {
             stop_grace_ms,
             durability,
             on_restart,
+            approval_default,
             idle_sleep_s,
             context,
             commands,
@@ -67,8 +69,13 @@ impl Config {
         } = self;
         let ContextSettings { layers, tail, summary_ms, results_bytes_max } = context;
         let CommandSettings { read_paths, memory_bytes_max, file_bytes_max, processes_max } = commands;
-        let (http_limits, runtime_limits) =
-            room_limits(limits, *idle_sleep_s, *summary_ms, *results_bytes_max);
+        let other = Limits {
+            output_cache_bytes_max: *results_bytes_max,
+            summary_timeout: Duration::from_millis(*summary_ms),
+            idle_before_sleep: Duration::from_secs(*idle_sleep_s),
+            ..Limits::default()
+        };
+        let (http_limits, runtime_limits) = room_limits(limits, &other);
         RoomOptions {
             host,
             port: *port,
@@ -82,6 +89,7 @@ impl Config {
             replay: replay.as_deref(),
             default_preset,
             on_restart: *on_restart,
+            approval_default: *approval_default,
             context: ContextOptions {
                 prompt: if *layers { DefaultPrompt::Layers } else { DefaultPrompt::Nothing },
                 volatile_suffix: if *tail { VolatileSuffix::On } else { VolatileSuffix::Off },
@@ -103,13 +111,8 @@ impl Config {
     }
 }
 
-/// Splits the table `[limits]`; the other arguments are limits of the runtime that have other tables.
-fn room_limits(
-    limits: &LimitSettings,
-    idle_sleep_s: u64,
-    summary_ms: u64,
-    results_bytes_max: usize,
-) -> (HttpLimits, Limits) {
+/// Splits the table `[limits]`; `other` has the limits of the runtime from other tables.
+fn room_limits(limits: &LimitSettings, other: &Limits) -> (HttpLimits, Limits) {
     let ms = Duration::from_millis;
     let LimitSettings {
         body_bytes_max,
@@ -135,6 +138,7 @@ fn room_limits(
         answer_bytes_max,
         running_answers_bytes_max,
         model_idle_ms,
+        approval_s,
         request_retention_s,
         event_streams_max,
         heartbeat_ms,
@@ -165,12 +169,11 @@ fn room_limits(
         model_idle_timeout: ms(model_idle_ms),
         tools_running_max,
         tool_result_bytes_max,
-        output_cache_bytes_max: results_bytes_max,
         answer_bytes_max,
         running_answers_bytes_max,
-        summary_timeout: ms(summary_ms),
-        idle_before_sleep: Duration::from_secs(idle_sleep_s),
+        approval_timeout: Duration::from_secs(approval_s),
         request_retention: Duration::from_secs(request_retention_s),
+        ..other.clone()
     };
     (http, runtime)
 }

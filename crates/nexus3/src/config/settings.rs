@@ -2,6 +2,7 @@
 //! the environment, `config show` and the reference page are all generated from it.
 
 use agent::journal::RestartPolicy;
+use runtime::DefaultAnswer;
 use store::Durability;
 use tracing::Level;
 
@@ -146,6 +147,8 @@ settings! {
     durability: Durability = Durability::Full, ValueKind::OneOf(Durability::NAMES);
     /// Default policy for turns that a crash interrupted: `resume` them, or `mark` them as interrupted.
     on_restart: RestartPolicy = RestartPolicy::Resume, ValueKind::OneOf(RestartPolicy::NAMES);
+    /// Answer to approval requests that are not answered in time: `deny` or `allow`.
+    approval_default: DefaultAnswer = DefaultAnswer::Deny, ValueKind::OneOf(DefaultAnswer::NAMES);
     /// Idle seconds after which an agent is unloaded from memory until its next request; 0 never unloads.
     idle_sleep_s: u64 = 600, ValueKind::Integer { min: 0, max: YEAR_S };
 
@@ -216,6 +219,8 @@ settings! {
     running_answers_bytes_max: usize = 67_108_864, ValueKind::Integer { min: 0, max: 1_024 * GIB };
     /// Timeout for a model that sends nothing; time in a queue, in a cool-down or for `Retry-After` does not count.
     model_idle_ms: u64 = 120_000, ValueKind::Integer { min: 1, max: DAY_MS };
+    /// How long a tool call waits for an approval; then `approval_default` is the answer.
+    approval_s: u64 = 600, ValueKind::Integer { min: 0, max: YEAR_S };
     /// How long after its turn has ended a send with the same `request_id` gets the stored response.
     request_retention_s: u64 = 86_400, ValueKind::Integer { min: 1, max: YEAR_S };
     /// Maximum number of open event streams, without those of a `send`; one agent may open a sixteenth of them.

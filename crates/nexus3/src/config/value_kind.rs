@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use agent::AgentId;
 use agent::journal::RestartPolicy;
-use agent::permission::is_program_name;
+use agent::permission::{Rule, is_program_name};
 use provider::Secret;
 use provider::catalog::{PROVIDERS, known_provider};
+use runtime::DefaultAnswer;
 use store::Durability;
 use toml::de::{DeArray, DeValue};
 use tracing::Level;
@@ -51,6 +52,8 @@ pub(crate) enum ValueKind {
     ToolNames,
     /// Programs that may be run.
     Commands,
+    /// Approval rules.
+    Rules,
     /// Absolute paths, or beneath the user's home.
     Paths,
     /// A word for related agents, such as parent, or a list of agent ids.
@@ -140,6 +143,9 @@ impl ValueKind {
             Self::Preset => "the name of a preset".to_owned(),
             Self::Presets => r#"a list of presets like "worker""#.to_owned(),
             Self::ToolNames => r#"a list of tools like "fs.read_file""#.to_owned(),
+            Self::Rules => {
+                r#"a list of approval rules like "fs.delete", "run:git push" or "host:*""#.to_owned()
+            }
             Self::Commands => r#"a list of programs like "cargo", or ["*"] for all"#.to_owned(),
             Self::Paths => r#"a list of paths that are absolute or start with "~/""#.to_owned(),
             Self::Targets => r#""none", "parent", "children", "family", or a list of agent ids"#.to_owned(),
@@ -165,6 +171,7 @@ impl ValueKind {
             | Self::Presets
             | Self::ToolNames
             | Self::Commands
+            | Self::Rules
             | Self::Paths
             | Self::Models
             | Self::Command
@@ -198,6 +205,7 @@ impl ValueKind {
                 | Self::Presets
                 | Self::ToolNames
                 | Self::Commands
+                | Self::Rules
                 | Self::Paths
                 | Self::Targets
                 | Self::Models
@@ -257,7 +265,7 @@ impl ValueKind {
             Self::Description => is_description(text),
             Self::Boolean | Self::Integer { .. } => false,
             Self::Origins | Self::Presets | Self::ToolNames | Self::Commands | Self::Paths => false,
-            Self::Models | Self::Command | Self::Arguments => false,
+            Self::Models | Self::Command | Self::Arguments | Self::Rules => false,
             Self::Headers | Self::Variables | Self::RawTable => false,
         };
         is_valid.then(|| SettingValue::Text(text.to_owned()))
@@ -286,6 +294,9 @@ impl ValueKind {
             Self::Presets => true,
             Self::ToolNames => is_tool_name(text),
             Self::Commands => is_program_name(text),
+            Self::Rules => {
+                return Rule::parse(text).map(|rule| rule.to_string()).map_err(|fault| fault.to_string());
+            }
             Self::Models => is_model_name(text),
             Self::Command | Self::Arguments => !text.contains('\0'),
             Self::Paths => text.starts_with('/') || text == "~" || text.starts_with("~/"),
@@ -405,6 +416,11 @@ impl Choice for Level {
 impl Choice for Durability {
     const NAMES: &'static [&'static str] = &["full", "normal"];
     const VALUES: &'static [Self] = &[Durability::Full, Durability::Normal];
+}
+
+impl Choice for DefaultAnswer {
+    const NAMES: &'static [&'static str] = &["deny", "allow"];
+    const VALUES: &'static [Self] = &[DefaultAnswer::Deny, DefaultAnswer::Allow];
 }
 
 impl Choice for RestartPolicy {

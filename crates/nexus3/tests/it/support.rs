@@ -259,6 +259,7 @@ pub(crate) const COMMAND_TOOLS: [&str; 7] = [
 /// The built-in tools that are offered by default, except these, in the order in which models see them.
 pub(crate) fn offered_tools_except(excluded: &[&str]) -> Vec<Arc<ToolSpec>> {
     let mut specs = tools::builtin_specs();
-    specs.retain(|spec| spec.is_offered_by_default && !excluded.contains(&&*spec.name));
+    let is_opt_in = |spec: &ToolSpec| spec.name.starts_with("approvals_");
+    specs.retain(|spec| spec.is_offered_by_default && !is_opt_in(spec) && !excluded.contains(&&*spec.name));
     specs
 }

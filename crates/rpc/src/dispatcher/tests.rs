@@ -1,5 +1,6 @@
 //! Dispatcher tests without a socket: request bytes in, response bytes out. Model, clock and entropy are test doubles.
 
+mod approvals;
 mod batches;
 mod callers;
 mod creation;

@@ -3,7 +3,7 @@
 use agent::compaction::{CompactionMethod, CompactionPart};
 use agent::journal::{AcceptedTurn, RestartPolicy};
 use agent::outside::Timestamp;
-use agent::permission::Level;
+use agent::permission::{Grantor, Level, Rule, RuleAction, RuleEntry, RuleScope};
 use agent::{
     AgentId, Ending, Fault, FaultKind, Halt, MessageSource, PrincipalId, ToolCall, ToolOutcome, Usage,
 };
@@ -35,7 +35,72 @@ fn stored_permissions() -> StoredPermissions {
             may_create: Some(Vec::new()),
         },
         may_grant: Some((None, grant_request)),
+        rules: vec![rule_entry()],
     }
+}
+
+fn rule_entry() -> RuleEntry {
+    RuleEntry {
+        action: RuleAction::Allow,
+        rule: Rule::parse("host:a.example").unwrap(),
+        scope: RuleScope::Agent,
+        grantor: Grantor::Agent(7),
+    }
+}
+
+fn rule_json() -> Value {
+    json!({ "action": "allow", "rule": "host:a.example", "scope": "agent", "granted_by": "serial:7" })
+}
+
+fn approval_records() -> Vec<(Record, Value)> {
+    let request = |arguments: &str| {
+        Record::ApprovalRequested(Box::new(ApprovalRequest {
+            id: "a1".into(),
+            turn: 2,
+            index: 1,
+            call_id: "c1".into(),
+            tool: "cmd.exec".into(),
+            arguments: arguments.into(),
+            effects: vec!["run make in /w outside the sandbox".into()],
+            reason: "it leaves the sandbox".into(),
+            asked_at: Timestamp(0),
+            expires_at: Timestamp(1_000_000),
+        }))
+    };
+    let requested = |arguments: Value| {
+        json!({
+            "approval_id": "a1", "turn": 2, "call_id": "c1", "tool": "cmd.exec", "arguments": arguments,
+            "effects": ["run make in /w outside the sandbox"], "reason": "it leaves the sandbox",
+            "expires_at": "1970-01-01T00:00:01.000000Z",
+        })
+    };
+    let answer = ApprovalAnswer {
+        id: "a1".into(),
+        turn: 2,
+        index: 1,
+        is_allowed: true,
+        by: PrincipalId::Agent(AgentId::main()),
+        grantor: Grantor::Agent(7),
+        rule: Some(rule_entry()),
+        note: Some("go on".into()),
+    };
+    let denied =
+        ApprovalAnswer { is_allowed: false, by: PrincipalId::Auto, rule: None, note: None, ..answer.clone() };
+    vec![
+        (request(r#"{"command":"make"}"#), requested(json!({ "command": "make" }))),
+        (request("{"), requested(json!("{"))),
+        (
+            Record::ApprovalAnswered(Box::new(answer)),
+            json!({
+                "approval_id": "a1", "turn": 2, "answer": "allow", "by": "agent:main", "rule": rule_json(),
+                "note": "go on",
+            }),
+        ),
+        (
+            Record::ApprovalAnswered(Box::new(denied)),
+            json!({ "approval_id": "a1", "turn": 2, "answer": "deny", "by": "auto" }),
+        ),
+    ]
 }
 
 fn agent_record() -> AgentRecord {
@@ -68,6 +133,7 @@ fn records() -> Vec<(Record, Value)> {
     let mut records = agent_records();
     records.extend(turn_records());
     records.extend(turn_end_records());
+    records.extend(approval_records());
     records
 }
 
@@ -76,7 +142,7 @@ fn agent_records() -> Vec<(Record, Value)> {
     let permissions = json!({
         "preset": "worker", "permission_level": "SANDBOXED", "tools": ["t"], "disable_tools": ["a"],
         "allowed_write_paths": ["/w"], "allowed_commands": ["cargo"], "may_create": [],
-        "may_grant": { "disable_tools": ["b"], "allowed_commands": ["*"] }, "budget": { "tokens": 9 },
+        "may_grant": { "disable_tools": ["b"], "allowed_commands": ["*"] }, "rules": [rule_json()], "budget": { "tokens": 9 },
     });
     vec![
         (

@@ -13,6 +13,7 @@ use runtime::{
     PermissionSpec,
 };
 
+use super::approvals::parse_rules;
 use super::conversation::{SOURCE_DEFAULT, request_id_to_wire, send_output, to_usize};
 use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
@@ -175,12 +176,13 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
         model: params.model,
         permissions: PermissionSpec {
             preset: params.preset,
-            tools: params.tools.map(|names| parse_tool_names("tools", names)).transpose()?,
+            tools: params.tools.map(|names| parse_granted_tools("tools", names)).transpose()?,
             disable_tools: parse_tool_names("disable_tools", params.disable_tools.unwrap_or_default())?,
             write_paths: params.allowed_write_paths,
             commands: params.allowed_commands,
             may_create: params.may_create,
             may_grant: params.may_grant.map(parse_may_grant).transpose()?,
+            rules: parse_rules(params.ask, params.allow, params.deny)?,
             budget: params.budget.map_or_else(Budget::unlimited, |budget| parse_budget(&budget)),
         },
         level_max: Some(Level::Trusted),
@@ -193,7 +195,7 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
 pub(crate) fn parse_may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fault> {
     Ok(MayGrantSpec {
         preset: params.preset,
-        tools: params.tools.map(|names| parse_tool_names("may_grant.tools", names)).transpose()?,
+        tools: params.tools.map(|names| parse_granted_tools("may_grant.tools", names)).transpose()?,
         disable_tools: parse_tool_names("may_grant.disable_tools", params.disable_tools.unwrap_or_default())?,
         write_paths: params.allowed_write_paths,
         commands: params.allowed_commands,
@@ -203,6 +205,12 @@ pub(crate) fn parse_may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fa
 
 /// Maximum length of a tool name.
 const TOOL_NAME_CHARS_MAX: usize = 128;
+
+/// Validates a list of granted tools; `*` in it stands for all tools of the preset, beside those that have to be named.
+pub(crate) fn parse_granted_tools(parameter: &str, names: Vec<String>) -> Result<Vec<String>, Fault> {
+    let (wildcard, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name == "*");
+    Ok([parse_tool_names(parameter, names)?, wildcard].concat())
+}
 
 /// Validates tool names. An unknown but well-formed name is accepted, since a tool of that name may be added later.
 pub(crate) fn parse_tool_names(parameter: &str, names: Vec<String>) -> Result<Vec<String>, Fault> {

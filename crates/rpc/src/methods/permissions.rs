@@ -8,7 +8,10 @@ use nexus3_protocol::methods::{
 };
 use runtime::{AgentHandle, AgentPermissions, PermissionChange, ResourceUsage};
 
-use super::agents::{budget_limits, damaged_summaries, invalid, parse_may_grant, parse_tool_names};
+use super::agents::{
+    budget_limits, damaged_summaries, invalid, parse_granted_tools, parse_may_grant, parse_tool_names,
+};
+use super::approvals::{parse_rule_lists, rule_view};
 use crate::caller::Principal;
 use crate::dispatcher::Dispatcher;
 use crate::operation::Handler;
@@ -87,12 +90,13 @@ fn permission_change(params: SetPermissionsParams) -> Result<PermissionChange, F
     };
     Ok(PermissionChange {
         preset: params.preset,
-        tools: tool_names("tools", params.tools)?,
+        tools: params.tools.map(|names| parse_granted_tools("tools", names)).transpose()?,
         disable_tools: tool_names("disable_tools", params.disable_tools)?,
         write_paths: params.allowed_write_paths,
         commands: params.allowed_commands,
         may_create: params.may_create,
         may_grant: params.may_grant.map(parse_may_grant).transpose()?,
+        rules: parse_rule_lists(params.ask, params.allow, params.deny)?,
         budget,
     })
 }
@@ -107,6 +111,7 @@ fn permissions_output(permissions: &AgentPermissions) -> PermissionsOutput {
         preset: permissions.preset.to_string(),
         permission_level: permissions.level.name().to_owned(),
         ancestors: id_strings(&permissions.ancestors),
+        rules: permissions.rules.iter().map(rule_view).collect(),
         may: grant_view(&permissions.may),
         may_grant: grant_view(&permissions.may_grant),
         limits: permissions.limits.iter().map(limit_view).collect(),
@@ -123,6 +128,7 @@ fn grant_view(grant: &Grant) -> GrantView {
         write: paths(grant.write.roots()),
         blocked: paths(&grant.blocked),
         commands: name_set_view(&grant.commands),
+        unsandboxed: grant.unsandboxed,
         hosts: name_set_view(&grant.hosts),
         create: name_set_view(&grant.create),
         targets: grant.targets.to_string(),

@@ -111,6 +111,8 @@ fn extras_are_dropped_with_a_replaced_preset() {
         allowed_commands: Some(vec!["cargo".to_owned()]),
         may_create: Some(vec!["worker".to_owned()]),
         may_grant: Some(MayGrantParams { preset: Some("worker".to_owned()), ..MayGrantParams::default() }),
+        ask: Some(vec!["fs.edit".to_owned()]),
+        deny: Some(vec!["run:rm".to_owned()]),
         budget: Some(BudgetParams { turns: Some(3), ..BudgetParams::default() }),
         on_restart: Some(OnRestart::Mark),
         origin: Some("fork of b at 2".to_owned()),

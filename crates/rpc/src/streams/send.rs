@@ -363,6 +363,8 @@ impl TurnFilter {
             Record::Steered { turn, .. } | Record::CallBegun { turn, .. } | Record::CallDone { turn, .. } => {
                 self.turn == Some(*turn)
             }
+            Record::ApprovalRequested(request) => self.turn == Some(request.turn),
+            Record::ApprovalAnswered(answer) => self.turn == Some(answer.turn),
             Record::TurnEnded { request_id, .. } => {
                 let is_ours = *request_id == self.request_id;
                 if is_ours {

@@ -9,13 +9,13 @@ mod tool_output;
 mod wall_time;
 
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::journal::{OpenTurnState, Record};
+use agent::journal::{ApprovalAnswer, OpenTurnState, Record};
 use agent::outside::StoreFault;
 use agent::permission::Resource;
 use agent::{
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::commit::StagedBatch;
 use self::model_call::ModelCall;
-use self::tool_calls::{StartedCall, ToolCalls};
+use self::tool_calls::{BegunCall, CallEvent, StartedCall, ToolCalls};
 use self::wall_time::WallTime;
 use super::compaction_run::SummaryCall;
 use super::model_stream::{GuardedStream, stream_ended};
@@ -96,6 +96,8 @@ enum DriverEvent {
     Turn(TurnEvent),
     /// The model is to be called now: a slot was acquired, the context compacted, or the last request was too long.
     CallModel,
+    /// The approval request of a tool call was answered.
+    Answered(ApprovalAnswer),
     /// No input of the turn: the model is alive, or its output is for subscribers only.
     Nothing,
 }
@@ -112,7 +114,11 @@ impl TurnDriver {
             calls_running_max: shared.limits.tools_running_max,
         };
         let request_id = pending.message.request_id.clone();
-        let mut tools = ToolCalls::new(Arc::clone(&shared), pending.turn, request_id.clone());
+        let approvals = match &pending.state {
+            OpenTurnState::Waiting => BTreeMap::new(),
+            OpenTurnState::Running(progress) => progress.approvals.clone(),
+        };
+        let mut tools = ToolCalls::new(Arc::clone(&shared), pending.turn, request_id.clone(), approvals);
         let mut staged = StagedBatch::default();
         let mut exhausted = None;
         let (turn, actions) = match &pending.state {
@@ -247,6 +253,10 @@ impl TurnDriver {
             DriverEvent::Turn(event) => self.apply(event),
             // The action checks the budgets again.
             DriverEvent::CallModel => self.pending_actions.push_front(TurnAction::CallModel),
+            DriverEvent::Answered(answer) => {
+                let started = self.tools.continue_answered(&answer);
+                self.on_started(answer.index, started);
+            }
             DriverEvent::Nothing => {}
         }
         self.advance();
@@ -348,10 +358,10 @@ impl TurnDriver {
                 let step = call.next().await;
                 self.on_summary_step(step)
             }
-            Awaited::Tools => {
-                let (index, outcome) = self.tools.next_outcome().await;
-                DriverEvent::Turn(TurnEvent::ToolDone(index, outcome))
-            }
+            Awaited::Tools => match self.tools.next_event().await {
+                CallEvent::Finished(index, outcome) => DriverEvent::Turn(TurnEvent::ToolDone(index, outcome)),
+                CallEvent::Answered(answer) => DriverEvent::Answered(answer),
+            },
             Awaited::Slot(acquisition) => {
                 // The semaphore is never closed; if it were, the turn would continue without a slot.
                 self.slot = acquisition.await.ok();
@@ -378,12 +388,24 @@ impl TurnDriver {
 
     fn start_tool(&mut self, index: usize, call: &agent::ToolCall) {
         self.awaited = Awaited::Tools;
-        match self.tools.start(index, call) {
-            StartedCall::Running(class) => self.stage_call_begun(index, call, class),
+        let started = self.tools.start(index, call);
+        self.on_started(index, started);
+    }
+
+    fn on_started(&mut self, index: usize, started: StartedCall) {
+        match started {
+            StartedCall::Running(begun) => self.stage_call_begun(index, begun),
             // The agent it waits for may need the slot.
-            StartedCall::WaitingForAgents(class) => {
+            StartedCall::WaitingForAgents(begun) => {
                 self.slot = None;
-                self.stage_call_begun(index, call, class);
+                self.stage_call_begun(index, begun);
+            }
+            // An approval may take long, and other turns may need the slot.
+            StartedCall::AwaitingApproval(request) => {
+                self.slot = None;
+                if let Some(request) = request {
+                    self.staged.stage_record(Record::ApprovalRequested(request));
+                }
             }
             StartedCall::Finished(outcome) => self.apply(TurnEvent::ToolDone(index, outcome)),
             StartedCall::BudgetExhausted(resource) => {
@@ -395,8 +417,8 @@ impl TurnDriver {
     }
 
     /// Records the start of a call; it runs only after that is committed.
-    fn stage_call_begun(&mut self, index: usize, call: &agent::ToolCall, class: agent::ToolClass) {
-        let (call_id, tool) = (call.id.clone(), call.name.clone());
+    fn stage_call_begun(&mut self, index: usize, begun: BegunCall) {
+        let BegunCall { call_id, tool, class } = begun;
         self.staged.stage_record(Record::CallBegun { turn: self.turn_number, index, call_id, tool, class });
     }
 

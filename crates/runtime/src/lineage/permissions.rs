@@ -2,20 +2,46 @@
 //! that a change at an ancestor takes effect at once.
 
 use agent::ToolSpec;
-use agent::permission::{DirectorySet, Grant, LineageLink, ceiling, effective};
+use agent::permission::{
+    CallReview, CallText, Decision, Denial, DirectorySet, Effect, Grant, Grantor, LineageLink, Permit,
+    ceiling, effective, review,
+};
 
 use super::LineageNode;
 
 impl LineageNode {
     /// Returns the chain from the agent to the root, with each one's current permissions.
     pub(crate) fn lineage(&self) -> Vec<LineageLink> {
-        let link = |node: &LineageNode| LineageLink { agent: node.id(), permissions: node.permissions() };
+        let link = |node: &LineageNode| LineageLink {
+            agent: node.id(),
+            serial: node.serial,
+            permissions: node.permissions(),
+        };
         std::iter::once(link(self)).chain(self.ancestors().map(link)).collect()
     }
 
     /// Returns the effective grant.
     pub(crate) fn may(&self) -> Grant {
         effective(&self.lineage())
+    }
+
+    /// Decides on a tool call with the permissions and approval rules as they are now.
+    pub(crate) fn review(
+        &self,
+        effects: &[Effect],
+        call: CallText<'_>,
+        approved_by: Option<Grantor>,
+    ) -> Decision {
+        review(&CallReview { lineage: &self.lineage(), effects, call, approved_by })
+    }
+
+    /// Authorizes effects that are not those of a tool call, so that they cannot be asked for.
+    pub(crate) fn authorize(&self, effects: &[Effect]) -> Result<Permit, Denial> {
+        match self.review(effects, CallText { tool: "", arguments: "" }, None) {
+            Decision::Allowed(permit) => Ok(permit),
+            Decision::Denied(denial) => Err(denial),
+            Decision::Ask(question) => Err(question.into_denial()),
+        }
     }
 
     /// Returns the grant that bounds its children.

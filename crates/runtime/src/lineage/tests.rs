@@ -29,6 +29,7 @@ fn granted(budget: Budget) -> GrantedPermissions {
             budget,
             may: StoredGrantRequest::default(),
             may_grant: None,
+            rules: Vec::new(),
         }),
     }
 }
@@ -71,9 +72,8 @@ fn tool_filter_agrees_with_the_effective_grant() {
         for (may, may_grant) in sets.iter().flat_map(|may| sets.iter().map(move |granted| (may, granted))) {
             let top = node(1, None, Budget::unlimited());
             let bottom = node(2, Some(&top), Budget::unlimited());
-            let reasons = Reasons::uniform("test");
-            let both =
-                Permissions { may: Arc::new(grant(may)), may_grant: Arc::new(grant(may_grant)), reasons };
+            let both = Permissions::uniform(grant(may), Reasons::uniform("test"));
+            let both = Permissions { may_grant: Arc::new(grant(may_grant)), ..both };
             top.set_granted(GrantedPermissions { permissions: Arc::new(both), ..top.granted() })
                 .expect("no budget changes");
             let same = Permissions::uniform(grant(own), Reasons::uniform("test"));

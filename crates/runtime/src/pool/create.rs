@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use agent::journal::{AgentState, Record, RestartPolicy};
 use agent::outside::{Provider, StoreFault, Timestamp};
-use agent::permission::{DEPTH_MAX, Dimension, Effect, FilePath, Grant, Level, Preset};
+use agent::permission::{DEPTH_MAX, Dimension, Effect, FilePath, Grant, Level, Preset, RuleAction};
 use agent::{
     AgentId, CountedMessage, Fault, FaultKind, Message, MessageSource, PrincipalId, RequestId, TodoItem,
     Window,
@@ -268,7 +268,8 @@ impl Pool {
         match initiator {
             Initiator::Admin => authorize_effects(&[create], &parent.may()),
             Initiator::Agent(_) => {
-                reject_widening(spec.may_create.is_some() || spec.may_grant.is_some())?;
+                let allows = spec.rules.iter().any(|entry| entry.action == RuleAction::Allow);
+                reject_widening(spec.may_create.is_some() || spec.may_grant.is_some() || allows)?;
                 authorize_effects(&[Effect::Use(CREATE_TOOL.into()), create], &parent.may())
             }
         }

@@ -1,6 +1,6 @@
 //! Requests for permissions, and changes of them, before presets and paths are resolved.
 
-use agent::permission::{Budget, Resource};
+use agent::permission::{Budget, Resource, Rule, RuleAction, RuleEntry};
 use agent::{Fault, FaultKind};
 
 /// Requested permissions of an agent.
@@ -20,6 +20,8 @@ pub struct PermissionSpec {
     pub may_create: Option<Vec<String>>,
     /// What it may grant, if different from what it may do. Admin only.
     pub may_grant: Option<MayGrantSpec>,
+    /// Approval rules beside those of the preset. Those that allow are admin only.
+    pub rules: Vec<RuleEntry>,
     /// Resource limits.
     pub budget: Budget,
 }
@@ -60,6 +62,7 @@ impl PermissionSpec {
             ("may_grant.allowed_write_paths", count(&may_grant.write_paths)),
             ("may_grant.allowed_commands", count(&may_grant.commands)),
             ("may_grant.may_create", count(&may_grant.may_create)),
+            ("ask, allow and deny together", self.rules.len()),
         ];
         match lists.into_iter().find(|(_, count)| *count > LIST_ITEMS_MAX) {
             None => Ok(()),
@@ -88,6 +91,8 @@ pub struct PermissionChange {
     pub may_create: Option<Vec<String>>,
     /// What it may grant. Admin only.
     pub may_grant: Option<MayGrantSpec>,
+    /// New, complete lists of approval rules, by action. Those that allow are admin only.
+    pub rules: Vec<(RuleAction, Vec<Rule>)>,
     /// New limits; `None` removes one.
     pub budget: Vec<(Resource, Option<u64>)>,
 }
@@ -115,6 +120,10 @@ impl PermissionChange {
         }
         if self.may_grant.is_some() {
             spec.may_grant.clone_from(&self.may_grant);
+        }
+        for (action, rules) in &self.rules {
+            spec.rules.retain(|entry| entry.action != *action);
+            spec.rules.extend(rules.iter().map(|rule| RuleEntry::of_creator(*action, rule.clone())));
         }
         for (resource, limit) in &self.budget {
             spec.budget = spec.budget.with_limit(*resource, *limit);

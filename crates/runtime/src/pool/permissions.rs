@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use agent::journal::{Record, StoredPermissions};
 use agent::permission::{
     Dimension, DirectoryIdentity, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit, NameSet,
-    PROGRAM_NAME_RULE, Permissions, Preset, PresetFault, ResolvedPreset, Resource, Verdict, explain,
-    is_program_name, judge,
+    PROGRAM_NAME_RULE, Permissions, Preset, PresetFault, ResolvedPreset, Resource, Rule, RuleAction,
+    RuleEntry, Verdict, explain, is_program_name, judge,
 };
 use agent::{AgentId, Fault, FaultKind};
 
@@ -54,6 +54,8 @@ pub struct AgentPermissions {
     pub level: Level,
     /// Ancestors, nearest first.
     pub ancestors: Vec<AgentId>,
+    /// Approval rules, its own and those of its preset.
+    pub rules: Vec<RuleEntry>,
     /// Grant for its own effects.
     pub may: Grant,
     /// Grant that bounds its children.
@@ -92,6 +94,7 @@ impl PoolHandle {
             preset: Arc::clone(&granted.preset),
             level: granted.level,
             ancestors: node.ancestors().map(LineageNode::id).collect(),
+            rules: granted.permissions.approvals.entries().to_vec(),
             may: node.may(),
             may_grant: node.may_grant(),
             limits: explain(&lineage, GrantKind::May),
@@ -141,7 +144,7 @@ impl Pool {
             Some(_) => budget_exceeds_parent(shortfall),
             None => reserved_by_children(shortfall),
         })?;
-        self.permission_changes.fetch_add(1, Ordering::Release);
+        self.count_permission_change();
         let initiator = initiator.principal_id();
         let record = Record::PermissionsChanged {
             by: initiator.clone(),
@@ -151,7 +154,7 @@ impl Pool {
             // The old limits fit, unless a concurrent creation has reserved what a lowered limit released.
             let _ = node.set_granted(before);
             agent.shared.change_enqueued_state(|state| node.copy_identities(state));
-            self.permission_changes.fetch_add(1, Ordering::Release);
+            self.count_permission_change();
             return Err(fault.into());
         }
         tracing::info!(
@@ -181,7 +184,8 @@ impl Pool {
         if let Initiator::Agent(agent) = initiator {
             // An agent may not change another to a preset that it may not create.
             authorize_effects(std::slice::from_ref(&create), &agent.node().may())?;
-            reject_widening(change.may_create.is_some() || change.may_grant.is_some())?;
+            let allows = change.rules.iter().any(|(action, _)| *action == RuleAction::Allow);
+            reject_widening(change.may_create.is_some() || change.may_grant.is_some() || allows)?;
         }
         self.resolve_permissions(&spec, &node.cwd, ceiling.as_ref(), &Recorded::before(change, before))
     }
@@ -231,6 +235,7 @@ impl Pool {
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
             commands: resolve_commands(spec.commands.as_deref(), ceiling)?,
             may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), ceiling)?,
+            rules: spec.rules.iter().map(|entry| self.canonical_entry(entry)).collect(),
             budget: spec.budget,
         };
         let may = resolve_preset(preset, &request)?;
@@ -282,6 +287,7 @@ impl Pool {
                 spec.may_create.as_deref(),
                 ceiling,
             )?,
+            rules: Vec::new(),
             budget: own_request.budget,
         };
         Ok((resolve_preset(preset, &request)?.grant, request))
@@ -316,12 +322,28 @@ impl Pool {
     /// Maps tool names to the canonical names that grants use. Unknown names stay: they apply to a tool that is added
     /// later.
     fn canonical_tool_names(&self, names: &[String]) -> Vec<Arc<str>> {
-        let tools = self.outside.tools.snapshot();
-        let canonical = |name: &String| match tools.find(name) {
+        names.iter().map(|name| self.canonical_tool_name(name)).collect()
+    }
+
+    fn canonical_tool_name(&self, name: &str) -> Arc<str> {
+        match self.outside.tools.snapshot().find(name) {
             Some(tool) => Arc::clone(&tool.spec().name),
-            None => Arc::from(name.as_str()),
-        };
-        names.iter().map(canonical).collect()
+            None => Arc::from(name),
+        }
+    }
+
+    /// A rule with the canonical name of its tool.
+    pub(crate) fn canonical_rule(&self, rule: Rule) -> Rule {
+        rule.with_canonical_tool(|name| self.canonical_tool_name(name))
+    }
+
+    fn canonical_entry(&self, entry: &RuleEntry) -> RuleEntry {
+        RuleEntry { rule: self.canonical_rule(entry.rule.clone()), ..entry.clone() }
+    }
+
+    /// Counts a change of granted permissions.
+    pub(crate) fn count_permission_change(&self) {
+        self.permission_changes.fetch_add(1, Ordering::Release);
     }
 
     fn resolve_preset_names(

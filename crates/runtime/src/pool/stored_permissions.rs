@@ -19,6 +19,7 @@ pub(super) fn to_stored_permissions(preset: &Preset, request: &GrantRequest) -> 
         budget: request.budget,
         may: to_stored_request(request),
         may_grant: None,
+        rules: request.rules.clone(),
     }
 }
 
@@ -68,8 +69,11 @@ impl Pool {
         stored: &StoredPermissions,
         cwd: &FilePath,
     ) -> Option<Permissions> {
-        let may =
-            preset.resolve(&from_stored_request(&stored.may, cwd, stored.budget)).ok()?.into_permissions();
+        let own = GrantRequest {
+            rules: stored.rules.clone(),
+            ..from_stored_request(&stored.may, cwd, stored.budget)
+        };
+        let may = preset.resolve(&own).ok()?.into_permissions();
         let Some((name, may_grant)) = &stored.may_grant else { return Some(may) };
         let preset = match name {
             None => preset,
@@ -89,6 +93,7 @@ fn from_stored_request(stored: &StoredGrantRequest, cwd: &FilePath, budget: Budg
         disable_tools: names(&stored.disable_tools),
         commands: stored.commands.as_deref().map(names),
         may_create: stored.may_create.as_deref().map(names),
+        rules: Vec::new(),
         budget,
     }
 }
@@ -111,6 +116,7 @@ pub(super) fn spec_from_stored(stored: &StoredPermissions) -> PermissionSpec {
             commands: may_grant.commands.clone(),
             may_create: may_grant.may_create.clone(),
         }),
+        rules: stored.rules.clone(),
         budget: stored.budget,
     }
 }

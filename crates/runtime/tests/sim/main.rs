@@ -7,6 +7,7 @@ mod acknowledgements;
 mod admission;
 mod agent_tree;
 mod agents;
+mod approvals;
 mod budgets;
 mod cancellation;
 mod cancellation_stress;

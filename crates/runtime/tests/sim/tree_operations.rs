@@ -112,6 +112,7 @@ impl Driver {
                 disable_tools: random_item(rng, 50, DISABLED).into_iter().collect(),
                 ..MayGrantSpec::default()
             }),
+            rules: Vec::new(),
             budget: random_budget(rng, profile.limited_percent),
         };
         AgentSpec {
@@ -195,6 +196,7 @@ impl Driver {
                 preset: rng.percent(50).then(|| rng.pick(PRESETS).to_string()),
                 ..MayGrantSpec::default()
             }),
+            rules: Vec::new(),
             budget: if rng.percent(2 * self.profile.limited_percent) {
                 vec![(resource, limit)]
             } else {

@@ -8,6 +8,7 @@ use agent::journal::{AcceptedTurn, Record};
 use agent::{AgentId, ToolClass};
 use serde::{Deserialize, Serialize};
 
+use super::approval::{ApprovalAnswerBody, ApprovalRequestBody};
 use super::message::{ClassTag, MessageBody, RequestIdBody, ToolOutcomeBody, TurnEndBody};
 use super::state::{AgentBody, PermissionsBody, decode_agent_id, decode_principal, encode_principal};
 use super::{CodecFault, decode as from_json, encode as to_json};
@@ -227,6 +228,8 @@ pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
         Record::CallDone { turn, index, outcome } => {
             to_json(&CallDoneBody { turn: *turn, index: *index, outcome: ToolOutcomeBody::encode(outcome) })
         }
+        Record::ApprovalRequested(request) => to_json(&ApprovalRequestBody::encode(request)),
+        Record::ApprovalAnswered(answer) => to_json(&ApprovalAnswerBody::encode(answer)),
         Record::TurnEnded { turn, request_id, end } => {
             let (request_id, end) = (RequestIdBody::encode(request_id), TurnEndBody::encode(end));
             to_json(&TurnEndedBody { turn: *turn, request_id, end })
@@ -323,6 +326,12 @@ fn decode_other(kind: &str, text: &str) -> Result<Record, CodecFault> {
         "tool_done" => {
             let body: CallDoneBody<'_> = from_json(text)?;
             Record::CallDone { turn: body.turn, index: body.index, outcome: body.outcome.decode() }
+        }
+        "approval_requested" => {
+            Record::ApprovalRequested(Box::new(from_json::<ApprovalRequestBody<'_>>(text)?.decode()))
+        }
+        "approval_answered" => {
+            Record::ApprovalAnswered(Box::new(from_json::<ApprovalAnswerBody<'_>>(text)?.decode()?))
         }
         "rolled_back" => {
             let body: RolledBackBody<'_> = from_json(text)?;

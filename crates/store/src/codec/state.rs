@@ -12,6 +12,7 @@ use agent::{AgentId, PrincipalId, TodoItem, TodoStatus, TokenCalibration, UsageT
 use serde::{Deserialize, Serialize};
 
 use super::CodecFault;
+use super::approval::RuleBody;
 use super::message::{UsageBody, decode_halt, encode_halt, is_zero};
 
 #[derive(Serialize, Deserialize)]
@@ -90,6 +91,8 @@ pub(super) struct PermissionsBody<'a> {
     budget: [Option<u64>; Resource::ALL.len()],
     may: GrantRequestBody<'a>,
     may_grant: Option<GrantBody<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<RuleBody>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -122,7 +125,7 @@ struct GrantRequestBody<'a> {
 
 impl<'a> PermissionsBody<'a> {
     pub(super) fn encode(permissions: &'a StoredPermissions) -> Self {
-        let StoredPermissions { preset, level, budget, may, may_grant } = permissions;
+        let StoredPermissions { preset, level, budget, may, may_grant, rules } = permissions;
         Self {
             preset: preset.into(),
             level: *level,
@@ -132,6 +135,7 @@ impl<'a> PermissionsBody<'a> {
                 preset: preset.as_deref().map(Cow::Borrowed),
                 request: GrantRequestBody::encode(request),
             }),
+            rules: rules.iter().map(RuleBody::encode).collect(),
         }
     }
 
@@ -148,6 +152,7 @@ impl<'a> PermissionsBody<'a> {
                 .fold(Budget::unlimited(), |budget, (resource, limit)| budget.with_limit(resource, limit)),
             may: self.may.decode()?,
             may_grant: may_grant.transpose()?,
+            rules: self.rules.into_iter().map(RuleBody::decode).collect::<Result<_, _>>()?,
         })
     }
 }

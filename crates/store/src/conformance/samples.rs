@@ -2,11 +2,13 @@
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, Record, RestartPolicy, Serial, StoredAccount, StoredGrantRequest,
-    StoredLedger, StoredPermissions,
+    AcceptedTurn, AgentRecord, AgentState, ApprovalAnswer, ApprovalRequest, Record, RestartPolicy, Serial,
+    StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions,
 };
 use agent::outside::{Append, EntryRange, Timestamp};
-use agent::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
+use agent::permission::{
+    Budget, DirectoryIdentity, FilePath, Grantor, Level, Resource, Rule, RuleAction, RuleEntry, RuleScope,
+};
 use agent::{
     AgentId, Ending, Fault, FaultKind, Halt, Image, Message, MessageSource, PrincipalId, RequestId, Role,
     TodoItem, TodoStatus, TokenCalibration, ToolCall, ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage,
@@ -120,6 +122,7 @@ pub(crate) fn permissions(text: &str) -> StoredPermissions {
             .with_limit(Resource::Children, Some(0)),
         may: grant_request.clone(),
         may_grant: Some((Some(text.to_owned()), grant_request)),
+        rules: Vec::new(),
     }
 }
 
@@ -338,7 +341,57 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
     records.extend(turn_ends(text).into_iter().map(ended));
     let permissions = Box::new(permissions_with_lists(text));
     records.push(Record::PermissionsChanged { by: PrincipalId::Admin, permissions });
+    records.extend(approval_records(text));
     records
+}
+
+/// An approval request, its answers, and permissions with rules.
+fn approval_records(text: &str) -> Vec<Record> {
+    let owned = || text.to_owned();
+    let request = ApprovalRequest {
+        id: owned(),
+        turn: 8,
+        index: 1,
+        call_id: owned(),
+        tool: owned(),
+        arguments: owned(),
+        effects: vec![owned(), owned()],
+        reason: owned(),
+        asked_at: Timestamp(5),
+        expires_at: Timestamp(i64::MAX),
+    };
+    let answer = |rule: Option<RuleEntry>, by, grantor| {
+        Record::ApprovalAnswered(Box::new(ApprovalAnswer {
+            id: owned(),
+            turn: 8,
+            index: 1,
+            is_allowed: rule.is_some(),
+            by,
+            grantor,
+            note: rule.is_none().then(owned),
+            rule,
+        }))
+    };
+    let rules: Vec<RuleEntry> = [
+        (RuleAction::Allow, RuleScope::Subtree, Grantor::Agent(7), "run:cargo test in /srv/a b"),
+        (RuleAction::Deny, RuleScope::Agent, Grantor::Admin, "host:*.example.com"),
+        (RuleAction::Ask, RuleScope::Subtree, Grantor::Creator, "fs.delete {\"path\": \"\u{1f980}\"}"),
+    ]
+    .into_iter()
+    .map(|(action, scope, grantor, rule)| RuleEntry {
+        action,
+        rule: Rule::parse(rule).unwrap(),
+        scope,
+        grantor,
+    })
+    .collect();
+    let changed = Box::new(StoredPermissions { rules: rules.clone(), ..permissions(text) });
+    vec![
+        Record::ApprovalRequested(Box::new(request)),
+        answer(rules.into_iter().next(), agent_named_admin(), Grantor::Agent(7)),
+        answer(None, PrincipalId::Auto, Grantor::Admin),
+        Record::PermissionsChanged { by: PrincipalId::Admin, permissions: changed },
+    ]
 }
 
 /// The number of record kinds. A new kind does not compile until it is counted here, and then tests require a sample.
@@ -355,12 +408,14 @@ pub(crate) fn kind_count(record: &Record) -> usize {
         | Record::Steered { .. }
         | Record::CallBegun { .. }
         | Record::CallDone { .. }
+        | Record::ApprovalRequested(_)
+        | Record::ApprovalAnswered(_)
         | Record::TurnEnded { .. }
         | Record::TurnReopened { .. }
         | Record::RolledBack { .. }
         | Record::Compacted(_)
         | Record::Denied { .. }
         | Record::DaemonStarted { .. }
-        | Record::DaemonStopped => 18,
+        | Record::DaemonStopped => 20,
     }
 }

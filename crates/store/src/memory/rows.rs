@@ -141,6 +141,8 @@ impl Rows {
             | Record::Steered { .. }
             | Record::CallBegun { .. }
             | Record::CallDone { .. }
+            | Record::ApprovalRequested(_)
+            | Record::ApprovalAnswered(_)
             | Record::RolledBack { .. }
             | Record::Compacted(_)
             | Record::Denied { .. }

@@ -317,9 +317,11 @@ impl Tool for BuiltTool {
         let call = arguments::parse::<Map<String, Value>>(text, INPUT_BYTES_MAX)?;
         let invalid = |why: String| format!("Invalid input: {why}");
         let call = definition.parameters.check(call).map_err(invalid)?;
+        let input = definition.command_input(&call).map_err(invalid)?;
+        let cwd = definition.working_dir.as_deref();
         Ok(Box::new(CustomCall {
-            input: definition.command_input(&call).map_err(invalid)?,
-            effects: CommandRun::new(&definition.command, definition.working_dir.as_deref(), site)?,
+            effects: CommandRun::new(&definition.command, &input.arguments, cwd, site)?,
+            input,
             definition: Arc::clone(definition),
             commands: Arc::clone(&self.commands),
         }))

@@ -25,6 +25,9 @@ pub(crate) struct Input {
     cwd: Option<String>,
     /// The text on its standard input; empty by default.
     stdin: Option<String>,
+    /// Run it outside the sandbox, with the network and all files of the user. Only if it fails otherwise: a person is asked
+    /// first.
+    unsandboxed: Option<bool>,
     /// The command is killed after this time: 30 by default, at most 300.
     #[schemars(extend("default" = 30))]
     timeout_secs: Option<u64>,
@@ -40,7 +43,8 @@ impl ToolDefinition for Exec {
     const TIME_MS_MAX: u64 = (TIMEOUT_SECS_MAX + 15) * 1000;
 
     fn effects(input: &Input, site: &CallSite<'_>) -> Result<CommandRun, String> {
-        CommandRun::new(&input.command, input.cwd.as_deref(), site)
+        let command = CommandRun::new(&input.command, &input.args, input.cwd.as_deref(), site)?;
+        Ok(command.unsandboxed_if(input.unsandboxed))
     }
 
     async fn run(input: Input, command: PermittedCommand, call: Invocation) -> ToolResult {

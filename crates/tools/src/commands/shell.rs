@@ -19,6 +19,9 @@ pub(crate) struct Input {
     command: String,
     /// The directory to run in; your working directory by default.
     cwd: Option<String>,
+    /// Run it outside the sandbox, with the network and all files of the user. Only if it fails otherwise: a person is asked
+    /// first.
+    unsandboxed: Option<bool>,
     /// The command is killed after this time: 30 by default, at most 300.
     #[schemars(extend("default" = 30))]
     timeout_secs: Option<u64>,
@@ -26,6 +29,12 @@ pub(crate) struct Input {
 
 /// The shell, and the name by which it has to be allowed.
 const SHELL: &str = "sh";
+
+impl Input {
+    fn arguments(&self) -> Vec<String> {
+        vec!["-c".to_owned(), self.command.clone()]
+    }
+}
 
 impl ToolDefinition for Shell {
     type Input = Input;
@@ -37,12 +46,13 @@ impl ToolDefinition for Shell {
     const TIME_MS_MAX: u64 = (TIMEOUT_SECS_MAX + 15) * 1000;
 
     fn effects(input: &Input, site: &CallSite<'_>) -> Result<CommandRun, String> {
-        CommandRun::new(SHELL, input.cwd.as_deref(), site)
+        let command = CommandRun::new(SHELL, &input.arguments(), input.cwd.as_deref(), site)?;
+        Ok(command.unsandboxed_if(input.unsandboxed))
     }
 
     async fn run(input: Input, command: PermittedCommand, call: Invocation) -> ToolResult {
         let timeout = result::timeout(input.timeout_secs);
-        let arguments = vec!["-c".to_owned(), input.command];
+        let arguments = input.arguments();
         let started = command.start(&call.dependencies.commands, arguments, false).await?;
         result::format(&started.finish(timeout, &*call.output).await, timeout)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::journal::Serial;
-use agent::permission::FilePath;
+use agent::permission::CommandEffect;
 use sandbox::{CapturedOutput, CommandExit, CommandInput, OutputLimits, OutputStream};
 use tokio::sync::watch;
 
@@ -24,9 +24,8 @@ pub(crate) struct BackgroundProcess {
 /// What runs, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct CommandLine {
-    /// The program as the permission names it.
-    pub(crate) program: Arc<str>,
-    pub(crate) cwd: FilePath,
+    /// The command as it was judged.
+    pub(crate) command: CommandEffect,
     /// Program and arguments, shortened, for lists.
     pub(crate) summary: String,
 }

@@ -1,8 +1,7 @@
 //! `process.start`: starts a program in the background.
 
-use std::sync::Arc;
-
 use agent::outside::CallSite;
+use agent::permission::CommandEffect;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,14 +40,15 @@ impl ToolDefinition for Start {
     const CLASS: ToolClass = ToolClass::Once;
 
     fn effects(input: &Input, site: &CallSite<'_>) -> Result<CommandRun, String> {
-        CommandRun::new(&input.command, input.cwd.as_deref(), site)
+        CommandRun::new(&input.command, &input.args, input.cwd.as_deref(), site)
     }
 
     async fn run(input: Input, command: PermittedCommand, call: Invocation) -> ToolResult {
         let runner = &call.dependencies.commands;
         let words = std::iter::once(&input.command).chain(&input.args).map(String::as_str);
         let summary = words.collect::<Vec<_>>().join(" ").chars().take(SUMMARY_CHARS_MAX).collect();
-        let line = CommandLine { program: Arc::from(&*input.command), cwd: command.cwd(), summary };
+        let command_effect = CommandEffect::sandboxed(input.command, input.args.clone(), command.cwd());
+        let line = CommandLine { command: command_effect, summary };
         let entry = runner.processes().reserve(call.agent, line, &*call.dependencies.entropy)?;
         let started = command.start(runner, input.args, true).await?;
         Ok(json!({ "id": entry.start(started), "state": "running" }).to_string())

@@ -188,7 +188,7 @@ impl Drop for Reservation {
 mod tests {
     use std::time::Duration;
 
-    use agent::permission::FilePath;
+    use agent::permission::{CommandEffect, FilePath};
     use sandbox::{CommandExit, OutputStream};
     use testkit::CountingEntropy;
 
@@ -209,8 +209,10 @@ mod tests {
         }
 
         fn reserve(&self, agent: Serial) -> Result<Reservation, ToolOutcome> {
-            let line =
-                CommandLine { program: "cat".into(), cwd: FilePath::root(), summary: "cat".to_owned() };
+            let line = CommandLine {
+                command: CommandEffect::sandboxed("cat", [], FilePath::root()),
+                summary: "cat".to_owned(),
+            };
             self.table.reserve(agent, line, &self.entropy)
         }
 

@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use agent::journal::Serial;
+use agent::journal::{ApprovalAnswer, ApprovalRequest, Serial};
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, CreatedPeer, KeyValues, Namespace, NewPeer, PeerResponse, PeerStatus,
-    Peers, PlanKeeper, ResultChunk, Timestamp, ToolContext, ToolOutputSink, ToolOutputStream, Toolbox,
-    Workspace,
+    BoxFuture, CachedResults, CallSite, CreatedPeer, KeyValues, Namespace, NewAnswer, NewPeer, PeerResponse,
+    PeerStatus, Peers, PendingApproval, PlanKeeper, ResultChunk, Timestamp, ToolContext, ToolOutputSink,
+    ToolOutputStream, Toolbox, Workspace,
 };
-use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, RequestId, TodoItem, ToolOutcome};
+use agent::permission::{
+    DirectorySet, FilePath, Grant, Grantor, Relation, RuleAction, RuleEntry, Verdict, judge,
+};
+use agent::{AgentId, Fault, FaultKind, PrincipalId, RequestId, TodoItem, ToolOutcome};
 use sandbox::{Helper, ResourceLimits};
 use serde_json::Value;
 use store::MemoryStore;
@@ -297,5 +299,39 @@ impl Peers for RecordingPeers {
     fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
         let agents = ["me", "child"].map(|id| Self::status_of(&AgentId::parse(id).expect("a valid id")));
         Box::pin(std::future::ready(Ok(agents.into())))
+    }
+
+    fn approvals(&self, wait_secs: u64) -> BoxFuture<'_, Result<Vec<PendingApproval>, Fault>> {
+        let recorded = self.record_call(&AgentId::main(), format!("approvals {wait_secs}"));
+        let request = ApprovalRequest {
+            id: "a1".to_owned(),
+            turn: 1,
+            index: 0,
+            call_id: "c1".to_owned(),
+            tool: "cmd.exec".to_owned(),
+            arguments: r#"{"command":"make"}"#.to_owned(),
+            effects: vec!["run make in /w outside the sandbox".to_owned()],
+            reason: "it leaves the sandbox".to_owned(),
+            asked_at: Timestamp(0),
+            expires_at: Timestamp(600_000_000),
+        };
+        let agent = AgentId::parse("child").expect("a valid id");
+        Box::pin(std::future::ready(
+            recorded
+                .map(|()| vec![PendingApproval { agent, ancestors: Vec::new(), request: request.into() }]),
+        ))
+    }
+
+    fn answer_approval(&self, id: String, answer: NewAnswer) -> BoxFuture<'_, Result<ApprovalAnswer, Fault>> {
+        let NewAnswer { is_allowed, scope, rule, note } = answer;
+        let rule_text = rule.as_ref().map(ToString::to_string);
+        let recorded = self.record_call(
+            &AgentId::main(),
+            format!("answer {id} {is_allowed} {scope:?} {rule_text:?} {note:?}"),
+        );
+        let rule = rule.map(|rule| RuleEntry::of_creator(RuleAction::Allow, rule));
+        let (by, grantor) = (PrincipalId::Admin, Grantor::Admin);
+        let answer = ApprovalAnswer { id, turn: 1, index: 0, is_allowed, by, grantor, rule, note };
+        Box::pin(std::future::ready(recorded.map(|()| answer)))
     }
 }

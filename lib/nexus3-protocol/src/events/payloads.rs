@@ -3,7 +3,8 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::methods::{
-    BudgetParams, Count, ImageView, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, UsageOutput,
+    ApprovalDecision, BudgetParams, Count, ImageView, MayGrantParams, OnRestart, RequestIdParam, RuleView,
+    ToolCallView, UsageOutput,
 };
 
 /// An agent was created.
@@ -62,6 +63,9 @@ pub struct PermissionsView {
     pub may_create: Option<Vec<String>>,
     /// What it may grant to its children; null: what it may do itself.
     pub may_grant: Option<MayGrantParams>,
+    /// Its approval rules beside those of the preset.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleView>,
     /// Its limits.
     pub budget: BudgetParams,
 }
@@ -173,6 +177,48 @@ pub struct ToolDone {
     pub outcome: String,
     /// Result text for the model.
     pub text: String,
+}
+
+/// A tool call waits for an approval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ApprovalRequested {
+    /// Id for `answer_approval`.
+    pub approval_id: String,
+    /// Turn number.
+    pub turn: Count,
+    /// Id of the call.
+    pub call_id: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments of the call: an object, or a text if they are not valid JSON.
+    pub arguments: serde_json::Value,
+    /// The effects that need an approval.
+    pub effects: Vec<String>,
+    /// Why they need one.
+    pub reason: String,
+    /// When the default answer applies: UTC, RFC 3339 with microseconds.
+    pub expires_at: String,
+}
+
+/// An approval request was answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ApprovalAnswered {
+    /// The request.
+    pub approval_id: String,
+    /// Turn number.
+    pub turn: Count,
+    /// The answer.
+    pub answer: ApprovalDecision,
+    /// Who answered: `admin`, `agent:` and an agent id, or `auto` after the time limit.
+    pub by: String,
+    /// The rule that was added to the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleView>,
+    /// The note for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A turn ended.

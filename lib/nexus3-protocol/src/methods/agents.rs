@@ -68,6 +68,16 @@ pub struct CreateAgentParams {
     /// What the agent may grant to its children. Default: what it may do itself. Admin only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_grant: Option<MayGrantParams>,
+    /// Approval rules: calls that are asked for, such as `fs.delete`, `run:git push`, `unsandboxed:*` or `host:*`. They add
+    /// to those of the preset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Vec<String>>,
+    /// Approval rules: calls that are not asked for, within what the parent may grant. Admin only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Approval rules: calls that are denied, also to descendants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deny: Option<Vec<String>>,
     /// Limits on what the agent may consume over its lifetime, reserved from its parent's budget. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetParams>,

@@ -299,6 +299,12 @@ pub struct SnapshotExtras {
     /// What it may grant to its children; null: what it may do itself.
     #[serde(default)]
     pub may_grant: Option<MayGrantParams>,
+    /// Its approval rules that ask.
+    #[serde(default)]
+    pub ask: Option<Vec<String>>,
+    /// Its approval rules that deny. Those that allow are not exported.
+    #[serde(default)]
+    pub deny: Option<Vec<String>>,
     /// Its limits. The document does not record how much was used.
     #[serde(default)]
     pub budget: Option<BudgetParams>,

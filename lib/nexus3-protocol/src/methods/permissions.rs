@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AgentSummary, BudgetParams, Count, DamagedAgentSummary, MayGrantParams};
+use super::{AgentSummary, BudgetParams, Count, DamagedAgentSummary, MayGrantParams, RuleView};
 
 /// Result of `get_agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +67,17 @@ pub struct SetPermissionsParams {
     /// What it may grant to its children. Admin only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_grant: Option<MayGrantParams>,
+    /// Approval rules: calls that are asked for, such as `fs.delete`, `run:git push`, `unsandboxed:*` or `host:*`. Replaces
+    /// the list; those of the preset stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Vec<String>>,
+    /// Approval rules: calls that are not asked for, within what the parent may grant. Replaces
+    /// the list, also what answers have added. Admin only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<Vec<String>>,
+    /// Approval rules: calls that are denied, also to descendants; replaces the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deny: Option<Vec<String>>,
     /// New limits over the agent's lifetime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetParams>,
@@ -87,6 +98,9 @@ pub struct PermissionsOutput {
     pub permission_level: String,
     /// Its ancestors, nearest first.
     pub ancestors: Vec<String>,
+    /// Approval rules, of its preset and its own. Rules of its ancestors with scope `subtree` apply too.
+    #[serde(default)]
+    pub rules: Vec<RuleView>,
     /// What it may do.
     pub may: GrantView,
     /// What it may grant to its children.
@@ -113,6 +127,9 @@ pub struct GrantView {
     pub blocked: Vec<String>,
     /// Programs that may be run.
     pub commands: NameSetView,
+    /// Whether commands may run outside the sandbox.
+    #[serde(default)]
+    pub unsandboxed: bool,
     /// Hosts that may be connected to.
     pub hosts: NameSetView,
     /// Presets that children may be created from.

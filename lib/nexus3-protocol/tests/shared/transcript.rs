@@ -3,10 +3,10 @@
 //! line.
 
 use nexus3_protocol::methods::{
-    BudgetParams, CancelParams, CompactParams, CreateAgentParams, DestroyAgentParams, ExportAgentParams,
-    ForkAgentParams, ImportAgentParams, InitialResponse, ListAgentsParams, ListSessionsParams,
-    MessagesParams, NoParams, PageSize, RenameAgentParams, RequestIdParam, RollbackAgentParams, SendParams,
-    SetPermissionsParams, SteerParams,
+    AnswerApprovalParams, ApprovalDecision, BudgetParams, CancelParams, CompactParams, CreateAgentParams,
+    DestroyAgentParams, ExportAgentParams, ForkAgentParams, ImportAgentParams, InitialResponse,
+    ListAgentsParams, ListApprovalsParams, ListSessionsParams, MessagesParams, NoParams, PageSize,
+    RenameAgentParams, RequestIdParam, RollbackAgentParams, SendParams, SetPermissionsParams, SteerParams,
 };
 use nexus3_protocol::{AgentApi, RpcError};
 
@@ -36,6 +36,7 @@ pub(super) async fn run<A: AgentApi>(api: &A, error: impl Fn(A::Fault) -> RpcErr
     send_and_read(api, &error).await;
     change_permissions(api, &error).await;
     manage_lifecycle(api, &error).await;
+    answer_approvals(api, &error).await;
     destroy_and_shut_down(api, &error).await;
 }
 
@@ -210,6 +211,20 @@ async fn manage_lifecycle<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> Rpc
     let again = api.import_agent(&import).await.unwrap();
     assert_eq!((again.url.as_str(), again.message_count), ("/agent/again", 4));
     assert_eq!(again.notes, Vec::<String>::new());
+}
+
+async fn answer_approvals<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
+    let list = api.list_approvals(&ListApprovalsParams::default()).await.unwrap();
+    assert_eq!(list.approvals, []);
+    let answer = AnswerApprovalParams {
+        approval_id: "none".to_owned(),
+        answer: ApprovalDecision::Allow,
+        scope: None,
+        rule: None,
+        note: None,
+    };
+    let missing = error(api.answer_approval(&answer).await.unwrap_err());
+    assert_eq!((missing.code, missing.message.as_str()), (-32602, "Approval not found: none"));
 }
 
 async fn destroy_and_shut_down<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CommandScope, DirectoryScope, Level, Preset};
-use crate::permission::{Grant, NameSet, Targets};
+use crate::permission::{CommandRule, Confinement, Grant, NameSet, Rule, RuleAction, RuleEntry, Targets};
 
 /// The tools that write files: hidden from agents without writable directories.
 pub(in crate::permission) const WRITE_TOOLS: &[&str] = &[
@@ -31,6 +31,9 @@ pub(in crate::permission) const COMMAND_TOOLS: &[&str] = &[
 /// The tools that change stored values: denied to agents that write nothing.
 const VALUE_WRITE_TOOLS: &[&str] = &["memory.store", "memory.delete"];
 
+/// The tools that answer approval requests: only for agents whose request or preset names them.
+pub(in crate::permission) const OPT_IN_TOOLS: &[&str] = &["approvals_list", "approvals_answer"];
+
 /// The tools that manage agents.
 pub(in crate::permission) const AGENT_TOOLS: &[&str] =
     &["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
@@ -49,14 +52,24 @@ fn preset(
         read: scopes.0,
         write: scopes.1,
         commands: scopes.2,
+        rules: Vec::new(),
         base_grant,
         restriction: Grant::everything(),
     }
 }
 
-/// The bound of all presets that clients can request over the network: no outbound connections.
-fn without_hosts() -> Grant {
-    Grant { hosts: NameSet::none(), ..Grant::everything() }
+/// The bound of all presets that clients can request over the network: no outbound connections, no commands outside
+/// the sandbox.
+fn confined() -> Grant {
+    Grant { hosts: NameSet::none(), unsandboxed: false, ..Grant::everything() }
+}
+
+/// What trusted agents ask for: leaving the sandbox, and connections.
+fn trusted_rules() -> Vec<RuleEntry> {
+    let every_command =
+        CommandRule { confinement: Confinement::Unsandboxed, words: Vec::new(), directory: None };
+    let ask = |rule| RuleEntry::of_creator(RuleAction::Ask, rule);
+    vec![ask(Rule::Run(every_command)), ask(Rule::Host(Arc::from("*")))]
 }
 
 pub(super) fn yolo() -> Preset {
@@ -74,16 +87,12 @@ pub(super) fn trusted() -> Preset {
     let base_grant = Grant {
         create: NameSet::only(["sandboxed", "worker"]),
         targets: Targets::parent_and_descendants(),
-        ..without_hosts()
+        ..confined()
     };
-    let description = "reads anywhere, writes and runs commands in its cwd, creates sandboxed agents";
-    preset(
-        "trusted",
-        Level::Trusted,
-        description,
-        (DirectoryScope::Anywhere, DirectoryScope::Cwd, CommandScope::All),
-        base_grant,
-    )
+    let description = "reads anywhere, writes and runs commands in its cwd, creates sandboxed agents; \
+                       asks for hosts and for commands outside the sandbox";
+    let scopes = (DirectoryScope::Anywhere, DirectoryScope::Cwd, CommandScope::All);
+    Preset { rules: trusted_rules(), ..preset("trusted", Level::Trusted, description, scopes, base_grant) }
 }
 
 pub(super) fn sandboxed() -> Preset {
@@ -91,7 +100,7 @@ pub(super) fn sandboxed() -> Preset {
         tools: NameSet::all_except(AGENT_TOOLS.iter().copied()),
         create: NameSet::none(),
         targets: Targets::parent(),
-        ..without_hosts()
+        ..confined()
     };
     let description = "reads in its cwd, writes in allowed_write_paths, runs allowed_commands";
     preset(
@@ -111,7 +120,7 @@ pub(super) fn worker() -> Preset {
         create: NameSet::none(),
         targets: Targets::none(),
         commands: NameSet::none(),
-        ..without_hosts()
+        ..confined()
     };
     preset(
         "worker",

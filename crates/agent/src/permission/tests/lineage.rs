@@ -3,7 +3,7 @@
 use super::*;
 
 fn link(name: &str, permissions: Permissions) -> LineageLink {
-    LineageLink { agent: agent(name), permissions: Arc::new(permissions) }
+    LineageLink { agent: agent(name), serial: 0, permissions: Arc::new(permissions) }
 }
 
 fn explained(lineage: &[LineageLink], kind: GrantKind) -> Vec<(Dimension, String, String, String)> {
@@ -101,9 +101,8 @@ fn coordinator() -> Permissions {
     let may_grant =
         Grant { read: directories(&["/w"]), write: directories(&["/w/out"]), ..Grant::everything() };
     Permissions {
-        may: Arc::new(may),
         may_grant: Arc::new(may_grant),
-        reasons: Reasons::uniform("the coordinator"),
+        ..Permissions::uniform(may, Reasons::uniform("the coordinator"))
     }
 }
 

@@ -10,6 +10,7 @@ fn request() -> GrantRequest {
         disable_tools: Vec::new(),
         commands: None,
         may_create: None,
+        rules: Vec::new(),
         budget: Budget::unlimited(),
     }
 }
@@ -288,6 +289,7 @@ fn custom_preset_narrows_its_base() {
             commands: Some(arcs(&["git"])),
             may_create: Some(arcs(&["worker"])),
             targets: Some(Targets::parent()),
+            rules: Vec::new(),
             budget: Budget::unlimited().with_limit(Resource::Turns, Some(7)),
         },
     );

@@ -166,6 +166,8 @@ fn narrower(dimension: Dimension) -> Grant {
         Dimension::Write => grant.write = directories(&["/a"]),
         Dimension::Blocked => grant.blocked = paths(&["/a"]),
         Dimension::Commands => grant.commands = all_except(&["x"]),
+        // Not part of a grant.
+        Dimension::Rules => {}
         Dimension::Hosts => grant.hosts = all_except(&["x"]),
         Dimension::Create => grant.create = all_except(&["x"]),
         Dimension::Targets => grant.targets = Targets::parent_and_descendants(),

@@ -11,6 +11,7 @@ fn grant() -> Grant {
         blocked: paths(&["/work/.git", "/work/out/.keys"]),
         identities: Vec::new(),
         commands: NameSet::only(["git"]),
+        unsandboxed: false,
         hosts: NameSet::only(["example.com"]),
         create: NameSet::only(["sandboxed"]),
         targets: Targets { named: NameSet::only(["bob"]), ..Targets::parent() },
@@ -19,7 +20,7 @@ fn grant() -> Grant {
 }
 
 fn run(program: &str, cwd: &str) -> Effect {
-    Effect::Run { program: program.into(), cwd: path(cwd) }
+    Effect::Run(CommandEffect::sandboxed(program, [], path(cwd)))
 }
 
 fn reach(name: &str, relation: Relation) -> Effect {

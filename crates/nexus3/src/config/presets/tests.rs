@@ -79,6 +79,7 @@ fn grant(config: &Config, name: &str) -> Grant {
         disable_tools: Vec::new(),
         commands: None,
         may_create: None,
+        rules: Vec::new(),
         budget: Budget::unlimited(),
     };
     presets.find(name).unwrap().resolve(&request).unwrap().grant

@@ -110,7 +110,7 @@ fn omitted_parameters_leave_permissions_unchanged() {
         fixture.set_permissions("lead", json!({ "disable_tools": ["hash.sha256"], "unlimited": ["tokens"] }));
     assert_eq!(
         changed["may"]["tools"],
-        json!({ "all_but": ["hash.sha256"] }),
+        json!({ "all_but": ["approvals_answer", "approvals_list", "hash.sha256"] }),
         "the list replaces the previous one"
     );
     assert_eq!(changed["may"]["write"], json!([folder.path_of("out")]));

@@ -6,12 +6,14 @@ use crate::support::folder::TestDirectory;
 use crate::support::{Fixture, offered_tools_except};
 
 /// The tools that the leaf may not use: those that its preset denies, and the one that middle has disabled.
-const NOT_FOR_LEAF: [&str; 21] = [
+const NOT_FOR_LEAF: [&str; 23] = [
     "agent_cancel",
     "agent_create",
     "agent_destroy",
     "agent_list",
     "agent_status",
+    "approvals_answer",
+    "approvals_list",
     "base64.encode",
     "cmd.exec",
     "fs.append_file",
@@ -67,8 +69,10 @@ fn every_limit_names_the_agent_that_set_it_and_why() {
     let home = fixture.daemon.home().canonicalize().unwrap();
     let blocked = format!("nothing in {}", home.display());
     let lead = owned(&[
+        ["tools", "all but approvals_answer, approvals_list", "preset 'trusted'"],
         ["write", folder.path_str(), "cwd of preset 'trusted'"],
         ["blocked", &blocked, "preset 'trusted'"],
+        ["commands", "all in the sandbox", "preset 'trusted'"],
         ["hosts", "none", "preset 'trusted'"],
         ["create", "only sandboxed", "may_create"],
         ["targets", "parent and child agents", "preset 'trusted'"],
@@ -77,8 +81,8 @@ fn every_limit_names_the_agent_that_set_it_and_why() {
     let middle = owned(&[
         [
             "tools",
-            "all but base64.encode, cmd.exec, fs.append_file, fs.copy, fs.delete, fs.edit, fs.mkdir, fs.move, fs.patch, \
-             fs.write_file, process.list, process.read, process.start, process.stop, process.write, shell.exec",
+            "all but approvals_answer, approvals_list, base64.encode, cmd.exec, fs.append_file, fs.copy, fs.delete, \
+             fs.edit, fs.mkdir, fs.move, fs.patch, fs.write_file, process.list, process.read, process.start, process.stop, process.write, shell.exec",
             "preset 'sandboxed' and disable_tools",
         ],
         ["read", &folder.path_of("src"), "cwd of preset 'sandboxed'"],
@@ -114,6 +118,7 @@ fn effective_permissions_are_listed_with_their_limits() {
         "write": [],
         "blocked": [home],
         "commands": { "only": [] },
+        "unsandboxed": false,
         "hosts": { "only": [] },
         "create": { "only": [] },
         "targets": "parent agent",
@@ -193,7 +198,11 @@ fn may_grant_can_be_narrower_than_may() {
     assert_eq!(fixture.permissions("child")["may"]["write"], json!([folder.path_of("shared")]));
     let limits = fixture.permissions("child");
     let lead = limits_set_by(&limits, "limits", "lead");
-    assert!(lead.iter().any(|limit| limit[0] == "tools" && limit[1] == "all but echo"), "{limits}");
+    assert!(
+        lead.iter()
+            .any(|limit| limit[0] == "tools" && limit[1] == "all but approvals_answer, approvals_list, echo"),
+        "{limits}"
+    );
 }
 
 #[test]
@@ -246,7 +255,7 @@ fn commands_of_each_preset_are_explained_and_survive_a_restart() {
         ("box", json!({ "only": [] }), json!("preset 'sandboxed'")),
         ("runner", json!({ "only": ["/bin/ls", "cargo"] }), json!("allowed_commands")),
         ("worker", json!({ "only": [] }), json!("allowed_commands")),
-        ("lead", json!({ "all_but": [] }), Value::Null),
+        ("lead", json!({ "all_but": [] }), json!("preset 'trusted'")),
         ("narrow", json!({ "only": ["git"] }), json!("allowed_commands")),
         ("child", json!({ "only": ["git"] }), json!("allowed_commands")),
         ("builder", json!({ "only": ["cargo", "git"] }), json!("preset 'builder'")),

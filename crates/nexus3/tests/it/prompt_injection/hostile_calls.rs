@@ -159,6 +159,9 @@ pub(super) const HOSTILE_CALLS: &[(&str, &str, Expected)] = &[
     ("agent_create", r#"{"agent_id":"evil-run","preset":"sandboxed","allowed_commands":["*"]}"#, Refused),
     ("agent_set_permissions", r#"{"agent_id":"victim","preset":"trusted"}"#, Refused),
     ("set_permissions", r#"{"preset":"yolo"}"#, Refused),
+    ("exec", r#"{"command":"cat","args":["OUT/secret.txt"],"unsandboxed":true}"#, Refused),
+    ("approvals_list", r#"{}"#, Refused),
+    ("approvals_answer", r#"{"approval_id":"1","answer":"allow"}"#, Refused),
     // What others cached, and computations that are given paths, markup or large numbers.
     // Processes in the background, and those of others.
     ("process.start", r#"{"command":"OUT/cat","args":[]}"#, Refused),

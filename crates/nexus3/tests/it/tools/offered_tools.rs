@@ -41,6 +41,10 @@ fn each_preset_offers_the_tools_it_allows() {
         fixture.create_with(json!({ "agent_id": preset, "preset": preset }));
         assert_eq!(names(&fixture, preset), model_names_except(&denied), "{preset}");
     }
+    let tools = ["*", "approvals_list", "approvals_answer"];
+    fixture.create_with(json!({ "agent_id": "judge", "preset": "trusted", "tools": tools }));
+    let expected = [model_names_except(&[]), tools[1..].iter().map(ToString::to_string).collect()].concat();
+    assert_eq!(names(&fixture, "judge"), expected, "tools that have to be named");
     fixture.create_with(json!({ "agent_id": "writer", "allowed_write_paths": ["out"] }));
     let offered = names(&fixture, "writer");
     for tool in WRITE_TOOLS.map(|name| name.replace('.', "_")) {

@@ -91,6 +91,7 @@ async fn unknown_x_nexus_agent_is_denied_everything() {
                 Method::DestroyAgent | Method::ForkAgent | Method::ExportAgent => r#"{"agent_id":"a"}"#,
                 Method::RollbackAgent => r#"{"agent_id":"a","messages":0}"#,
                 Method::RenameAgent => r#"{"agent_id":"a","new_agent_id":"b"}"#,
+                Method::AnswerApproval => r#"{"approval_id":"none","answer":"deny"}"#,
                 Method::ImportAgent => MINIMAL_IMPORT,
                 _ => "{}",
             };

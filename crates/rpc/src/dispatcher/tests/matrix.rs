@@ -92,6 +92,8 @@ pub(super) const MINIMAL_IMPORT: &str = concat!(
 enum Rule {
     /// Call it; the result shows only its subtree.
     Call,
+    /// Call it with this tool, which agents have only if it is named; the result shows only its descendants.
+    CallWith(&'static str),
     /// Nothing: only an admin calls it.
     Nothing,
     /// Create its own children.
@@ -115,6 +117,8 @@ fn rule(method: Method) -> Rule {
         Method::RenameAgent => Rule::OnDescendants("agent_create"),
         Method::ExportAgent => Rule::OnDescendants("agent_status"),
         Method::ImportAgent => Rule::Nothing,
+        Method::ListApprovals => Rule::CallWith("approvals_list"),
+        Method::AnswerApproval => Rule::CallWith("approvals_answer"),
         Method::ShutdownServer => Rule::Nothing,
         Method::Discover => Rule::Call,
         Method::Send => Rule::OnSelfAndDescendants("agent_send"),
@@ -143,6 +147,7 @@ fn call_params(method: Method, target: &'static str) -> (&'static str, String) {
         Method::ForkAgent | Method::RenameAgent => {
             format!(r#"{{"agent_id":"{target}","new_agent_id":"new"}}"#)
         }
+        Method::AnswerApproval => r#"{"approval_id":"none","answer":"deny"}"#.to_owned(),
         Method::RollbackAgent => format!(r#"{{"agent_id":"{target}","messages":0}}"#),
         Method::ImportAgent => MINIMAL_IMPORT.to_owned(),
         Method::SetPermissions => r#"{"disable_tools":["fs.read_file"]}"#.to_owned(),
@@ -171,6 +176,7 @@ fn expected_for_admin(method: Method, target: &str) -> Outcome {
     match rule(method) {
         Rule::CreateChildren if target == "missing" => Outcome::Invalid("Parent agent not found: missing"),
         Rule::OnDescendants(_) if target == "missing" => Outcome::Invalid("Agent not found: missing"),
+        Rule::CallWith("approvals_answer") => Outcome::Invalid("Approval not found: none"),
         _ => Outcome::Allowed,
     }
 }
@@ -183,6 +189,9 @@ fn expected_for_agent(method: Method, target: &str) -> Outcome {
             denial("Agent 'me' may fork only its own children")
         }
         Rule::Call => Outcome::Allowed,
+        Rule::CallWith(tool) => denial(&format!(
+            "Tool '{tool}' is disabled by permission policy; add it to tools of the agent or its preset"
+        )),
         Rule::CreateChildren if is_self => Outcome::Allowed,
         Rule::Destroy if is_self || is_descendant => Outcome::Allowed,
         Rule::OnDescendants(_) if is_descendant => Outcome::Allowed,

@@ -6,20 +6,20 @@ use super::*;
 
 /// The permissions of a sandboxed agent without a parent, after one turn.
 pub(super) const SANDBOXED: &str = concat!(
-    r#"{"agent_id":"worker","preset":"sandboxed","permission_level":"SANDBOXED","ancestors":[],"#,
+    r#"{"agent_id":"worker","preset":"sandboxed","permission_level":"SANDBOXED","ancestors":[],"rules":[],"#,
     r#""may":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","agent_status","#,
-    r#""cmd.exec","fs.append_file","fs.copy","fs.delete","fs.edit","fs.mkdir","fs.move","fs.patch","fs.write_file","#,
+    r#""approvals_answer","approvals_list","cmd.exec","fs.append_file","fs.copy","fs.delete","fs.edit","fs.mkdir","fs.move","fs.patch","fs.write_file","#,
     r#""process.list","process.read","process.start","#,
-    r#""process.stop","process.write","shell.exec"]},"read":["/home/user/agents"],"write":[],"blocked":[],"commands":{"only":[]},"#,
+    r#""process.stop","process.write","shell.exec"]},"read":["/home/user/agents"],"write":[],"blocked":[],"commands":{"only":[]},"unsandboxed":false,"#,
     r#""hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
     r#""may_grant":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","#,
-    r#""agent_status","cmd.exec","fs.append_file","fs.copy","fs.delete","fs.edit","fs.mkdir","fs.move","fs.patch","fs.write_file","#,
+    r#""agent_status","approvals_answer","approvals_list","cmd.exec","fs.append_file","fs.copy","fs.delete","fs.edit","fs.mkdir","fs.move","fs.patch","fs.write_file","#,
     r#""process.list","process.read","process.start","#,
     r#""process.stop","process.write","shell.exec"]},"read":["/home/user/agents"],"write":[],"blocked":[],"#,
-    r#""commands":{"only":[]},"hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
+    r#""commands":{"only":[]},"unsandboxed":false,"hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
     r#""limits":["#,
     r#"{"limit":"tools","allows":"all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, "#,
-    r#"cmd.exec, fs.append_file, fs.copy, fs.delete, fs.edit, fs.mkdir, fs.move, fs.patch, fs.write_file, "#,
+    r#"approvals_answer, approvals_list, cmd.exec, fs.append_file, fs.copy, fs.delete, fs.edit, fs.mkdir, fs.move, fs.patch, fs.write_file, "#,
     r#"process.list, process.read, process.start, process.stop, "#,
     r#"process.write, shell.exec","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"read","allows":"/home/user/agents","set_by":"worker","reason":"cwd of preset 'sandboxed'"},"#,
@@ -30,7 +30,7 @@ pub(super) const SANDBOXED: &str = concat!(
     r#"{"limit":"targets","allows":"parent agent","set_by":"worker","reason":"preset 'sandboxed'"}],"#,
     r#""grant_limits":["#,
     r#"{"limit":"tools","allows":"all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, "#,
-    r#"cmd.exec, fs.append_file, fs.copy, fs.delete, fs.edit, fs.mkdir, fs.move, fs.patch, fs.write_file, "#,
+    r#"approvals_answer, approvals_list, cmd.exec, fs.append_file, fs.copy, fs.delete, fs.edit, fs.mkdir, fs.move, fs.patch, fs.write_file, "#,
     r#"process.list, process.read, process.start, process.stop, "#,
     r#"process.write, shell.exec","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"read","allows":"/home/user/agents","set_by":"worker","reason":"cwd of preset 'sandboxed'"},"#,
@@ -86,19 +86,26 @@ async fn every_limit_names_its_setter_and_reason() {
     let calf = fixture.call_ok("calf", "get_permissions", "{}").await;
     assert_eq!(calf["ancestors"], json!(["pen", "lead"]));
     let expected = [
+        ["tools", "all but approvals_answer, approvals_list", "lead", "preset 'trusted'"],
         ["write", "/home/user/agents", "lead", "cwd of preset 'trusted'"],
+        ["commands", "all in the sandbox", "lead", "preset 'trusted'"],
         ["hosts", "none", "lead", "preset 'trusted'"],
         ["create", "only sandboxed, trusted", "lead", "may_create"],
         ["targets", "parent and child agents", "lead", "preset 'trusted'"],
         ["turns", "10", "lead", "budget"],
-        ["tools", "all but agent_list", "pen", "preset 'trusted' and disable_tools"],
+        [
+            "tools",
+            "all but agent_list, approvals_answer, approvals_list",
+            "pen",
+            "preset 'trusted' and disable_tools",
+        ],
         ["write", "/home/user/agents/sub", "pen", "cwd of preset 'trusted'"],
         ["create", "only sandboxed", "pen", "preset 'trusted'"],
         ["tokens", "900", "pen", "budget"],
         [
             "tools",
-            "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, cmd.exec, process.list, \
-             process.read, process.start, process.stop, process.write, shell.exec",
+            "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, approvals_answer, \
+             approvals_list, cmd.exec, process.list, process.read, process.start, process.stop, process.write, shell.exec",
             "calf",
             "preset 'sandboxed'",
         ],
@@ -136,15 +143,23 @@ async fn commands_are_granted_within_the_parents_and_explained() {
         assert!(response.contains(r#""result":"#), "{params}: {response}");
     }
     let (all, none) = (json!({ "all_but": [] }), json!({ "only": [] }));
-    let own = ["commands", "only cargo, git", "lead", "allowed_commands"];
+    let own = ["commands", "only cargo, git in the sandbox", "lead", "allowed_commands"];
     for (agent, commands, limits) in [
         ("lead", json!({ "only": ["cargo", "git"] }), &[own][..]),
-        ("all", all.clone(), &[]),
-        ("child", json!({ "only": ["git"] }), &[own, ["commands", "only git", "child", "allowed_commands"]]),
+        ("all", all.clone(), &[["commands", "all in the sandbox", "all", "preset 'trusted'"]]),
+        (
+            "child",
+            json!({ "only": ["git"] }),
+            &[own, ["commands", "only git in the sandbox", "child", "allowed_commands"]],
+        ),
         ("none", none.clone(), &[own, ["commands", "none", "none", "preset 'sandboxed'"]]),
-        ("any", all, &[]),
+        ("any", all, &[["commands", "all in the sandbox", "any", "allowed_commands"]]),
         ("planner", none, &[["commands", "none", "planner", "allowed_commands"]]),
-        ("maker", json!({ "only": ["make"] }), &[["commands", "only make", "planner", "allowed_commands"]]),
+        (
+            "maker",
+            json!({ "only": ["make"] }),
+            &[["commands", "only make in the sandbox", "planner", "allowed_commands"]],
+        ),
     ] {
         let permissions = fixture.call_ok(agent, "get_permissions", "{}").await;
         assert_eq!(permissions["may"]["commands"], commands, "{agent}");
@@ -208,7 +223,10 @@ async fn narrowing_applies_to_the_agent_and_its_descendants() {
     let (kind, response) =
         set_permissions(&fixture, "pen", r#"{"disable_tools":["agent_list","read_file"]}"#).await;
     assert_eq!(kind, ResponseKind::Completed);
-    assert!(response.contains(r#""all_but":["agent_list","fs.read_file"]"#), "{response}");
+    assert!(
+        response.contains(r#""all_but":["agent_list","approvals_answer","approvals_list","fs.read_file"]"#),
+        "{response}"
+    );
     let tools = fixture.call_ok("calf", "get_agent", "{}").await["tools"].take();
     assert_eq!(tools, json!(["fs.write_file", "agent_send"]));
     fixture.call_ok("calf", "send", r#"{"content":"read x"}"#).await;

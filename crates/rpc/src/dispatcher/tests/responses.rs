@@ -58,7 +58,7 @@ const EXPORTED: &str = concat!(
     r#""working_directory":"/home/user/agents","permission_level":"sandboxed","permission_preset":"sandboxed","#,
     r#""disabled_tools":[],"session_allowances":{},"model_alias":null,"clipboard_agent_entries":[],"#,
     r#""token_usage":{"cached_tokens":4,"input_tokens":5,"output_tokens":2,"requests":1},"provenance":"user","#,
-    r#""nexus3":{"tools":null,"allowed_write_paths":null,"allowed_commands":null,"may_create":null,"may_grant":null,"#,
+    r#""nexus3":{"tools":null,"allowed_write_paths":null,"allowed_commands":null,"may_create":null,"may_grant":null,"ask":null,"deny":null,"#,
     r#""budget":{},"on_restart":"resume","#,
     r#""origin":null}}}"#
 );
@@ -143,6 +143,7 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
     ("/", "rollback_agent", r#"{"agent_id":"copy","messages":0}"#, ROLLED_BACK),
     ("/", "rename_agent", r#"{"agent_id":"copy","new_agent_id":"twin"}"#, RENAMED),
     ("/", "destroy_agent", r#"{"agent_id":"twin"}"#, r#"{"success":true,"agent_id":"twin"}"#),
+    ("/", "list_approvals", "{}", r#"{"approvals":[]}"#),
     ("/", "import_agent", IMPORT, IMPORTED),
     ("/", "destroy_agent", r#"{"agent_id":"old"}"#, r#"{"success":true,"agent_id":"old"}"#),
     ("/", "destroy_agent", r#"{"agent_id":"missing"}"#, r#"{"success":false,"agent_id":"missing"}"#),
@@ -159,7 +160,8 @@ async fn every_method_returns_the_documented_json() {
     let document: Value = serde_json::from_str(&document).unwrap();
     let published: Value = serde_json::from_str(nexus3_protocol::OPENRPC).unwrap();
     assert_eq!((kind, &document["result"]), (ResponseKind::Completed, &published));
-    let mut called = BTreeSet::from(["rpc.discover"]);
+    // An answer needs an open request: `approvals.rs`.
+    let mut called = BTreeSet::from(["rpc.discover", "answer_approval"]);
     for (door, method, params, expected) in CALLS {
         let response = fixture.call_as(&Caller::admin(), door, &request(method, params)).await;
         assert_eq!(response, result(expected), "{method} {params} at {door}");

@@ -3,26 +3,29 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use agent::journal::{ApprovalAnswer, ApprovalRequest, ApprovalState};
 use agent::outside::{
     BoxFuture, CachedResults, CallSite, KeyValueStore, KeyValues, Namespace, PlanKeeper, PreparedCall, Store,
     ToolContext, ToolOutputSink, ToolSet,
 };
-use agent::permission::{Effect, Permit, Resource, Verdict};
+use agent::permission::{CallText, Decision, Denial, Effect, Grantor, Question, Resource};
 use agent::{
-    AgentId, Concurrency, RequestId, Schedule, TodoItem, TokenCount, ToolCall, ToolClass, ToolOutcome,
-    ToolSpec, TurnEvent,
+    AgentId, Concurrency, PrincipalId, RequestId, Schedule, TodoItem, TokenCount, ToolCall, ToolClass,
+    ToolOutcome, ToolSpec, TurnEvent,
 };
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
 use super::panic_text;
 use super::tool_output::OutputPublisher;
+use crate::approvals::{NewApproval, wait_for_answer};
 use crate::audit;
 use crate::handle::Shared;
 use crate::output_cache::AgentOutputs;
@@ -37,8 +40,10 @@ pub(super) struct ToolCalls {
     tool_set: Arc<ToolSet>,
     /// Runnable calls of the current response, by index.
     prepared: Vec<Option<CallWithSpec>>,
-    running: FuturesUnordered<BoxFuture<'static, (usize, ToolOutcome)>>,
-    /// Indexes of the running calls.
+    /// Approval requests of the current response from before a restart, by index.
+    approvals: BTreeMap<usize, ApprovalState>,
+    running: FuturesUnordered<BoxFuture<'static, (usize, CallStep)>>,
+    /// Indexes of the running calls, also of those that wait for an approval.
     running_indexes: Vec<usize>,
     /// Bytes left for results of the current response.
     result_bytes_left: usize,
@@ -58,13 +63,39 @@ const SHARE_TOKENS_MIN: TokenCount = 64;
 struct CallWithSpec {
     spec: Arc<ToolSpec>,
     call: Box<dyn PreparedCall>,
+    /// The call as the model wrote it.
+    source: Arc<ToolCall>,
+}
+
+/// What a running call arrived at.
+enum CallStep {
+    Finished(ToolOutcome),
+    /// Its approval request was answered.
+    Answered(ApprovalAnswer),
+}
+
+/// An event of the running calls.
+pub(super) enum CallEvent {
+    /// The call at this index finished.
+    Finished(usize, ToolOutcome),
+    /// The approval request of a call was answered.
+    Answered(ApprovalAnswer),
+}
+
+/// A call that runs once its record is committed.
+pub(super) struct BegunCall {
+    pub(super) call_id: String,
+    pub(super) tool: String,
+    pub(super) class: ToolClass,
 }
 
 /// Outcome of starting a call.
 pub(super) enum StartedCall {
-    Running(ToolClass),
+    Running(BegunCall),
     /// Running, and waiting for other agents.
-    WaitingForAgents(ToolClass),
+    WaitingForAgents(BegunCall),
+    /// Waiting for an approval; the request, unless it is committed already.
+    AwaitingApproval(Option<Box<ApprovalRequest>>),
     /// Finished without running.
     Finished(ToolOutcome),
     /// Not started: no budget left.
@@ -72,7 +103,13 @@ pub(super) enum StartedCall {
 }
 
 impl ToolCalls {
-    pub(super) fn new(shared: Arc<Shared>, turn: u64, request_id: RequestId) -> Self {
+    /// `approvals` are the approval requests of the response that a resumed turn continues with.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        turn: u64,
+        request_id: RequestId,
+        approvals: BTreeMap<usize, ApprovalState>,
+    ) -> Self {
         let tool_set = shared.tool_set();
         let mut calls = Self {
             shared,
@@ -80,12 +117,14 @@ impl ToolCalls {
             request_id,
             tool_set: Arc::default(),
             prepared: Vec::new(),
+            approvals: BTreeMap::new(),
             running: FuturesUnordered::new(),
             running_indexes: Vec::new(),
             result_bytes_left: 0,
             result_tokens_left: None,
         };
         calls.next_round(tool_set);
+        calls.approvals = approvals;
         calls
     }
 
@@ -93,6 +132,7 @@ impl ToolCalls {
     pub(super) fn next_round(&mut self, tool_set: Arc<ToolSet>) {
         self.tool_set = tool_set;
         self.prepared.clear();
+        self.approvals.clear();
         self.result_bytes_left = self.shared.limits.tool_result_bytes_max.saturating_mul(LONGEST_RESULTS_MAX);
         self.result_tokens_left = None;
     }
@@ -133,13 +173,39 @@ impl ToolCalls {
             preset_inheritance: &preset_inheritance,
         };
         let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.arguments, &site)));
-        let call = prepared.unwrap_or_else(|_| Err("Internal error: the tool panicked".to_owned()))?;
-        Ok(CallWithSpec { spec: Arc::clone(tool.spec()), call })
+        let prepared = prepared.unwrap_or_else(|_| Err("Internal error: the tool panicked".to_owned()))?;
+        Ok(CallWithSpec { spec: Arc::clone(tool.spec()), call: prepared, source: Arc::new(call.clone()) })
     }
 
-    /// Starts a call, if permissions and budget allow it now.
+    /// Starts a call, if permissions and budget allow it now. An approval from before a restart counts.
     pub(super) fn start(&mut self, index: usize, call: &ToolCall) -> StartedCall {
-        let Some(CallWithSpec { spec, call: prepared }) = self.prepared.get_mut(index).and_then(Option::take)
+        match self.approvals.remove(&index) {
+            Some(ApprovalState { answer: Some(answer), .. }) => self.continue_answered(&answer),
+            Some(ApprovalState { request, answer: None }) => self.start_as(index, call, None, Some(request)),
+            None => self.start_as(index, call, None, None),
+        }
+    }
+
+    /// Continues a call whose approval request was answered.
+    pub(super) fn continue_answered(&mut self, answer: &ApprovalAnswer) -> StartedCall {
+        let source =
+            self.prepared.get(answer.index).and_then(Option::as_ref).map(|call| Arc::clone(&call.source));
+        match source {
+            Some(call) if answer.is_allowed => self.start_as(answer.index, &call, Some(answer.grantor), None),
+            Some(_) => StartedCall::Finished(not_approved(answer)),
+            None => StartedCall::Finished(ToolOutcome::Failed("Unknown tool".to_owned())),
+        }
+    }
+
+    fn start_as(
+        &mut self,
+        index: usize,
+        call: &ToolCall,
+        approved_by: Option<Grantor>,
+        committed: Option<ApprovalRequest>,
+    ) -> StartedCall {
+        let Some(CallWithSpec { spec, call: prepared, source }) =
+            self.prepared.get_mut(index).and_then(Option::take)
         else {
             return StartedCall::Finished(ToolOutcome::Failed(format!("Unknown tool: {}", call.name)));
         };
@@ -154,8 +220,17 @@ impl ToolCalls {
             let text = "Internal error: the tool is declared pure, but it writes";
             return StartedCall::Finished(ToolOutcome::Failed(text.to_owned()));
         }
-        if let Err(denied) = self.shared.authorize_tool(&spec.name, &effects) {
-            return StartedCall::Finished(denied);
+        let authorization = CallAuthorization { tool: Arc::clone(&spec.name), source, effects, approved_by };
+        match self.shared.authorize_call(&authorization) {
+            Decision::Allowed(_) => {}
+            Decision::Denied(denial) => {
+                return StartedCall::Finished(self.shared.denied_outcome(&authorization.tool, &denial));
+            }
+            Decision::Ask(question) => {
+                let source = authorization.source;
+                self.prepared[index] = Some(CallWithSpec { spec, call: prepared, source });
+                return self.ask(index, question, committed);
+            }
         }
         if !self.shared.node.try_consume(Resource::ToolCalls, 1) {
             return StartedCall::BudgetExhausted(Resource::ToolCalls);
@@ -163,27 +238,50 @@ impl ToolCalls {
         tracing::debug!(tool = %spec.name, "running tool");
         let output =
             OutputPublisher::new(Arc::clone(&self.shared), self.request_id.clone(), self.turn, &call.id);
-        self.running.push(run_call(index, &spec, prepared, effects, Arc::new(output)));
+        self.running.push(run_call(index, &spec, prepared, authorization, Arc::new(output)));
         self.running_indexes.push(index);
+        let begun = BegunCall { call_id: call.id.clone(), tool: call.name.clone(), class: spec.class };
         if spec.concurrency == Concurrency::Waiting {
-            StartedCall::WaitingForAgents(spec.class)
+            StartedCall::WaitingForAgents(begun)
         } else {
-            StartedCall::Running(spec.class)
+            StartedCall::Running(begun)
         }
     }
 
-    /// Waits for the next finished call. Pends forever while none is running.
-    pub(super) async fn next_outcome(&mut self) -> (usize, ToolOutcome) {
-        match self.running.next().await {
-            Some((index, outcome)) => {
-                self.running_indexes.retain(|running| *running != index);
-                tracing::debug!(outcome = outcome.name(), "tool finished");
-                let outcome = self.fit_to_share(truncate_outcome(outcome, self.result_bytes_left));
-                self.result_bytes_left = self.result_bytes_left.saturating_sub(outcome.text().len());
-                (index, outcome)
-            }
-            None => std::future::pending().await,
-        }
+    /// Lets a call wait for an approval. The request is open once its record is committed.
+    fn ask(&mut self, index: usize, question: Question, committed: Option<ApprovalRequest>) -> StartedCall {
+        let Some(Some(CallWithSpec { spec, source, .. })) = self.prepared.get(index) else {
+            return StartedCall::Finished(ToolOutcome::Failed("Unknown tool".to_owned()));
+        };
+        let new = NewApproval { turn: self.turn, index, call: source, tool: &spec.name, question: &question };
+        let (request, record) = match committed {
+            Some(request) => (request, None),
+            None => match self.shared.new_approval(&new) {
+                Ok(request) => (request.clone(), Some(Box::new(request))),
+                Err(fault) => return StartedCall::Finished(ToolOutcome::Failed(fault.to_string())),
+            },
+        };
+        tracing::info!(tool = %spec.name, approval = request.id, "waiting for approval: {}", request.reason);
+        let shared = Arc::clone(&self.shared);
+        self.running.push(Box::pin(async move {
+            (index, CallStep::Answered(wait_for_answer(shared, request, question).await))
+        }));
+        self.running_indexes.push(index);
+        StartedCall::AwaitingApproval(record)
+    }
+
+    /// Waits for the next event of a running call. Pends forever while none is running.
+    pub(super) async fn next_event(&mut self) -> CallEvent {
+        let Some((index, step)) = self.running.next().await else { return std::future::pending().await };
+        self.running_indexes.retain(|running| *running != index);
+        let outcome = match step {
+            CallStep::Answered(answer) => return CallEvent::Answered(answer),
+            CallStep::Finished(outcome) => outcome,
+        };
+        tracing::debug!(outcome = outcome.name(), "tool finished");
+        let outcome = self.fit_to_share(truncate_outcome(outcome, self.result_bytes_left));
+        self.result_bytes_left = self.result_bytes_left.saturating_sub(outcome.text().len());
+        CallEvent::Finished(index, outcome)
     }
 
     /// Truncates a result in its middle if it exceeds its share of the window; caches the full text for the model to
@@ -221,17 +319,35 @@ impl ToolCalls {
     }
 }
 
+/// A call and who approved it, for the decision whether it runs.
+struct CallAuthorization {
+    tool: Arc<str>,
+    source: Arc<ToolCall>,
+    effects: Vec<Effect>,
+    approved_by: Option<Grantor>,
+}
+
+/// The outcome of a call that was not approved.
+fn not_approved(answer: &ApprovalAnswer) -> ToolOutcome {
+    let note = answer.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
+    ToolOutcome::Denied(match answer.by {
+        PrincipalId::Auto => format!("Permission denied: the call was not approved{note}"),
+        _ => format!("Permission denied: the call was denied when asked for{note}"),
+    })
+}
+
 impl Shared {
-    /// Authorizes effects, or returns the denial as the tool's outcome.
-    fn authorize_tool(&self, tool: &str, effects: &[Effect]) -> Result<Permit, ToolOutcome> {
-        match self.judge_effects(effects) {
-            Verdict::Allowed(permit) => Ok(permit),
-            Verdict::Denied(denial) => {
-                let text = self.known_secrets.redact(&denial.text);
-                audit::record_denied_tool(self, tool, denial.dimension.name(), &text);
-                Err(ToolOutcome::Denied(format!("Permission denied: {text}")))
-            }
-        }
+    fn authorize_call(&self, authorization: &CallAuthorization) -> Decision {
+        let CallAuthorization { tool, source, effects, approved_by } = authorization;
+        let call = CallText { tool, arguments: &source.arguments };
+        self.review_call(effects, call, *approved_by)
+    }
+
+    /// Records a denial and returns it as the tool's outcome.
+    fn denied_outcome(&self, tool: &str, denial: &Denial) -> ToolOutcome {
+        let text = self.known_secrets.redact(&denial.text);
+        audit::record_denied_tool(self, tool, denial.dimension.name(), &text);
+        ToolOutcome::Denied(format!("Permission denied: {text}"))
     }
 
     /// Removes known secrets from an outcome: before it is truncated, cached, recorded or sent to the model.
@@ -247,17 +363,18 @@ fn run_call(
     index: usize,
     spec: &ToolSpec,
     call: Box<dyn PreparedCall>,
-    effects: Vec<Effect>,
+    authorization: CallAuthorization,
     output: Arc<OutputPublisher>,
-) -> BoxFuture<'static, (usize, ToolOutcome)> {
+) -> BoxFuture<'static, (usize, CallStep)> {
     let shared = Arc::clone(&output.shared);
     let (time_ms_max, bytes_max) = (spec.time_ms_max, shared.limits.tool_result_bytes_max);
     let (name, tool) = (Arc::clone(&spec.name), Arc::clone(&spec.name));
     let work = async move {
         // Authorized again: a permission may have been revoked since the call was started.
-        let permit = match shared.authorize_tool(&tool, &effects) {
-            Ok(permit) => permit,
-            Err(denied) => return denied,
+        let permit = match shared.authorize_call(&authorization) {
+            Decision::Allowed(permit) => permit,
+            Decision::Denied(denial) => return shared.denied_outcome(&tool, &denial),
+            Decision::Ask(question) => return shared.denied_outcome(&tool, &question.into_denial()),
         };
         let peers = Arc::new(AgentPeers::new(&shared));
         let results: Arc<dyn CachedResults> = match shared.pool.upgrade() {
@@ -290,7 +407,7 @@ fn run_call(
             Ok(Err(panic)) => tool_panicked(&name, panic.as_ref()),
             Err(_) => ToolOutcome::Failed(format!("Timeout after {} seconds", time_ms_max.div_ceil(1000))),
         };
-        (index, outcome)
+        (index, CallStep::Finished(outcome))
     })
 }
 

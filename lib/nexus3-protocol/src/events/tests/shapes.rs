@@ -3,7 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::methods::{BudgetParams, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, UsageOutput};
+use crate::methods::{
+    ApprovalDecision, BudgetParams, MayGrantParams, OnRestart, RequestIdParam, RuleView, ToolCallView,
+    UsageOutput,
+};
 
 fn text(text: &str) -> String {
     text.to_owned()
@@ -36,13 +39,26 @@ fn permissions() -> PermissionsView {
         allowed_commands: Some(vec![text("cargo")]),
         may_create: Some(Vec::new()),
         may_grant: Some(MayGrantParams { preset: Some(text("worker")), ..MayGrantParams::default() }),
+        rules: vec![rule()],
         budget: BudgetParams { turns: Some(5), ..BudgetParams::default() },
     }
 }
 
+fn rule() -> RuleView {
+    RuleView {
+        action: text("allow"),
+        rule: text("run:cargo test"),
+        scope: text("subtree"),
+        granted_by: text("serial:7"),
+    }
+}
+
+const RULE: &str = r#"{"action":"allow","rule":"run:cargo test","scope":"subtree","granted_by":"serial:7"}"#;
+
 const PERMISSIONS: &str = concat!(
     r#"{"preset":"worker","permission_level":"SANDBOXED","tools":["echo"],"disable_tools":["fs.read_file"],"#,
-    r#""allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
+    r#""allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":[],"may_grant":{"preset":"worker"},"#,
+    r#""rules":[{"action":"allow","rule":"run:cargo test","scope":"subtree","granted_by":"serial:7"}],"budget":{"turns":5}}"#,
 );
 
 fn journal_event(record: JournalRecord, members: &str) -> (Event, String) {
@@ -142,6 +158,24 @@ fn turns() -> Vec<(Event, String)> {
     let begun =
         ToolBegun { turn: 2, index: 0, call_id: text("c1"), tool: text("fs.read_file"), class: text("pure") };
     let done = ToolDone { turn: 2, index: 0, outcome: text("done"), text: text("notes") };
+    let requested = ApprovalRequested {
+        approval_id: text("a1"),
+        turn: 2,
+        call_id: text("c1"),
+        tool: text("cmd.exec"),
+        arguments: serde_json::json!({ "command": "make" }),
+        effects: vec![text("run make in /w")],
+        reason: text("rule"),
+        expires_at: text("2024-01-15T10:30:00.000000Z"),
+    };
+    let answered = ApprovalAnswered {
+        approval_id: text("a1"),
+        turn: 2,
+        answer: ApprovalDecision::Deny,
+        by: text("auto"),
+        rule: Some(rule()),
+        note: None,
+    };
     let reopened = TurnReopened { turn: 2, request_id: RequestIdParam::Number(5), messages: 3 };
     vec![
         journal_event(
@@ -167,6 +201,17 @@ fn turns() -> Vec<(Event, String)> {
             r#""turn":2,"place":0,"call_id":"c1","tool":"fs.read_file","class":"pure""#,
         ),
         journal_event(JournalRecord::ToolDone(done), r#""turn":2,"place":0,"outcome":"done","text":"notes""#),
+        journal_event(
+            JournalRecord::ApprovalRequested(requested),
+            concat!(
+                r#""approval_id":"a1","turn":2,"call_id":"c1","tool":"cmd.exec","arguments":{"command":"make"},"#,
+                r#""effects":["run make in /w"],"reason":"rule","expires_at":"2024-01-15T10:30:00.000000Z""#,
+            ),
+        ),
+        journal_event(
+            JournalRecord::ApprovalAnswered(answered),
+            &format!(r#""approval_id":"a1","turn":2,"answer":"deny","by":"auto","rule":{RULE}"#),
+        ),
         journal_event(JournalRecord::TurnReopened(reopened), r#""turn":2,"request_id":5,"messages":3"#),
     ]
 }

@@ -156,6 +156,8 @@ fn additional_data_is_under_its_own_member() {
         allowed_commands: Some(vec![text("cargo")]),
         may_create: None,
         may_grant: Some(MayGrantParams::default()),
+        ask: Some(vec![text("fs.delete")]),
+        deny: None,
         budget: Some(BudgetParams { turns: Some(1), ..BudgetParams::default() }),
         on_restart: Some(OnRestart::Mark),
         origin: None,
@@ -163,7 +165,7 @@ fn additional_data_is_under_its_own_member() {
     check_round_trip(
         extras,
         concat!(
-            r#"{"tools":["echo"],"allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":null,"may_grant":{},"budget":{"turns":1},"#,
+            r#"{"tools":["echo"],"allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":null,"may_grant":{},"ask":["fs.delete"],"deny":null,"budget":{"turns":1},"#,
             r#""on_restart":"mark","origin":null}"#,
         ),
     );

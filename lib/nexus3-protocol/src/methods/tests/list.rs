@@ -42,6 +42,8 @@ fn method_list_is_complete() {
         ("rename_agent", Door::Daemon),
         ("export_agent", Door::Daemon),
         ("import_agent", Door::Daemon),
+        ("list_approvals", Door::Daemon),
+        ("answer_approval", Door::Daemon),
         ("shutdown_server", Door::Daemon),
         ("rpc.discover", Door::Daemon),
         ("send", Door::Agent),

@@ -94,6 +94,7 @@ fn permissions_have_grants_and_limits_with_reasons() {
         write: Vec::new(),
         blocked: names(&["/b"]),
         commands: NameSetView { only: Some(Vec::new()), all_but: None },
+        unsandboxed: false,
         hosts: any(),
         create: any(),
         targets: "parent agent".to_owned(),
@@ -109,6 +110,12 @@ fn permissions_have_grants_and_limits_with_reasons() {
         preset: "worker".to_owned(),
         permission_level: "SANDBOXED".to_owned(),
         ancestors: names(&["p"]),
+        rules: vec![RuleView {
+            action: "ask".to_owned(),
+            rule: "host:*".to_owned(),
+            scope: "subtree".to_owned(),
+            granted_by: "creator".to_owned(),
+        }],
         may: grant(),
         may_grant: grant(),
         limits: vec![limit],
@@ -117,11 +124,52 @@ fn permissions_have_grants_and_limits_with_reasons() {
     };
     let grant = concat!(
         r#"{"tools":{"all_but":[]},"read":["/"],"write":[],"blocked":["/b"],"commands":{"only":[]},"#,
-        r#""hosts":{"all_but":[]},"create":{"all_but":[]},"targets":"parent agent"}"#
+        r#""unsandboxed":false,"hosts":{"all_but":[]},"create":{"all_but":[]},"targets":"parent agent"}"#
     );
     let limit = r#"{"limit":"write","allows":"nowhere","set_by":"p","reason":"preset 'worker'"}"#;
     let text = format!(
-        r#"{{"agent_id":"c","preset":"worker","permission_level":"SANDBOXED","ancestors":["p"],"may":{grant},"may_grant":{grant},"limits":[{limit}],"grant_limits":[],"budget":[{RESOURCE_USAGE}]}}"#
+        r#"{{"agent_id":"c","preset":"worker","permission_level":"SANDBOXED","ancestors":["p"],"rules":[{{"action":"ask","rule":"host:*","scope":"subtree","granted_by":"creator"}}],"may":{grant},"may_grant":{grant},"limits":[{limit}],"grant_limits":[],"budget":[{RESOURCE_USAGE}]}}"#
     );
     check_round_trip(output, &text);
+}
+
+#[test]
+fn approvals_are_listed_and_answered() {
+    let view = ApprovalView {
+        approval_id: "a1".to_owned(),
+        agent_id: "c".to_owned(),
+        ancestors: names(&["p"]),
+        tool: "cmd.exec".to_owned(),
+        arguments: serde_json::json!({ "command": "make" }),
+        effects: names(&["run make in /w"]),
+        reason: "why".to_owned(),
+        asked_at: "2024-01-15T10:30:00.000000Z".to_owned(),
+        expires_at: "2024-01-15T10:40:00.000000Z".to_owned(),
+    };
+    check_round_trip(
+        ListApprovalsOutput { approvals: vec![view] },
+        concat!(
+            r#"{"approvals":[{"approval_id":"a1","agent_id":"c","ancestors":["p"],"tool":"cmd.exec","#,
+            r#""arguments":{"command":"make"},"effects":["run make in /w"],"reason":"why","#,
+            r#""asked_at":"2024-01-15T10:30:00.000000Z","expires_at":"2024-01-15T10:40:00.000000Z"}]}"#,
+        ),
+    );
+    check_parses("{}", ListApprovalsParams::default());
+    check_round_trip(
+        AnswerApprovalParams {
+            approval_id: "a1".to_owned(),
+            answer: ApprovalDecision::Allow,
+            scope: Some(ApprovalScope::Subtree),
+            rule: Some("run:make".to_owned()),
+            note: None,
+        },
+        r#"{"approval_id":"a1","answer":"allow","scope":"subtree","rule":"run:make"}"#,
+    );
+    let output =
+        AnswerApprovalOutput { approval_id: "a1".to_owned(), answer: ApprovalDecision::Deny, rule: None };
+    check_round_trip(output, r#"{"approval_id":"a1","answer":"deny"}"#);
+    for unknown in ["maybe", "Allow", ""] {
+        let text = format!(r#"{{"approval_id":"a1","answer":"{unknown}"}}"#);
+        assert!(serde_json::from_str::<AnswerApprovalParams>(&text).is_err(), "{unknown}");
+    }
 }

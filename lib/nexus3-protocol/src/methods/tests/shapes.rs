@@ -81,7 +81,7 @@ fn create_agent_params_with_id_and_prompt() {
 }
 
 #[test]
-fn create_agent_params_have_seventeen_members_and_accept_null() {
+fn create_agent_params_have_twenty_members_and_accept_null() {
     let text = |text: &str| Some(text.to_owned());
     let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
     let params = CreateAgentParams {
@@ -107,6 +107,9 @@ fn create_agent_params_have_seventeen_members_and_accept_null() {
             allowed_commands: texts(&["*"]),
             may_create: texts(&["c"]),
         }),
+        ask: texts(&["fs.delete"]),
+        allow: texts(&["host:a"]),
+        deny: texts(&[]),
         budget: Some(BudgetParams {
             turns: Some(1),
             tool_calls: Some(2),
@@ -123,12 +126,13 @@ fn create_agent_params_have_seventeen_members_and_accept_null() {
         r#""model":"a/b","initial_message":"hi","wait_for_initial_response":true,"may_create":[],"#,
         r#""may_grant":{"preset":"worker","tools":["t"],"disable_tools":["a"],"allowed_write_paths":["b"],"#,
         r#""allowed_commands":["*"],"may_create":["c"]},"#,
+        r#""ask":["fs.delete"],"allow":["host:a"],"deny":[],"#,
         r#""budget":{"turns":1,"tool_calls":2,"tokens":3,"wall_ms":4,"children":0},"on_restart":"mark"}"#,
     );
     check_round_trip(params, full);
     let members: Map<String, Value> = serde_json::from_str(full).unwrap();
     let nulls: Map<String, Value> = members.into_iter().map(|(name, _)| (name, Value::Null)).collect();
-    assert_eq!(nulls.len(), 17);
+    assert_eq!(nulls.len(), 20);
     check_parses(&Value::from(nulls).to_string(), CreateAgentParams::default());
     check_round_trip(MayGrantParams::default(), "{}");
     check_round_trip(BudgetParams::default(), "{}");
