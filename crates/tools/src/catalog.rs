@@ -8,7 +8,7 @@ use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
 use crate::{
-    agents, base64, commands, fs, hash, json, memory, plan, process, regex, result, text, time, uuid,
+    agents, base64, commands, fs, git, hash, json, memory, plan, process, regex, result, text, time, uuid,
 };
 
 const FAMILIES: &[&[ToolEntry]] = &[
@@ -20,6 +20,7 @@ const FAMILIES: &[&[ToolEntry]] = &[
     hash::TOOLS,
     regex::TOOLS,
     fs::TOOLS,
+    git::TOOLS,
     commands::TOOLS,
     process::TOOLS,
     result::TOOLS,
