@@ -46,7 +46,9 @@ pub fn answer(request: &[u8], is_closed: fn(&str) -> bool) -> Result<Vec<u8>, St
 /// An error as a text: the whole chain of causes on one line, of bounded length.
 fn describe(error: &gix::Error) -> String {
     const CHARS_MAX: usize = 400;
-    let text = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut causes: Vec<String> = error.iter_errors().map(ToString::to_string).collect();
+    causes.dedup();
+    let text = causes.join(": ").split_whitespace().collect::<Vec<_>>().join(" ");
     match text.char_indices().nth(CHARS_MAX) {
         Some((cut, _)) => format!("{}…", &text[..cut]),
         None => text,

@@ -12,10 +12,11 @@ use super::{CommandRunner, StartedCommand, hidden_paths};
 use crate::definition::{ToolResult, execution_failed};
 use crate::fs::DirectoryHandle;
 
-/// The limits of a built-in: it writes nothing. The kernel counts all processes of the user, so that their number stays.
+/// The limits of a built-in: it writes nothing. The allocator reserves the first half of the memory at once. The kernel
+/// counts all processes of the user, so that their number is that of commands.
 const LIMITS: ResourceLimits = ResourceLimits {
     file_bytes_max: 0,
-    memory_bytes_max: 1 << 30,
+    memory_bytes_max: 2 << 30,
     open_files_max: 1_024,
     processes_max: 4_096,
 };
@@ -61,7 +62,7 @@ impl CommandRunner {
             Some(CommandExit::Exited(1)) => Err(execution_failed(finished.stderr)),
             Some(CommandExit::NotStarted(why) | CommandExit::Stopped(why)) => Err(execution_failed(why)),
             Some(exit) => Err(execution_failed(format!(
-                "{name} ended without a result ({exit:?}): it needed more than 1 GiB of memory, or has a bug"
+                "{name} ended without a result ({exit:?}): it needed more than 2 GiB of memory, or has a bug"
             ))),
             None => Err(ToolOutcome::Failed(format!(
                 "Timeout after {} seconds: choose a path further down; a named pipe in the place of a file such as \
