@@ -12,6 +12,9 @@ use crate::fs::{ReadableRepository, RepositoryDirectories};
 /// The time of a call. Beyond it the helper is killed.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
+const TIMEOUT_HINT: &str =
+    "choose a path further down; a named pipe in the place of a file such as .gitignore has this effect too";
+
 /// The limit of the tools: more than the helper has, so that its own text is the result.
 pub(super) const TIME_MS_MAX: u64 = 45_000;
 
@@ -33,6 +36,7 @@ pub(super) async fn run(
         operation,
     };
     let input = compact_json(&request)?;
-    let built_in = BuiltInCall { name: GIT, input, directories, blocked, timeout: TIME_MAX };
+    let built_in =
+        BuiltInCall { name: GIT, input, directories, blocked, timeout: TIME_MAX, timeout_hint: TIMEOUT_HINT };
     call.dependencies.commands.run_built_in(built_in).await
 }

@@ -1,12 +1,17 @@
 //! The git tools through the sandbox: permissions, discovery of the repository, refusals.
 
+use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
 use agent::ToolOutcome;
 use agent::permission::{DirectorySet, Grant};
+use sandbox::{
+    BuiltInLaunch, CommandExit, GrantedDirectory, Launcher, ResourceLimits, SystemDirectories, Tier,
+};
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, done, path};
+use crate::fixture::{Fixture, done, helper, path};
 use crate::git_repository::{Repository, run_git};
 
 fn agent(repository: &Repository) -> Fixture {
@@ -38,6 +43,31 @@ async fn every_git_tool_reads_the_repository() {
     assert!(shown.contains("+++ b/src/b.txt\n@@ -0,0 +1 @@\n+b"), "{shown}");
     let blamed = text(&fixture, "git.blame", json!({"path": "a.txt", "start_line": 2})).await;
     assert!(blamed.starts_with("00000000 (Not Committed Yet ") && blamed.ends_with(" 2) 2"), "{blamed}");
+}
+
+/// The tools choose the strongest tier of the machine; the built-in has to work in each.
+#[tokio::test]
+async fn git_built_in_answers_in_every_tier() {
+    let repository = Repository::new();
+    for tier in [Tier::Landlock, Tier::Namespaces] {
+        let launcher = Launcher::new(helper(), tier, Arc::new(SystemDirectories::new("/usr/bin", &[])));
+        let handle = Arc::new(std::fs::File::open(&repository.tree).unwrap().into());
+        let path = repository.path().to_owned();
+        let root = GrantedDirectory { path: path.clone(), handle, is_writable: false };
+        let limits = ResourceLimits { file_bytes_max: 0, ..ResourceLimits::default() };
+        let launch = BuiltInLaunch { name: "git".to_owned(), roots: vec![root], hidden: Vec::new(), limits };
+        let mut running = launcher.start_built_in(launch).unwrap();
+        let request = json!({
+            "worktree": path, "roots": [path], "path": "", "blocked": [], "operation": {"status": {"offset": 0}},
+        });
+        running.take_stdin().unwrap().write_all(request.to_string().as_bytes()).unwrap();
+        let mut output = Vec::new();
+        while let Some((_, bytes)) = running.next_output().await {
+            output.extend(bytes);
+        }
+        assert_eq!(running.exit(), Some(&CommandExit::Exited(0)), "{tier:?}");
+        assert_eq!(String::from_utf8_lossy(&output), "## main\n M a.txt", "{tier:?}");
+    }
 }
 
 #[tokio::test]

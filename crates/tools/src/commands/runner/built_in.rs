@@ -31,6 +31,8 @@ pub(crate) struct BuiltInCall {
     /// Files and directories that it shall not see.
     pub(crate) blocked: Vec<FilePath>,
     pub(crate) timeout: Duration,
+    /// What may have taken long, and what to do.
+    pub(crate) timeout_hint: &'static str,
 }
 
 impl CommandRunner {
@@ -38,7 +40,7 @@ impl CommandRunner {
     pub(crate) async fn run_built_in(self: &Arc<Self>, call: BuiltInCall) -> ToolResult {
         let launcher = self.launcher().await?;
         let runtime = tokio::runtime::Handle::current();
-        let BuiltInCall { name, input, directories, blocked, timeout } = call;
+        let BuiltInCall { name, input, directories, blocked, timeout, timeout_hint } = call;
         let started = tokio::task::spawn_blocking(move || {
             let _runtime = runtime.enter();
             let granted = |directory: DirectoryHandle| GrantedDirectory {
@@ -64,11 +66,10 @@ impl CommandRunner {
             Some(exit) => Err(execution_failed(format!(
                 "{name} ended without a result ({exit:?}): it needed more than 2 GiB of memory, or has a bug"
             ))),
-            None => Err(ToolOutcome::Failed(format!(
-                "Timeout after {} seconds: choose a path further down; a named pipe in the place of a file such as \
-                 .gitignore has this effect too",
-                timeout.as_secs()
-            ))),
+            None => {
+                let seconds = timeout.as_secs();
+                Err(ToolOutcome::Failed(format!("Timeout after {seconds} seconds: {timeout_hint}")))
+            }
         }
     }
 }
