@@ -83,7 +83,7 @@ fn run_sandbox_role() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let role = arguments.next()?;
     if role == sandbox::HELPER_ARGUMENT {
-        Some(sandbox::run_helper())
+        Some(sandbox::run_helper(tools::BUILT_INS))
     } else if role == sandbox::PROBE_ARGUMENT {
         let arguments: Vec<String> = arguments.filter_map(|argument| argument.into_string().ok()).collect();
         Some(sandbox::run_probes(&arguments))

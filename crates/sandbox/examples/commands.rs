@@ -17,7 +17,7 @@ const PROGRAM: &str = "/bin/true";
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(HELPER_ARGUMENT) {
-        return sandbox::run_helper();
+        return sandbox::run_helper(&[]);
     }
     match measure() {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,16 +21,17 @@ use self::kill_scope::KillScope;
 use self::process_limit::ProcessLimit;
 use self::restrict::OpenedRules;
 use self::sys::Fork;
+use crate::built_in::BuiltIn;
 use crate::control;
 use crate::request::{Access, HelperRequest, Report, Rule, Tier};
 
 /// The argument that makes the daemon's executable the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-helper";
 
-/// Runs the helper. The control socket is its standard input; standard output and error are those of the command.
+/// Runs the helper, which knows these built-ins. The control socket is its standard input; standard output and error are those of the command.
 #[must_use]
-pub fn run_helper() -> ExitCode {
-    match serve_request() {
+pub fn run_helper(built_ins: &'static [BuiltIn]) -> ExitCode {
+    match serve_request(built_ins) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sandbox helper: {error}");
@@ -39,12 +40,12 @@ pub fn run_helper() -> ExitCode {
     }
 }
 
-fn serve_request() -> io::Result<()> {
+fn serve_request(built_ins: &'static [BuiltIn]) -> io::Result<()> {
     // A copy on another number: the command gets a standard input of its own.
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     let (request, descriptors) = control::receive::<HelperRequest>(control.as_fd())?
         .ok_or_else(|| io::Error::other("started without a request; it is not meant to be run by hand"))?;
-    let job = Job::new(request, descriptors)?;
+    let job = Job::new(request, descriptors, built_ins)?;
     // Outside the daemon's session: Ctrl-C in a terminal must not end the helper before the command.
     let _ = rustix::process::setsid();
     sys::ignore_signals();
@@ -62,10 +63,15 @@ struct Job {
     stdin: Option<OwnedFd>,
     /// One for each rule of `request.held`.
     held: Vec<OwnedFd>,
+    built_ins: &'static [BuiltIn],
 }
 
 impl Job {
-    fn new(request: HelperRequest, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+    fn new(
+        request: HelperRequest,
+        descriptors: Vec<OwnedFd>,
+        built_ins: &'static [BuiltIn],
+    ) -> io::Result<Self> {
         let missing = || io::Error::other("the request lacks descriptors");
         let mut descriptors = descriptors.into_iter();
         let cwd = descriptors.next().ok_or_else(missing)?;
@@ -74,7 +80,7 @@ impl Job {
         if held.len() != request.held.len() {
             return Err(missing());
         }
-        Ok(Self { request, cwd, stdin, held })
+        Ok(Self { request, cwd, stdin, held, built_ins })
     }
 
     /// Starts the supervisor of the command and waits for its end. Should it die before the command, for example because
@@ -145,7 +151,9 @@ impl Job {
         let stdin = self.stdin.as_ref().map(OwnedFd::try_clone).transpose();
         let cwd = self.open_cwd();
         match (opened, stdin, cwd) {
-            (Ok(()), Ok(stdin), Ok(cwd)) => restrict::execute(&self.request, cwd.as_fd(), stdin, &rules),
+            (Ok(()), Ok(stdin), Ok(cwd)) => {
+                restrict::execute(&self.request, cwd.as_fd(), stdin, &rules, self.built_ins)
+            }
             (Err(why), ..) => format!("cannot confine the command: {why}"),
             (_, Err(error), _) => format!("cannot pass the standard input: {error}"),
             (.., Err(error)) => format!("cannot enter {}: {error}", self.request.cwd),
@@ -156,6 +164,9 @@ impl Job {
         for (rule, handle) in self.request.held.iter().zip(&self.held) {
             let handle = handle.try_clone().map_err(|error| format!("{}: {error}", rule.path))?;
             rules.add(handle, rule.access)?;
+        }
+        if self.request.payload.is_built_in() {
+            return Ok(());
         }
         rules.open_all(&self.request.system)?;
         match self.request.tier {

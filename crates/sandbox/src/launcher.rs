@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use crate::control;
-use crate::request::{Access, HelperRequest, ResourceLimits, Rule, Tier};
+use crate::request::{Access, HelperRequest, Payload, ResourceLimits, Rule, Tier};
 use crate::running::RunningCommand;
 use crate::system_directories::SystemDirectories;
 
@@ -61,6 +61,20 @@ pub struct Launch {
     pub hidden: Vec<String>,
     /// Whether the command gets a pipe as its standard input; else it reads end of file.
     pub has_stdin: bool,
+    /// Its resource limits.
+    pub limits: ResourceLimits,
+}
+
+/// A built-in of the helper to start.
+#[derive(Debug)]
+pub struct BuiltInLaunch {
+    /// Its name.
+    pub name: String,
+    /// The directories that it may read, at least one and none of them writable. It runs in the first and has access to
+    /// nothing else.
+    pub roots: Vec<GrantedDirectory>,
+    /// Files and directories within the roots that it shall not see, as for a command.
+    pub hidden: Vec<String>,
     /// Its resource limits.
     pub limits: ResourceLimits,
 }
@@ -127,7 +141,54 @@ impl Launcher {
     pub fn start(&self, launch: Launch) -> Result<RunningCommand, LaunchFault> {
         launch.roots.iter().try_for_each(|root| self.check_grant(root, &launch.roots))?;
         launch.hidden.iter().try_for_each(|path| self.check_hidden(path, &launch.roots))?;
-        let program = resolve_program(&launch)?;
+        let path = resolve_program(&launch)?;
+        let access = |root: &GrantedDirectory| if root.is_writable { Access::Write } else { Access::Read };
+        let payload = Payload::Program { path, arguments: launch.arguments, environment: launch.environment };
+        let request = HelperRequest {
+            payload,
+            cwd: launch.cwd,
+            has_stdin: launch.has_stdin,
+            held: rules(&launch.roots, access),
+            hidden: outermost(&launch.hidden),
+            system: self.system.rules.clone(),
+            limits: launch.limits,
+            tier: self.tier,
+        };
+        self.start_helper(&request, &launch.cwd_handle, &launch.roots)
+    }
+
+    /// Starts a built-in. It reads its input from the standard input, up to its end.
+    ///
+    /// # Errors
+    /// When a directory cannot be granted or the helper does not start. What fails later is reported by the exit.
+    pub fn start_built_in(&self, launch: BuiltInLaunch) -> Result<RunningCommand, LaunchFault> {
+        launch.roots.iter().try_for_each(|root| self.check_grant(root, &launch.roots))?;
+        launch.hidden.iter().try_for_each(|path| self.check_hidden(path, &launch.roots))?;
+        let fault = |path: &str, why| LaunchFault::Grant { path: path.to_owned(), why };
+        let first = launch.roots.first().ok_or_else(|| fault("", "a built-in needs a directory"))?;
+        if let Some(root) = launch.roots.iter().find(|root| root.is_writable) {
+            return Err(fault(&root.path, "a built-in writes nothing"));
+        }
+        let request = HelperRequest {
+            payload: Payload::BuiltIn(launch.name),
+            cwd: first.path.clone(),
+            has_stdin: true,
+            held: rules(&launch.roots, |_| Access::ReadData),
+            hidden: outermost(&launch.hidden),
+            // The supervisor needs it; the built-in gets no access to it.
+            system: vec![Rule { path: "/dev/null".to_owned(), access: Access::Device }],
+            limits: launch.limits,
+            tier: self.tier,
+        };
+        self.start_helper(&request, &first.handle, &launch.roots)
+    }
+
+    fn start_helper(
+        &self,
+        request: &HelperRequest,
+        cwd: &OwnedFd,
+        roots: &[GrantedDirectory],
+    ) -> Result<RunningCommand, LaunchFault> {
         let (near, far) = UnixStream::pair()?;
         let mut child = tokio::process::Command::new(&self.helper.program)
             .args(&self.helper.arguments)
@@ -136,30 +197,18 @@ impl Launcher {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
-        let stdin = if launch.has_stdin { Some(io::pipe()?) } else { None };
+        let stdin = if request.has_stdin { Some(io::pipe()?) } else { None };
         let (read_end, write_end) = stdin.map_or((None, None), |(read, write)| (Some(read), Some(write)));
-        let rules = |root: &GrantedDirectory| Rule {
-            path: root.path.clone(),
-            access: if root.is_writable { Access::Write } else { Access::Read },
-        };
-        let request = HelperRequest {
-            program,
-            arguments: launch.arguments,
-            environment: launch.environment,
-            cwd: launch.cwd,
-            has_stdin: launch.has_stdin,
-            held: launch.roots.iter().map(rules).collect(),
-            hidden: outermost(&launch.hidden),
-            system: self.system.rules.clone(),
-            limits: launch.limits,
-            tier: self.tier,
-        };
-        let mut descriptors: Vec<BorrowedFd<'_>> = vec![launch.cwd_handle.as_fd()];
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![cwd.as_fd()];
         descriptors.extend(read_end.as_ref().map(AsFd::as_fd));
-        descriptors.extend(launch.roots.iter().map(|root| root.handle.as_fd()));
-        control::send(near.as_fd(), &request, &descriptors)?;
+        descriptors.extend(roots.iter().map(|root| root.handle.as_fd()));
+        control::send(near.as_fd(), request, &descriptors)?;
         RunningCommand::new(&mut child, near, write_end).map_err(LaunchFault::Helper)
     }
+}
+
+fn rules(roots: &[GrantedDirectory], access: impl Fn(&GrantedDirectory) -> Access) -> Vec<Rule> {
+    roots.iter().map(|root| Rule { path: root.path.clone(), access: access(root) }).collect()
 }
 
 /// File systems through which root could change the system, even without capabilities.

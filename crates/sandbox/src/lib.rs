@@ -1,6 +1,7 @@
 //! Commands under restrictions that the kernel enforces. The daemon starts the helper, its own executable; the helper
 //! restricts itself, runs the command, and kills the command with all its descendants when the daemon ends.
 
+mod built_in;
 mod control;
 mod helper;
 mod launcher;
@@ -10,8 +11,9 @@ mod running;
 mod self_test;
 mod system_directories;
 
+pub use built_in::BuiltIn;
 pub use helper::{HELPER_ARGUMENT, run_helper};
-pub use launcher::{GrantedDirectory, Helper, Launch, LaunchFault, Launcher};
+pub use launcher::{BuiltInLaunch, GrantedDirectory, Helper, Launch, LaunchFault, Launcher};
 pub use output::{CapturedOutput, OutputLimits};
 pub use request::{ResourceLimits, Tier};
 pub use running::{CommandExit, CommandInput, OutputStream, RunningCommand};

@@ -51,6 +51,8 @@ impl Default for ResourceLimits {
 pub(crate) enum Access {
     /// Read files, list directories, execute programs.
     Read,
+    /// Read files and list directories, but execute nothing.
+    ReadData,
     /// Also change files and directories.
     Write,
     /// List the directory itself and what is in it, but read no file.
@@ -66,13 +68,27 @@ pub(crate) struct Rule {
     pub(crate) access: Access,
 }
 
+/// What the helper shall run.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Payload {
+    /// A program with its arguments and its complete environment.
+    Program { path: String, arguments: Vec<String>, environment: Vec<(String, String)> },
+    /// A built-in of this name. It gets no access to system directories.
+    BuiltIn(String),
+}
+
+impl Payload {
+    pub(crate) fn is_built_in(&self) -> bool {
+        matches!(self, Payload::BuiltIn(_))
+    }
+}
+
 /// What the helper shall run, and how. Descriptors come with it, in this order: the working directory, the command's
 /// standard input if `has_stdin`, then one for each rule of `held`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HelperRequest {
-    pub(crate) program: String,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) payload: Payload,
     pub(crate) cwd: String,
     pub(crate) has_stdin: bool,
     /// Directories that the daemon holds open: the grant applies to these inodes, even if their paths change.

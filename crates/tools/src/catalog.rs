@@ -8,8 +8,8 @@ use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
 use crate::{
-    agents, approvals, base64, commands, fs, hash, json, memory, plan, process, regex, result, text, time,
-    uuid,
+    agents, approvals, base64, commands, fs, git, hash, json, memory, plan, process, regex, result, text,
+    time, uuid,
 };
 
 const FAMILIES: &[&[ToolEntry]] = &[
@@ -21,6 +21,7 @@ const FAMILIES: &[&[ToolEntry]] = &[
     hash::TOOLS,
     regex::TOOLS,
     fs::TOOLS,
+    git::TOOLS,
     commands::TOOLS,
     process::TOOLS,
     result::TOOLS,

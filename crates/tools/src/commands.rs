@@ -7,8 +7,8 @@ mod runner;
 mod shell;
 
 pub use custom::{CustomTool, CustomToolFault, CustomToolSettings, InputMode, OutputMode};
+pub(crate) use runner::{BuiltInCall, PermittedCommand, StartedCommand};
 pub use runner::{CommandOptions, CommandRunner, SandboxReport};
-pub(crate) use runner::{PermittedCommand, StartedCommand};
 
 use crate::definition::{ToolEntry, tool};
 

@@ -9,7 +9,7 @@ use agent::outside::{CachedResults, CallSite, KeyValues, Peers, PlanKeeper, Tool
 use agent::permission::{CommandEffect, Confinement, Effect, FilePath, Permit};
 
 use crate::commands::PermittedCommand;
-use crate::fs::{ReadableFile, ReadableTree, RemovableEntry, WritableFile};
+use crate::fs::{ReadableFile, ReadableRepository, ReadableTree, RemovableEntry, WritableFile};
 use crate::process::{BackgroundProcess, ProcessTable};
 
 /// The effects of a tool call.
@@ -100,6 +100,33 @@ impl ToolEffects for TreeRead {
 
     fn open(self, granted: Granted) -> Result<ReadableTree, ToolOutcome> {
         ReadableTree::from_permit(&granted.0.permit, &self.0.requested)
+    }
+}
+
+/// Reads the git repository of a file or directory: what is at or above it within the directory that permits it.
+pub(crate) struct RepositoryRead {
+    file: RequestedFile,
+    is_path_given: bool,
+}
+
+impl RepositoryRead {
+    /// Resolves the path as the model wrote it; the repository of the working directory if it wrote none.
+    pub(crate) fn new(path: Option<&str>, site: &CallSite<'_>) -> Result<Self, String> {
+        let file = RequestedFile::resolve(path.unwrap_or("."), site)?;
+        Ok(Self { file, is_path_given: path.is_some() })
+    }
+}
+
+impl ToolEffects for RepositoryRead {
+    const ARE_WRITES: bool = false;
+    type Handle = ReadableRepository;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Read(self.file.path.clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<ReadableRepository, ToolOutcome> {
+        ReadableRepository::from_permit(&granted.0.permit, &self.file.requested, self.is_path_given)
     }
 }
 

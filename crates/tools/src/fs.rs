@@ -21,8 +21,9 @@ mod write;
 mod write_file;
 
 pub(crate) use beneath_root::{
-    DirectoryHandle, Hiding, ReadableFile, ReadableTree, RemovableEntry, WritableFile, hiding_of,
-    identify_directory, is_blocked_alias, real_path,
+    DirectoryHandle, Hiding, ReadableFile, ReadableRepository, ReadableTree, RemovableEntry,
+    RepositoryDirectories, WritableFile, hiding_of, identify_directory, is_blocked_alias, is_credential,
+    real_path,
 };
 
 use crate::definition::{ToolEntry, tool};

@@ -12,6 +12,7 @@ mod commands;
 mod definition;
 mod effects;
 mod fs;
+mod git;
 mod hash;
 mod json;
 mod memory;
@@ -32,5 +33,6 @@ pub use commands::{
     SandboxReport,
 };
 pub use definition::ToolDependencies;
+pub use git::BUILT_INS;
 pub use registry::{NameTaken, ToolRegistry};
 pub use workspace::LocalWorkspace;

@@ -7,6 +7,6 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.split_first() {
         Some((first, rest)) if first == sandbox::PROBE_ARGUMENT => sandbox::run_probes(rest),
-        _ => sandbox::run_helper(),
+        _ => sandbox::run_helper(tools::BUILT_INS),
     }
 }

@@ -33,7 +33,7 @@ const CLIENT: &str = "nexus3-client";
 /// The rooms that the binary assembles: all but the development tools.
 const ASSEMBLED: &[&str] = &[
     PROTOCOL, CLIENT, "accept", "agent", "runtime", "provider", "local", "weights", "tools", "sandbox",
-    "store", "mcp", "rpc", "server", "console",
+    "git", "store", "mcp", "rpc", "server", "console",
 ];
 
 const ASYNC: &[&str] = &["tokio", "tokio-util", "async-std", "smol"];
@@ -62,7 +62,8 @@ pub(crate) const ROOMS: &[Room] = &[
     room("local", &["accept"], &[HTTP_CLIENT, SQL], StdAccess::Io),
     room("weights", &[], &[HTTP_SERVER, SQL], StdAccess::Io),
     room("sandbox", &[], &[HTTP, SQL], StdAccess::Io),
-    room("tools", &["agent", "mcp", "sandbox"], &[SQL], StdAccess::IoIn(TOOLS_IO)),
+    room("git", &[], &[ASYNC, HTTP, SQL, SYSTEM, RANDOM, LOG], StdAccess::Io),
+    room("tools", &["agent", "git", "mcp", "sandbox"], &[SQL], StdAccess::IoIn(TOOLS_IO)),
     room("store", &["agent"], &[HTTP], StdAccess::Io),
     room("mcp", &[PROTOCOL], &[SQL], StdAccess::Io),
     room("rpc", &[PROTOCOL, "agent", "runtime"], &[HTTP, SQL], StdAccess::Io),

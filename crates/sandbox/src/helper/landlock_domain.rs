@@ -20,6 +20,7 @@ pub(super) struct Grant<'fd> {
 /// emptied.
 const FILES_ABI: ABI = ABI::V3;
 
+const READ_DATA: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
 const READ: BitFlags<AccessFs> = make_bitflags!(AccessFs::{Execute | ReadFile | ReadDir});
 /// No devices: root could create one in a granted directory and reach the disk by it.
 const CHANGE: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
@@ -71,6 +72,7 @@ fn add_rule(ruleset: RulesetCreated, grant: &Grant<'_>) -> Result<RulesetCreated
     let access = match grant.access {
         Access::List => AccessFs::ReadDir.into(),
         Access::Read => READ,
+        Access::ReadData => READ_DATA,
         Access::Write => READ | CHANGE,
         Access::Device => DEVICE,
     };

@@ -199,6 +199,12 @@ fn clone_tree(rule: &Rule, handle: BorrowedFd<'_>) -> Result<Content, String> {
         Access::Read | Access::List => {
             libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV
         }
+        Access::ReadData => {
+            libc::MOUNT_ATTR_RDONLY
+                | libc::MOUNT_ATTR_NOSUID
+                | libc::MOUNT_ATTR_NODEV
+                | libc::MOUNT_ATTR_NOEXEC
+        }
         Access::Write => libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV,
         Access::Device => libc::MOUNT_ATTR_NOSUID,
     };

@@ -1,5 +1,5 @@
 //! The command's own process: takes its descriptors and limits, gives up its privileges, enters the Landlock domain,
-//! installs the system call filters, and executes the program.
+//! installs the system call filters, and executes the program or the built-in.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +13,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::landlock_domain::{self, Grant};
 use super::{seccomp, sys};
-use crate::request::{Access, HelperRequest, ResourceLimits, Rule};
+use crate::built_in::BuiltIn;
+use crate::request::{Access, HelperRequest, Payload, ResourceLimits, Rule};
 
 /// Opened files and directories with their access.
 pub(super) struct OpenedRules(Vec<(OwnedFd, Access, bool)>);
@@ -61,17 +62,28 @@ pub(super) fn execute(
     cwd: BorrowedFd<'_>,
     stdin: Option<OwnedFd>,
     rules: &OpenedRules,
+    built_ins: &[BuiltIn],
 ) -> String {
-    match prepare(request, cwd, stdin, rules) {
-        Ok(()) => {
-            let error = Command::new(&request.program)
-                .args(&request.arguments)
+    if let Err((step, why)) = prepare(request, cwd, stdin, rules) {
+        return format!("cannot confine the command: {step}: {why}");
+    }
+    match &request.payload {
+        Payload::Program { path, arguments, environment } => {
+            let error = Command::new(path)
+                .args(arguments)
                 .env_clear()
-                .envs(request.environment.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value))))
+                .envs(environment.iter().map(|(name, value)| (OsStr::new(name), OsStr::new(value))))
                 .exec();
-            format!("cannot execute {}: {error}", request.program)
+            format!("cannot execute {path}: {error}")
         }
-        Err((step, why)) => format!("cannot confine the command: {step}: {why}"),
+        Payload::BuiltIn(name) => match built_ins.iter().find(|built_in| built_in.name == name) {
+            None => format!("there is no built-in {name}"),
+            Some(built_in) => match sys::close_from(3) {
+                // Handles of the directories and the control socket would lead out of the sandbox.
+                Ok(()) => sys::exit_now(built_in.execute()),
+                Err(error) => format!("cannot close descriptors: {error}"),
+            },
+        },
     }
 }
 
@@ -104,7 +116,7 @@ fn prepare(
     rustix::thread::set_no_new_privs(true).map_err(step("no_new_privs"))?;
     drop_capabilities().map_err(step("capabilities"))?;
     landlock_domain::enter(&rules.grants(), request.tier).map_err(step("Landlock"))?;
-    seccomp::restrict(request.tier).map_err(step("seccomp"))
+    seccomp::restrict(request.tier, &request.payload).map_err(step("seccomp"))
 }
 
 fn set_limits(limits: &ResourceLimits) -> rustix::io::Result<()> {

@@ -8,7 +8,7 @@ use seccompiler::{
     TargetArch, apply_filter, sock_filter,
 };
 
-use crate::request::Tier;
+use crate::request::{Payload, Tier};
 
 /// Other architectures do not compile: their system calls were not looked at.
 #[cfg(target_arch = "x86_64")]
@@ -19,8 +19,11 @@ const ARCH: TargetArch = TargetArch::aarch64;
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Installs the filter on this process and its descendants.
-pub(super) fn restrict(tier: Tier) -> Result<(), String> {
+pub(super) fn restrict(tier: Tier, payload: &Payload) -> Result<(), String> {
     let mut rules = refused()?;
+    if payload.is_built_in() {
+        refuse_to_built_ins(&mut rules)?;
+    }
     match tier {
         Tier::Landlock => rules.extend(of_other_processes()?),
         // Other processes cannot be named there.
@@ -155,6 +158,18 @@ fn refused() -> Result<Rules, String> {
         rules.entry(call).or_default().push(rule);
     }
     Ok(rules)
+}
+
+/// Refuses what a built-in does not need besides: it starts threads, but no process, executes nothing and has no socket.
+fn refuse_to_built_ins(rules: &mut Rules) -> Result<(), String> {
+    for call in [libc::SYS_execve, libc::SYS_execveat, libc::SYS_socketpair] {
+        rules.insert(call, Vec::new());
+    }
+    #[cfg(target_arch = "x86_64")]
+    rules.extend([(libc::SYS_fork, Vec::new()), (libc::SYS_vfork, Vec::new())]);
+    let no_thread = SeccompCmpOp::MaskedEq(u64::from(libc::CLONE_THREAD.cast_unsigned()));
+    rules.entry(libc::SYS_clone).or_default().push(rule(vec![condition(0, no_thread, 0)?])?);
+    Ok(())
 }
 
 /// Match the creation of set-uid files: such a file would give other users of the system the privileges of this one, after

@@ -37,6 +37,15 @@ pub(super) fn close_from_on_exec(first: u32) -> io::Result<()> {
     }
 }
 
+/// Closes all descriptors from `first` on. For a process that does not return to the owners of the descriptors.
+pub(super) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: the caller ends the process without dropping the owners of the closed descriptors.
+    match unsafe { libc::close_range(first, u32::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Moves the process into new namespaces.
 pub(super) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: the flags do not include CLONE_FILES, which could invalidate descriptors of other threads.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, and so do its helpers")]
 
+mod built_ins;
 mod commands;
 #[cfg(target_arch = "x86_64")]
 mod escapes;

@@ -30,7 +30,7 @@ fn frame(body: &str) -> Vec<u8> {
 
 #[test]
 fn malformed_request_ends_the_helper_with_an_error() {
-    let request = r#"{"program":"/bin/touch","arguments":["x"],"environment":[],"cwd":"/","has_stdin":false,
+    let request = r#"{"payload":{"program":{"path":"/bin/touch","arguments":["x"],"environment":[]}},"cwd":"/","has_stdin":false,
         "held":[],"hidden":[],"system":[],"tier":"landlock","limits":
         {"file_bytes_max":1,"memory_bytes_max":1,"open_files_max":1,"processes_max":1}}"#;
     for (bytes, why) in [

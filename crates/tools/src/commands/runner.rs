@@ -1,6 +1,8 @@
 //! Runs permitted commands: opens the directories of the permit, starts the command in the sandbox, collects its output.
 //! The only module of the room that starts processes.
 
+mod built_in;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,8 @@ use tokio::sync::OnceCell;
 use crate::definition::execution_failed;
 use crate::fs::{DirectoryHandle, Hiding, hiding_of};
 use crate::process::ProcessTable;
+
+pub(crate) use self::built_in::BuiltInCall;
 
 /// How commands are run. The binary reads these options from the configuration and the environment.
 #[derive(Debug, Clone)]
@@ -113,6 +117,17 @@ impl CommandRunner {
         self.report.get_or_init(|| self.test_sandbox()).await
     }
 
+    /// The launcher of the strongest tier; a failure if the kernel enforces none.
+    async fn launcher(&self) -> Result<Launcher, ToolOutcome> {
+        let report = self.report().await;
+        report.launcher.clone().ok_or_else(|| {
+            execution_failed(format!(
+                "commands are refused because the kernel does not confine them ({}); nexus3 doctor says more",
+                report.refusal()
+            ))
+        })
+    }
+
     async fn test_sandbox(&self) -> SandboxReport {
         let options = &self.options;
         self.remove_stale_directories();
@@ -170,8 +185,8 @@ pub(crate) struct PermittedCommand {
 /// A command that runs, with its temporary directory.
 pub(crate) struct StartedCommand {
     pub(crate) running: RunningCommand,
-    /// Removed with the command.
-    _temporary: TempDir,
+    /// Removed with the command. A built-in has none.
+    _temporary: Option<TempDir>,
 }
 
 /// A command that has ended, or was stopped at its timeout.
@@ -215,26 +230,20 @@ impl PermittedCommand {
         arguments: Vec<String>,
         has_stdin: bool,
     ) -> Result<StartedCommand, ToolOutcome> {
-        let report = runner.report().await;
-        let launcher = report.launcher.clone().ok_or_else(|| {
-            execution_failed(format!(
-                "commands are refused because the kernel does not confine them ({}); nexus3 doctor says more",
-                report.refusal()
-            ))
-        })?;
+        let launcher = runner.launcher().await?;
         let runner = Arc::clone(runner);
         let runtime = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {
             let _runtime = runtime.enter();
             let temporary = runner.temporary_directory().map_err(execution_failed)?;
             let mut launch = self.launch(&runner.options, &temporary, arguments, has_stdin)?;
-            launch.hidden = self.hidden_paths(&launch.roots, launcher.tier())?;
+            launch.hidden = hidden_paths(&self.permit.cwd().file().blocked, &launch.roots, launcher.tier())?;
             if self.is_program_readable {
                 grant_program(&mut launch, &launcher);
             }
             launch.environment.extend(self.environment);
             let running = launcher.start(launch).map_err(execution_failed)?;
-            Ok(StartedCommand { running, _temporary: temporary })
+            Ok(StartedCommand { running, _temporary: Some(temporary) })
         });
         started.await.unwrap_or_else(|_| Err(execution_failed("the command could not be started")))
     }
@@ -287,20 +296,24 @@ impl PermittedCommand {
         }
         Ok(roots)
     }
+}
 
-    /// The blocked files and directories within the roots, which grant all that they contain.
-    fn hidden_paths(&self, roots: &[GrantedDirectory], tier: Tier) -> Result<Vec<String>, ToolOutcome> {
-        let mut hidden = Vec::new();
-        for blocked in &self.permit.cwd().file().blocked {
-            let contains = |root: &&GrantedDirectory| Path::new(blocked.as_str()).starts_with(&root.path);
-            for root in roots.iter().filter(contains) {
-                if is_hidden(blocked, root, tier)? {
-                    hidden.push(blocked.to_string());
-                }
+/// The blocked files and directories within the roots, which grant all that they contain.
+fn hidden_paths(
+    blocked: &[FilePath],
+    roots: &[GrantedDirectory],
+    tier: Tier,
+) -> Result<Vec<String>, ToolOutcome> {
+    let mut hidden = Vec::new();
+    for blocked in blocked {
+        let contains = |root: &&GrantedDirectory| Path::new(blocked.as_str()).starts_with(&root.path);
+        for root in roots.iter().filter(contains) {
+            if is_hidden(blocked, root, tier)? {
+                hidden.push(blocked.to_string());
             }
         }
-        Ok(hidden)
     }
+    Ok(hidden)
 }
 
 /// Grants the program itself, unless the command can read it already. One that does not exist fails to start.

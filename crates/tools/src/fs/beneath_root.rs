@@ -15,6 +15,7 @@ mod races;
 mod readable_file;
 mod remove;
 mod replace;
+mod repository;
 mod target_directory;
 mod version;
 mod walk;
@@ -33,15 +34,16 @@ pub(crate) use blocked::{Hiding, hiding_of, is_blocked_alias};
 pub(crate) use directory_handle::DirectoryHandle;
 pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;
+pub(crate) use protected::is_credential;
 pub(crate) use readable_file::{ReadableFile, binary_file, is_binary};
 pub(crate) use remove::RemovableEntry;
 pub(crate) use replace::{PublishedChange, TemporaryFile};
+pub(crate) use repository::{ReadableRepository, RepositoryDirectories};
 pub(crate) use version::FileVersion;
 pub(crate) use walk::{ReadableTree, WalkEntry, WalkOptions, WalkReport};
 pub(crate) use writable_file::{Content, LockedTarget, WritableFile};
 
 use self::granted_directory::{open_directory, open_granted};
-use self::protected::is_credential;
 use crate::definition::execution_failed;
 
 /// The permitted path of a call: its root directory, the blocked directories, the identities of the granted ones, and

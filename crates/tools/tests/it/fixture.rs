@@ -48,13 +48,18 @@ pub(crate) fn failed(text: impl Into<String>) -> ToolOutcome {
     ToolOutcome::Failed(text.into())
 }
 
+/// The sandbox helper of the tests.
+pub(crate) fn helper() -> Helper {
+    Helper {
+        program: env!("CARGO_BIN_EXE_tools-sandbox-helper").into(),
+        arguments: vec![sandbox::HELPER_ARGUMENT.to_owned()],
+    }
+}
+
 /// A runner of commands in the sandbox, with the helper of the tests.
 pub(crate) fn command_runner() -> Arc<CommandRunner> {
     Arc::new(CommandRunner::new(CommandOptions {
-        helper: Helper {
-            program: env!("CARGO_BIN_EXE_tools-sandbox-helper").into(),
-            arguments: vec![sandbox::HELPER_ARGUMENT.to_owned()],
-        },
+        helper: helper(),
         environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
         readable_directories: Vec::new(),
         temporary_directory: std::env::temp_dir(),

@@ -60,6 +60,17 @@ pub(super) const HOSTILE_CALLS: &[(&str, &str, Expected)] = &[
     ("fs.glob", r#"{"pattern":"way-out/**"}"#, WithoutEffect),
     ("fs.info", r#"{"path":"OUT/secret.txt"}"#, Refused),
     ("file_info", r#"{"path":"leaf"}"#, Refused),
+    // Repositories elsewhere, options in the place of revisions, and credentials in the history.
+    ("git.status", r#"{"path":"OUT"}"#, Refused),
+    ("git_status", r#"{"path":"../outside"}"#, Refused),
+    ("git.diff", r#"{"path":"way-out"}"#, Refused),
+    ("git.diff", r#"{"from":"--output=OUT/canary"}"#, Refused),
+    ("git.log", r#"{"rev":"--exec=touch OUT/canary"}"#, Refused),
+    ("git.log", r#"{"path":"HOME"}"#, Refused),
+    ("git.show", r#"{"rev":"HEAD","path":".ssh/id_rsa"}"#, Refused),
+    ("git.show", r#"{"rev":"HEAD:.netrc"}"#, Refused),
+    ("git.blame", r#"{"path":"OUT/secret.txt"}"#, Refused),
+    ("git.blame", r#"{"path":"TOKEN","rev":"HEAD"}"#, Refused),
     // Writing outside.
     ("fs.write_file", r#"{"path":"OUT/canary","content":"owned"}"#, Refused),
     ("write_file", r#"{"path":"work/way/canary","content":"owned"}"#, Refused),

@@ -74,8 +74,8 @@ pub(super) fn is_protected(path: &str) -> bool {
         || is_credential_path(&path)
 }
 
-/// Whether a file contains credentials, which agents may not even read.
-pub(super) fn is_credential(path: &str) -> bool {
+/// Whether a file contains credentials, which agents may not even read, by its absolute path.
+pub(crate) fn is_credential(path: &str) -> bool {
     is_credential_path(&fold_case(path))
 }
 
