@@ -15,6 +15,7 @@ mod races;
 mod readable_file;
 mod remove;
 mod replace;
+mod stale_files;
 mod target_directory;
 mod version;
 mod walk;
