@@ -72,6 +72,10 @@ const OUTPUT_LIMITS: OutputLimits = OutputLimits { head_bytes_max: 256 << 10, ta
 /// The names of temporary directories: this, the id of the process that made them, and random characters.
 const TEMPORARY_PREFIX: &str = "nexus3-command-";
 
+/// What git executes or takes commands from. Read-only in the directories that a command may write: git would run it
+/// later as the user, outside any sandbox.
+const EXECUTED_BY_GIT: [&str; 2] = [".git/hooks", ".git/config"];
+
 /// The variables that point to the temporary directory of a command. A home of its own: programs fail when the user's
 /// home exists and cannot be read.
 const TEMPORARY_VARIABLES: [&str; 2] = ["TMPDIR", "HOME"];
@@ -227,7 +231,8 @@ impl PermittedCommand {
         let started = tokio::task::spawn_blocking(move || {
             let _runtime = runtime.enter();
             let temporary = runner.temporary_directory().map_err(execution_failed)?;
-            let mut launch = self.launch(&runner.options, &temporary, arguments, has_stdin)?;
+            let mut launch =
+                self.launch(&runner.options, &temporary, arguments, has_stdin, launcher.tier())?;
             launch.hidden = self.hidden_paths(&launch.roots, launcher.tier())?;
             if self.is_program_readable {
                 grant_program(&mut launch, &launcher);
@@ -245,9 +250,10 @@ impl PermittedCommand {
         temporary: &TempDir,
         arguments: Vec<String>,
         has_stdin: bool,
+        tier: Tier,
     ) -> Result<Launch, ToolOutcome> {
         let cwd = open_cwd(self.permit.cwd())?;
-        let mut roots = self.open_roots()?;
+        let mut roots = self.open_roots(tier)?;
         let temporary_path =
             temporary.path().to_str().ok_or_else(|| execution_failed("TMPDIR is not UTF-8"))?;
         let handle = std::fs::File::open(temporary.path()).map_err(execution_failed)?;
@@ -274,16 +280,21 @@ impl PermittedCommand {
         })
     }
 
-    /// Opens the directories of the permit. Those that do not exist, such as a write path that was never used, are left
-    /// out.
-    fn open_roots(&self) -> Result<Vec<GrantedDirectory>, ToolOutcome> {
+    /// Opens the directories of the permit, with what git executes in them. Those that do not exist, such as a write path
+    /// that was never used, are left out.
+    fn open_roots(&self, tier: Tier) -> Result<Vec<GrantedDirectory>, ToolOutcome> {
         let readable = self.permit.readable().iter().map(|read| (ReadPermit::file(read), false));
         let writable = self.permit.writable().iter().map(|write| (WritePermit::file(write), true));
         let mut roots = Vec::new();
         for (file, is_writable) in readable.chain(writable) {
             let Some(directory) = DirectoryHandle::open(file)? else { continue };
-            let handle = Arc::new(directory.handle);
-            roots.push(GrantedDirectory { path: directory.path.to_string(), handle, is_writable });
+            // The tier landlock cannot restrict what is in a writable directory.
+            if is_writable && tier == Tier::Namespaces {
+                for name in EXECUTED_BY_GIT {
+                    roots.extend(directory.open_below(name)?.map(|found| granted(found, false)));
+                }
+            }
+            roots.push(granted(directory, is_writable));
         }
         Ok(roots)
     }
@@ -321,6 +332,11 @@ fn grant_program(launch: &mut Launch, launcher: &Launcher) {
         launch.roots.push(GrantedDirectory { path: path.to_owned(), handle, is_writable: false });
     }
     launch.program = path.to_owned();
+}
+
+fn granted(directory: DirectoryHandle, is_writable: bool) -> GrantedDirectory {
+    let DirectoryHandle { path, handle } = directory;
+    GrantedDirectory { path: path.to_string(), handle: Arc::new(handle), is_writable }
 }
 
 fn open_cwd(cwd: &ReadPermit) -> Result<DirectoryHandle, ToolOutcome> {

@@ -17,6 +17,7 @@ mod edits;
 mod escapes;
 mod file_operations;
 mod fixture;
+mod git;
 mod injections;
 mod links;
 mod listings;
