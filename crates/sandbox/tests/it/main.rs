@@ -13,4 +13,5 @@ mod limits;
 mod programs;
 mod requests;
 mod self_test;
+mod tricks;
 mod workloads;

@@ -50,7 +50,7 @@ async fn assert_closed(sandbox: &Sandbox, fixture: &Fixture, file: &str) {
 }
 
 #[tokio::test]
-async fn hard_link_to_a_blocked_file_is_closed() {
+async fn threat_68_hard_link_to_a_blocked_file_is_closed() {
     let sandbox = Sandbox::new();
     fs::hard_link(sandbox.path("outside/secret.txt"), sandbox.path("inside/leaf")).unwrap();
     fs::hard_link(sandbox.path("outside/sub/deep.txt"), sandbox.path("inside/sub/leaf")).unwrap();
@@ -63,7 +63,7 @@ async fn hard_link_to_a_blocked_file_is_closed() {
 }
 
 #[tokio::test]
-async fn second_mount_of_a_blocked_directory_is_closed() {
+async fn threat_68_second_mount_of_a_blocked_directory_is_closed() {
     for (source, target, files) in [
         ("outside", "inside/sub", &["sub/secret.txt", "sub/sub/deep.txt", "sub/new.txt", "sub/new/x"][..]),
         // A directory above the blocked one, and one inside it.

@@ -149,7 +149,7 @@ async fn delete_and_move_do_not_cross_mounts() {
 }
 
 #[tokio::test]
-async fn pipes_and_devices_are_not_touched() {
+async fn threat_70_pipes_and_devices_are_not_touched() {
     let sandbox = Sandbox::new();
     make_fifo(&sandbox, "inside/sub/fifo");
     let fixture = sandbox.fixture();

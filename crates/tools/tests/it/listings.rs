@@ -173,13 +173,32 @@ async fn long_search_result_continues_at_its_offset() {
 }
 
 #[tokio::test]
-async fn huge_files_are_not_searched() {
+async fn threat_70_huge_files_are_not_searched() {
     let sandbox = Sandbox::new();
     let sparse = fs::File::create(sandbox.path("inside/sparse")).unwrap();
     sparse.set_len(1 << 40).unwrap();
     let expected =
         "no line matches in 2 files\n[1 files were not searched: longer than 10485760 bytes, or closed]";
     assert_eq!(search(&sandbox.fixture(), "needle").await, expected);
+}
+
+/// In memory, where the files are created fast.
+#[tokio::test]
+async fn threat_70_huge_directory_gets_a_bounded_answer() {
+    const ENTRIES: usize = 100_001;
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let handle = fs::File::open(directory.path()).unwrap();
+    for index in 0..ENTRIES {
+        rustix::fs::symlinkat("x", &handle, format!("{index:06}").as_str()).unwrap();
+    }
+    let fixture = Fixture::confined_to(directory.path().to_str().unwrap());
+    let incomplete = "[incomplete: too many files or too deep; choose a directory further down]";
+    let listed = list(&fixture, ".").await;
+    assert!(listed.contains("[entries 1 to 1000 of 100000") && listed.ends_with(incomplete), "{listed}");
+    assert!(listed.len() < 20_000, "{}", listed.len());
+    for found in [search(&fixture, "x").await, glob(&fixture, "*.rs").await] {
+        assert!(found.ends_with(incomplete), "{found}");
+    }
 }
 
 #[tokio::test]

@@ -160,7 +160,7 @@ async fn failure_of_the_last_rename_restores_the_files_before_it() {
 }
 
 #[tokio::test]
-async fn files_are_restored_on_a_full_disk() {
+async fn threat_73_patched_files_are_restored_on_a_full_disk() {
     let sandbox = Sandbox::new();
     let Some(disk) = SmallDisk::mount(sandbox.path("inside")) else { return };
     let old = format!("{}\n", "x".repeat(20 << 10));
