@@ -19,7 +19,7 @@ fn fixture(sandbox: &Sandbox) -> Fixture {
 }
 
 fn stdout(outcome: &ToolOutcome) -> String {
-    let result: Value = serde_json::from_str(outcome.text()).expect(outcome.text());
+    let result: Value = serde_json::from_str(outcome.text()).expect("the result of a command");
     result["stdout"].as_str().unwrap().to_owned()
 }
 
