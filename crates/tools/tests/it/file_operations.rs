@@ -299,6 +299,15 @@ async fn failed_calls_leave_no_new_directories() {
 }
 
 #[tokio::test]
+async fn file_that_is_too_long_to_copy_is_named() {
+    let sandbox = Sandbox::new();
+    fs::File::create(sandbox.path("inside/long")).unwrap().set_len(3 << 30).unwrap();
+    let outcome = transfer(&sandbox.fixture(), "fs.copy", "long", "new/copy").await;
+    assert_eq!(outcome, failed("Execution failed: long is longer than 104857600 bytes"));
+    assert_eq!(sandbox.file_names("inside"), ["long", "ok.txt", "sub"]);
+}
+
+#[tokio::test]
 async fn large_trees_are_not_deleted_at_once() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();

@@ -41,6 +41,9 @@ impl ReadableFile {
             return copy_directory(path, &found, &target.lock()?, entropy, stop);
         }
         let source = self.open_found(&found)?;
+        if source.size() > COPY_BYTES_MAX {
+            return Err(too_long(&path.requested_path));
+        }
         let bytes = target.lock()?.copy_from(source, overwrite, entropy, stop)?;
         Ok(Copied { bytes, entries: None })
     }
