@@ -206,7 +206,7 @@ async fn copy_retains_content_and_mode() {
     let long = fs::File::create(sandbox.path("inside/long")).unwrap();
     long.set_len((100 << 20) + 1).unwrap();
     let too_long = transfer(&fixture, "fs.copy", "long", "longer").await;
-    assert_eq!(too_long, failed("Execution failed: the file is longer than 104857600 bytes"));
+    assert_eq!(too_long, failed("Execution failed: long is longer than 104857600 bytes"));
     assert_eq!(sandbox.file_names("inside"), ["a", "long", "ok.txt", "sub", "tool"]);
 }
 
@@ -296,15 +296,6 @@ async fn failed_calls_leave_no_new_directories() {
         assert!(outcome.text().contains("File name too long"), "{tool}: {outcome:?}");
         assert_eq!(sandbox.file_names("inside"), ["ok.txt", "sub"], "{tool}");
     }
-}
-
-#[tokio::test]
-async fn file_that_is_too_long_to_copy_is_named() {
-    let sandbox = Sandbox::new();
-    fs::File::create(sandbox.path("inside/long")).unwrap().set_len(3 << 30).unwrap();
-    let outcome = transfer(&sandbox.fixture(), "fs.copy", "long", "new/copy").await;
-    assert_eq!(outcome, failed("Execution failed: long is longer than 104857600 bytes"));
-    assert_eq!(sandbox.file_names("inside"), ["long", "ok.txt", "sub"]);
 }
 
 #[tokio::test]
