@@ -359,7 +359,10 @@ fn is_hidden(blocked: &FilePath, root: &GrantedDirectory, tier: Tier) -> Result<
         (Tier::Namespaces, Hiding::Missing) if root.is_writable => {
             denied(" and cannot be hidden, because it does not exist: create it")
         }
-        (Tier::Namespaces, Hiding::Missing) => Ok(false),
+        (Tier::Namespaces, Hiding::Link) if root.is_writable => denied(
+            " and cannot be hidden, because it is a symbolic link: block the directory that it leads to instead",
+        ),
+        (Tier::Namespaces, Hiding::Missing | Hiding::Link) => Ok(false),
         (Tier::Namespaces, Hiding::HasOtherNames) => {
             denied(" and cannot be hidden, because a file in it has other names (hard links): remove them")
         }

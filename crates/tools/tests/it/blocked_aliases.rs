@@ -1,6 +1,7 @@
 //! A blocked directory, such as the daemon's home, under other names: hard links and second mounts.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use agent::permission::Grant;
@@ -60,6 +61,29 @@ async fn threat_68_hard_link_to_a_blocked_file_is_closed() {
     // Links between files that are not blocked stay open.
     fs::hard_link(sandbox.path("inside/ok.txt"), sandbox.path("inside/other")).unwrap();
     assert_eq!(read(&fixture, "other").await.text(), "inside");
+}
+
+#[tokio::test]
+async fn threat_68_hard_link_to_a_single_blocked_file_is_closed() {
+    let sandbox = Sandbox::new();
+    fs::hard_link(sandbox.path("outside/secret.txt"), sandbox.path("inside/leaf")).unwrap();
+    let grant = Grant { blocked: vec![path(&sandbox.path("outside/secret.txt"))], ..Grant::everything() };
+    let fixture = Fixture::with_grant(&sandbox.path("inside"), grant);
+    assert_closed(&sandbox, &fixture, "leaf").await;
+    assert_eq!(read(&fixture, "../outside/sub/deep.txt").await.text(), SECRET, "not blocked");
+}
+
+#[tokio::test]
+async fn blocked_link_closes_its_target_and_nothing_else() {
+    let sandbox = Sandbox::new();
+    symlink("outside", sandbox.path("link")).unwrap();
+    symlink("nowhere", sandbox.path("dangling")).unwrap();
+    fs::hard_link(sandbox.path("outside/secret.txt"), sandbox.path("inside/leaf")).unwrap();
+    let blocked = ["link", "dangling"].map(|name| path(&sandbox.path(name))).to_vec();
+    let fixture = Fixture::with_grant(&sandbox.path("inside"), Grant { blocked, ..Grant::everything() });
+    assert_closed(&sandbox, &fixture, "leaf").await;
+    assert_eq!(read(&fixture, "ok.txt").await.text(), "inside");
+    assert_eq!(write(&fixture, "ok.txt", "new").await.name(), "done");
 }
 
 #[tokio::test]

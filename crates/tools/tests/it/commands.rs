@@ -36,6 +36,19 @@ async fn command_runs_beside_a_blocked_directory_and_does_not_see_it() {
     assert_eq!(sandbox.content("inside/sub/deep.txt"), "deep");
 }
 
+/// A command could replace a link where it may write.
+#[tokio::test]
+async fn blocked_link_keeps_commands_that_write_away() {
+    let sandbox = Sandbox::new();
+    std::os::unix::fs::symlink("sub", sandbox.path("inside/link")).unwrap();
+    let mut fixture = fixture(&sandbox, &["inside/link", "inside/sub"]);
+    let outcome = shell(&fixture, "cat ok.txt").await;
+    assert!(matches!(&outcome, ToolOutcome::Denied(text) if text.contains("symbolic link")), "{outcome:?}");
+    fixture.grant.write = DirectorySet::none();
+    let outcome = shell(&fixture, "cat ok.txt link/deep.txt sub/deep.txt; true").await;
+    assert!(outcome.text().contains("inside") && !outcome.text().contains(r#""insidedeep"#), "{outcome:?}");
+}
+
 #[tokio::test]
 async fn blocked_file_with_a_hard_link_keeps_commands_away() {
     let sandbox = Sandbox::new();

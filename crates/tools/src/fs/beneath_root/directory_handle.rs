@@ -21,7 +21,7 @@ impl DirectoryHandle {
     pub(crate) fn open(permit: &FilePermit) -> Result<Option<Self>, ToolOutcome> {
         let requested = match &*permit.path.relative {
             "" => permit.path.root.to_string(),
-            relative => format!("{}/{relative}", permit.path.root),
+            relative => format!("{}/{relative}", permit.path.root.as_str().trim_end_matches('/')),
         };
         let path = PermittedPath::new(Some(permit), &requested)?;
         let Some(found) = path.find()? else { return Ok(None) };
