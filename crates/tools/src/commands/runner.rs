@@ -69,6 +69,9 @@ pub struct CommandRunner {
 /// Output of a command beyond this is omitted in its middle.
 const OUTPUT_LIMITS: OutputLimits = OutputLimits { head_bytes_max: 256 << 10, tail_bytes_max: 256 << 10 };
 
+/// How long a call waits for the death of a command that was killed at its timeout.
+const KILL_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// The names of temporary directories: this, the id of the process that made them, and random characters.
 const TEMPORARY_PREFIX: &str = "nexus3-command-";
 
@@ -387,6 +390,11 @@ impl StartedCommand {
         };
         let is_in_time = tokio::time::timeout(timeout, read).await.is_ok();
         let exit = self.running.exit().cloned().filter(|_| is_in_time);
+        if !is_in_time {
+            self.running.kill();
+            let died = async { while self.running.next_output().await.is_some() {} };
+            let _ = tokio::time::timeout(KILL_TIME_MAX, died).await;
+        }
         FinishedCommand { exit, stdout: stdout.text(), stderr: stderr.text() }
     }
 

@@ -50,6 +50,16 @@ async fn blocked_link_keeps_commands_that_write_away() {
 }
 
 #[tokio::test]
+async fn command_is_dead_when_its_call_times_out() {
+    let sandbox = Sandbox::new();
+    let line = "trap '' TERM; flock lock sh -c 'trap \"\" TERM; while :; do : > $TMPDIR/x; done'";
+    let call = json!({ "command": line, "timeout_secs": 1 });
+    let outcome = fixture(&sandbox, &[]).call("shell.exec", &call).await;
+    assert_eq!(outcome, ToolOutcome::Failed("Timeout after 1 seconds".to_owned()));
+    fs::File::open(sandbox.path("inside/lock")).unwrap().try_lock().expect("no process holds the lock");
+}
+
+#[tokio::test]
 async fn blocked_file_with_a_hard_link_keeps_commands_away() {
     let sandbox = Sandbox::new();
     fs::hard_link(sandbox.path("inside/sub/deep.txt"), sandbox.path("inside/other-name")).unwrap();
