@@ -100,6 +100,18 @@ async fn threat_71_long_line_is_cut_between_characters() {
     assert_eq!(fixture.call("read_file", &json!({"path": "long", "offset": 2})).await, done("next"));
 }
 
+/// Without a line break, a search for line 2 would read all of it.
+#[tokio::test]
+async fn threat_70_sparse_file_is_not_read_to_its_end() {
+    let sandbox = Sandbox::new();
+    fs::File::create(sandbox.path("inside/sparse")).unwrap().set_len(1 << 40).unwrap();
+    fs::write(sandbox.path("inside/nul"), "a\0\nb\n").unwrap();
+    for name in ["sparse", "nul"] {
+        let outcome = sandbox.fixture().call("read_file", &json!({"path": name, "offset": 2})).await;
+        assert_eq!(outcome, failed(format!("Execution failed: {name} is a binary file, not UTF-8 text")));
+    }
+}
+
 #[tokio::test]
 async fn threat_71_binary_file_is_named_and_not_shown() {
     let sandbox = Sandbox::new();
