@@ -7,11 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use agent::ToolOutcome;
 use agent::outside::Entropy;
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::blocked::{FileId, file_id};
 use super::entry::{EntryKind, EntryNames, EntryStat, open_listing};
 use super::proc_fd_path;
 use crate::definition::execution_failed;
@@ -24,6 +23,9 @@ const REMOVABLE: &str = ".tmp";
 
 /// The suffix of the only copy of a file, on file systems without hard links. It is never removed.
 const ONLY_COPY: &str = ".old";
+
+/// A directory: device, inode and time of birth. The number of a removed inode is used again.
+type DirectoryId = (u32, u32, u64, i64, u32);
 
 /// Maximum number of directories that one process looks through.
 const DIRECTORIES_MAX: usize = 10_000;
@@ -44,18 +46,25 @@ fn unguessable_name(entropy: &dyn Entropy, suffix: &str) -> Result<String, ToolO
     Ok(format!("{PREFIX}{}-{:032x}{suffix}", std::process::id(), u128::from_be_bytes(random)))
 }
 
-/// Removes stale entries from a directory, once per process. Errors are ignored: the write does not depend on it.
+/// Removes stale entries from a directory, once per process; one that the call has created has none. Errors are ignored:
+/// the write does not depend on it.
 ///
 /// Every write calls this first. So whatever has the id of this process in its name when the directory is looked through
 /// for the first time is of an earlier process with the same id, as containers have it.
-pub(super) fn remove_stale(directory: &OwnedFd) {
-    static DONE: Mutex<Option<HashSet<FileId>>> = Mutex::new(None);
-    let Ok(stat) = rustix::fs::fstat(directory) else { return };
+pub(super) fn remove_stale(directory: &OwnedFd, is_new: bool) {
+    static DONE: Mutex<Option<HashSet<DirectoryId>>> = Mutex::new(None);
+    let Ok(id) = directory_id(directory) else { return };
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     let done = done.get_or_insert_default();
-    if done.len() < DIRECTORIES_MAX && done.insert(file_id(&stat)) {
+    if done.len() < DIRECTORIES_MAX && done.insert(id) && !is_new {
         let _ = remove_all_stale(directory);
     }
+}
+
+fn directory_id(directory: &OwnedFd) -> Result<DirectoryId, Errno> {
+    let stat = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+    let born = stat.stx_btime;
+    Ok((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino, born.tv_sec, born.tv_nsec))
 }
 
 fn remove_all_stale(directory: &OwnedFd) -> Result<(), Errno> {
@@ -136,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn threat_73_next_write_removes_what_a_killed_one_left() {
+    fn threat_73_files_of_killed_processes_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path().canonicalize().unwrap();
         let (random, own, ended) = ("1".repeat(32), std::process::id(), i32::MAX);
@@ -154,10 +163,9 @@ mod tests {
         for name in stays.iter().chain(&stale) {
             fs::write(base.join(name), "left").unwrap();
         }
-        let writable = writable(&base.join("file"));
-        writable.lock().unwrap().replace(&NEW, &ZeroEntropy, &CancelFlag::new()).unwrap();
+        remove_all_stale(&fs::File::open(&base).unwrap().into()).unwrap();
         let mut expected = stays.to_vec();
-        expected.extend(["file".to_owned(), "outside".to_owned()]);
+        expected.push("outside".to_owned());
         expected.sort();
         assert_eq!(names(&base), expected);
     }

@@ -59,7 +59,7 @@ impl WritableFile {
         let mut ids = HashMap::new();
         for Self(path) in files {
             let mut target = path.open_target()?;
-            remove_stale(&target.directory);
+            remove_stale(&target.directory, !target.created.is_empty());
             created.append(&mut target.created);
             let id = target_id(&target).map_err(|errno| path.errno_outcome(errno))?;
             indexes.insert(lock_index(&id));
