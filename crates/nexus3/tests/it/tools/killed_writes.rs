@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::BIN;
 
 /// Kills per tool.
-const KILLS: usize = 60;
+const KILLS: usize = 40;
 
 /// The file in one of two states.
 fn content(letter: char) -> String {
