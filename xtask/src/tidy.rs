@@ -15,6 +15,7 @@ mod std_access;
 mod suppression;
 #[cfg(test)]
 mod tests;
+mod threats;
 mod workspace;
 
 use std::path::Path;
@@ -40,6 +41,7 @@ pub(crate) const COMMAND: Command = Command {
         - no public type name in two crates\n\
         - no retired words (xtask/src/tidy/retired_words.rs)\n\
         - a glossary of at most 20 entries in ARCHITECTURE.md\n\
+        - every test threat_NN_… in docs/reference/threats.md, and the reverse\n\
         - a `//!` header in every file, no unfinished code, no ignored tests, no\n  \
         `#[allow]`, no absolute paths of one machine\n\n\
         Prints findings as `path:line: rule: what is wrong; what to do`. Exit code 1\n\
@@ -95,6 +97,7 @@ fn check_texts(members: &[Member], texts: &[TextFile], machine_paths: &MachinePa
     }
     let test_modules: Vec<String> = files.iter().flat_map(RustFile::test_modules).collect();
     findings.extend(names::check_types(members, &files, &test_modules));
+    findings.extend(threats::check(texts, &files));
     for text in texts {
         let mut in_file = size::check_document(text);
         in_file.extend(names::check_glossary(text));

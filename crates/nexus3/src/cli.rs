@@ -85,8 +85,8 @@ pub(crate) struct ToolsArgs {
 #[command(after_help = "Exit code: 0 done, 1 the tool failed or was denied, 2 wrong usage.
 
 The tool runs with the permissions of a preset in the current directory;
-commands run in the sandbox. Values of NAME=VALUE that are JSON are passed as
-JSON, others as text.
+commands run in the sandbox. Values of NAME=VALUE are text where the tool takes
+text, else JSON if they are JSON.
 
 Examples:
   nexus3 run fs.read_file path=Cargo.toml

@@ -83,9 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_get_no_variable_that_may_hold_a_key() {
-        let variables =
-            ["PATH", "LANG", "OPENAI_API_KEY", "NEXUS3_API_KEY", "SSH_AUTH_SOCK", "LD_PRELOAD", "HOME"];
+    fn threat_79_commands_get_no_variable_that_may_hold_a_key() {
+        const PLANTED: &str = "OPENAI_API_KEY ANTHROPIC_API_KEY GEMINI_API_KEY OPENROUTER_API_KEY MISTRAL_API_KEY \
+            NEXUS3_API_KEY NEXUS3_TOKEN NEXUS3_HOME MY_KEY MY_TOKEN MY_SECRET MY_PASSWORD DB_PASSWORD DATABASE_URL \
+            AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN GITHUB_TOKEN GH_TOKEN GITLAB_TOKEN NPM_TOKEN \
+            CARGO_REGISTRY_TOKEN SSH_AUTH_SOCK SSH_AGENT_PID GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS DISPLAY XAUTHORITY \
+            DOCKER_HOST KUBECONFIG LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT BASH_ENV ENV PROMPT_COMMAND PS4 IFS SHELLOPTS \
+            GIT_DIR GIT_SSH_COMMAND GIT_EXTERNAL_DIFF GIT_CONFIG_COUNT GIT_EXEC_PATH PYTHONPATH PYTHONSTARTUP \
+            PYTHONHOME PERL5LIB PERL5OPT RUBYOPT NODE_OPTIONS RUSTFLAGS RUSTC_WRAPPER HOME";
+        let variables: Vec<&str> = ["PATH", "LANG"].into_iter().chain(PLANTED.split_whitespace()).collect();
+        assert!(variables.len() > 50);
         let environment: Vec<(OsString, OsString)> =
             variables.iter().map(|name| (OsString::from(name), OsString::from("value"))).collect();
         let passed = passed_variables(&environment);

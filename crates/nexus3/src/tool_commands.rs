@@ -59,9 +59,10 @@ pub(crate) fn run(
     config: &Config,
     environment: &Environment,
 ) -> Result<u8, Failure> {
-    let arguments = call_arguments(args)?;
     let session = LocalSession::open(&args.preset, home, config, environment)?;
     let tool = session.find(&args.tool)?;
+    refuse_background(tool.spec())?;
+    let arguments = call_arguments(args, tool.spec())?;
     let open_store = || open_user_store(home, config, environment);
     let outcome = console_runtime()?.block_on(session.call(&tool, &arguments, open_store))?;
     let is_error = !matches!(outcome, ToolOutcome::Done(_));
@@ -77,20 +78,44 @@ pub(crate) fn run(
     Ok(u8::from(is_error))
 }
 
+/// Refuses tools of background processes: they would end with this command.
+fn refuse_background(spec: &ToolSpec) -> Result<(), Failure> {
+    if !spec.name.starts_with("process.") {
+        return Ok(());
+    }
+    let text = "background processes belong to agents of a daemon and would end with this command; use cmd.exec or \
+                shell.exec";
+    Err(Failure::Usage(format!("cannot run {}: {text}", spec.name)))
+}
+
 /// The arguments as a JSON object.
-fn call_arguments(args: &RunArgs) -> Result<String, Failure> {
+fn call_arguments(args: &RunArgs, spec: &ToolSpec) -> Result<String, Failure> {
     if let Some(json) = &args.json_arguments {
         return Ok(json.clone());
     }
+    let schema: Value = serde_json::from_str(&spec.input_schema).unwrap_or(Value::Null);
     let mut object = Map::new();
     for argument in &args.arguments {
         let (name, value) = argument.split_once('=').ok_or_else(|| {
             Failure::Usage(format!("cannot read the argument {argument:?}: write NAME=VALUE, or use -a JSON"))
         })?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+        let text = || Value::String(value.to_owned());
+        let is_text = is_text(&schema["properties"][name]["type"]);
+        let value = if is_text { text() } else { serde_json::from_str(value).unwrap_or_else(|_| text()) };
         object.insert(name.to_owned(), value);
     }
     Ok(Value::Object(object).to_string())
+}
+
+/// Whether a schema's type allows text only, apart from null.
+fn is_text(schema_type: &Value) -> bool {
+    match schema_type {
+        Value::String(name) => name == "string",
+        Value::Array(names) => {
+            names.contains(&"string".into()) && names.iter().all(|name| name == "string" || name == "null")
+        }
+        _ => false,
+    }
 }
 
 /// Tools and permissions of a person at the command line.

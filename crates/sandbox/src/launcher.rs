@@ -85,6 +85,16 @@ pub enum LaunchFault {
     /// There is no such program.
     #[error("program not found: {0}")]
     ProgramNotFound(String),
+    /// The program is only in a directory of the search path that the command may write.
+    #[error(
+        "program not found: {name}; {path} is not used, because agents can change it: call it by its path"
+    )]
+    ProgramWritable {
+        /// The name.
+        name: String,
+        /// The program that was found.
+        path: String,
+    },
     /// A directory cannot be granted like this.
     #[error("cannot grant {path}: {why}")]
     Grant {
@@ -264,7 +274,8 @@ fn is_plain(path: &Path) -> bool {
 }
 
 /// Resolves the program as a shell would: with a slash it is a path, else a name in `PATH` of the environment. The
-/// command executes what is found here, or fails; the helper does not search.
+/// command executes what is found here, or fails; the helper does not search. Directories that the command may write are
+/// not searched: a program that another command has put there could take the name of an allowed one.
 fn resolve_program(launch: &Launch) -> Result<String, LaunchFault> {
     let not_found = || LaunchFault::ProgramNotFound(launch.program.clone());
     if launch.program.is_empty() || launch.program.contains('\0') {
@@ -275,10 +286,29 @@ fn resolve_program(launch: &Launch) -> Result<String, LaunchFault> {
         return path.to_str().map(str::to_owned).ok_or_else(not_found);
     }
     let path = launch.environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
-    let candidates = path.split(':').filter(|directory| directory.starts_with('/'));
-    let found = candidates.map(|directory| format!("{directory}/{}", launch.program)).find(|candidate| {
-        rustix::fs::access(candidate.as_str(), rustix::fs::Access::EXEC_OK).is_ok()
-            && std::fs::metadata(candidate).is_ok_and(|metadata| metadata.is_file())
-    });
-    found.ok_or_else(not_found)
+    let mut writable = None;
+    for directory in path.split(':').filter(|directory| directory.starts_with('/')) {
+        let candidate = format!("{directory}/{}", launch.program);
+        match is_executable(&candidate) {
+            true if is_writable(launch, &candidate) => writable = writable.or(Some(candidate)),
+            true => return Ok(candidate),
+            false => {}
+        }
+    }
+    let name = launch.program.clone();
+    Err(writable.map_or_else(not_found, |path| LaunchFault::ProgramWritable { name, path }))
+}
+
+fn is_executable(path: &str) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+        && std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Whether the command may change the program, or the link that leads to it.
+fn is_writable(launch: &Launch, program: &str) -> bool {
+    let real = std::fs::canonicalize(program).unwrap_or_default();
+    let directory = Path::new(program).parent().and_then(|parent| std::fs::canonicalize(parent).ok());
+    let paths = [Path::new(program), &real, directory.as_deref().unwrap_or(Path::new(program))];
+    let writable = launch.roots.iter().filter(|root| root.is_writable);
+    writable.into_iter().any(|root| paths.iter().any(|path| path.starts_with(&root.path)))
 }

@@ -36,7 +36,7 @@ fn compile(pattern: &str, text_bytes: usize) -> Result<Regex, ToolOutcome> {
 }
 
 /// The last line of an error message; the lines before it repeat the pattern.
-pub(crate) fn error_summary(fault: &regex::Error) -> String {
+pub(crate) fn error_summary(fault: &impl std::error::Error) -> String {
     let message = fault.to_string();
     let last = message.lines().last().unwrap_or_default();
     last.strip_prefix("error: ").unwrap_or(last).to_owned()

@@ -69,12 +69,14 @@ pub(crate) enum Rule {
     NameLength,
     /// The glossary has at most 20 entries.
     GlossarySize,
+    /// The table of threats and the tests of its rows agree.
+    Threats,
     /// A comment that suppresses a rule is well formed and necessary.
     Suppression,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Room,
         Self::StdAccess,
         Self::CrateName,
@@ -94,6 +96,7 @@ impl Rule {
         Self::DuplicateType,
         Self::NameLength,
         Self::GlossarySize,
+        Self::Threats,
         Self::Suppression,
     ];
 
@@ -119,6 +122,7 @@ impl Rule {
             Self::DuplicateType => "duplicate-type",
             Self::NameLength => "name-length",
             Self::GlossarySize => "glossary-size",
+            Self::Threats => "threats",
             Self::Suppression => "suppression",
         }
     }
@@ -145,6 +149,7 @@ impl Rule {
             | Self::DuplicateType
             | Self::NameLength
             | Self::GlossarySize
+            | Self::Threats
             | Self::Suppression => false,
         }
     }

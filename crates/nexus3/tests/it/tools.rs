@@ -2,10 +2,12 @@
 
 mod blocked_paths;
 mod calls;
+mod command_line;
 mod commands;
 mod custom_tools;
 mod files;
 mod git;
+mod killed_writes;
 mod offered_tools;
 mod processes;
 mod pure;

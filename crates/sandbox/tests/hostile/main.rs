@@ -7,6 +7,7 @@
 mod abuse;
 mod files;
 mod kernel;
+mod missing_call;
 mod network;
 mod processes;
 mod sys;
@@ -63,6 +64,7 @@ fn main() {
         "threads" => abuse::start_threads_without_end(),
         "memory" => abuse::allocate(rest[0].parse().unwrap()),
         "shared-memory" => abuse::map_shared(rest[0].parse().unwrap()),
+        "without" => missing_call::execute(&rest[0], rest[1].parse().unwrap(), &rest[2..]),
         "file" => abuse::fill_file(&rest[0], rest[1].parse().unwrap()),
         other => panic!("unknown mode {other}"),
     }

@@ -29,7 +29,7 @@ async fn command_writes_in_its_directory_and_reads_nothing_else() {
 }
 
 #[tokio::test]
-async fn environment_is_the_given_one_only() {
+async fn threat_79_environment_is_the_given_one_only() {
     for tier in TIERS {
         let fixture = Fixture::new(tier);
         let finished = fixture.run(fixture.launch("env", &[])).await;
@@ -38,11 +38,37 @@ async fn environment_is_the_given_one_only() {
 }
 
 #[tokio::test]
-async fn output_beyond_the_pipe_does_not_block_the_command() {
+async fn threat_80_command_has_three_descriptors() {
+    for tier in TIERS {
+        let fixture = Fixture::new(tier);
+        // A descriptor of this process that is not closed on exec.
+        let leaked = rustix::io::dup(std::fs::File::open(&fixture.outside).unwrap()).unwrap();
+        let finished = fixture.run_shell("ls /proc/$$/fd; true").await;
+        assert_eq!(finished.stdout, "0\n1\n2\n", "{finished:?}");
+        drop(leaked);
+    }
+}
+
+/// What is retained has a fixed size, whatever the command writes; the rest is counted.
+#[tokio::test]
+async fn threat_89_flood_is_drained_counted_and_cut() {
+    for tier in TIERS {
+        let fixture = Fixture::new(tier);
+        let finished = fixture
+            .run_shell("head -c 200000000 /dev/zero; yes | head -n 1000000 >&2; head -c 200000000 /dev/zero")
+            .await;
+        assert_eq!(finished.exit, CommandExit::Exited(0));
+        assert!(finished.stdout.contains("\n[… 397902848 bytes omitted …]\n"), "{}", finished.stdout.len());
+        assert!(finished.stdout.len() < (2 << 20) + 100);
+        assert_eq!(finished.stderr, "y\n".repeat(1_000_000));
+    }
+}
+
+#[tokio::test]
+async fn threat_89_bytes_that_are_no_text_are_replaced() {
     let fixture = Fixture::new(TIERS[0]);
-    let finished = fixture.run_shell("head -c 5000000 /dev/zero; head -c 3000000 /dev/zero >&2").await;
-    assert_eq!(finished.exit, CommandExit::Exited(0));
-    assert!(finished.stdout.contains("2902848 bytes omitted"), "{}", finished.stdout.len());
+    let finished = fixture.run_shell(r"printf 'a\377\300\nb\342\202'").await;
+    assert_eq!(finished.stdout, "a\u{fffd}\u{fffd}\nb\u{fffd}");
 }
 
 #[tokio::test]

@@ -272,19 +272,41 @@ fn check_tier(tier: Tier) {
     }
 }
 
+/// The numbers of the attempts to reach the network, sockets of other programs, io_uring and foreign ABIs.
+const NETWORK_NUMBERS: std::ops::RangeInclusive<u32> = 36..=46;
+const OTHER_WAYS_OUT: [&str; 4] = ["49", "53a", "53b", "53c"];
+
+fn is_network_attempt(number: &str) -> bool {
+    let digits = number.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    OTHER_WAYS_OUT.contains(&number) || digits.parse().is_ok_and(|digits| NETWORK_NUMBERS.contains(&digits))
+}
+
+/// The listeners of `attempt_all` receive nothing. What is `ok` is a pair of sockets of the command itself.
 #[test]
-fn escapes_fail_under_landlock() {
+fn threat_82_no_attempt_reaches_the_network() {
+    for tier in [Tier::Landlock, Tier::Namespaces] {
+        let results = attempt_all(rustix::process::geteuid().as_raw(), Some(tier));
+        let network: Vec<_> = results.iter().filter(|(number, _)| is_network_attempt(number)).collect();
+        assert!(network.len() >= 20, "{network:?}");
+        for (number, result) in network {
+            assert_eq!(result == "ok", ["45a", "45b"].contains(&number.as_str()), "{number}: {result}");
+        }
+    }
+}
+
+#[test]
+fn threat_81_escapes_fail_under_landlock() {
     check_tier(Tier::Landlock);
 }
 
 #[test]
-fn escapes_fail_in_namespaces() {
+fn threat_81_escapes_fail_in_namespaces() {
     check_tier(Tier::Namespaces);
 }
 
 /// Without a sandbox the same attempts succeed. Only root may do all of them.
 #[test]
-fn escapes_succeed_without_a_sandbox() {
+fn threat_81_escapes_succeed_without_a_sandbox() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root may do what the sandbox refuses");
         return;

@@ -13,8 +13,11 @@ use crate::programs::{Programs, users};
 const DAEMONIZED: &str =
     "(trap '' TERM HUP INT; setsid sh -c 'trap \"\" TERM HUP INT; sleep 1000' >/dev/null 2>&1 &)";
 
+/// Commands that are cancelled per tier.
+const CANCELS: usize = 100;
+
 #[tokio::test]
-async fn exit_does_not_wait_for_background_processes_and_kills_them() {
+async fn threat_91_exit_does_not_wait_for_background_processes() {
     for tier in TIERS {
         let fixture = Fixture::new(tier);
         let lock = fixture.inside.join("lock");
@@ -28,16 +31,26 @@ async fn exit_does_not_wait_for_background_processes_and_kills_them() {
 }
 
 #[tokio::test]
-async fn dropped_command_dies_with_its_descendants() {
+async fn threat_86_dropped_command_dies_with_its_descendants() {
     for tier in TIERS {
         let fixture = Fixture::new(tier);
-        let line = format!("{DAEMONIZED}; flock lock sh -c 'echo ready; sleep 1000'");
-        let mut running = fixture.start(fixture.shell(&line));
-        assert_eq!(running.next_output().await, Some((OutputStream::Stdout, b"ready\n".to_vec())));
-        drop(running);
-        // Blocks until the process that holds the lock is dead.
-        let file = std::fs::File::open(fixture.inside.join("lock")).unwrap();
-        tokio::task::spawn_blocking(move || file.lock().unwrap()).await.unwrap();
+        for number in 0..CANCELS {
+            // One descendant has left the session, one ignores signals, one is stopped.
+            let line = format!(
+                "trap '' TERM; {DAEMONIZED}; flock stop-{number} sh -c 'kill -STOP $$' & \
+                 until [ -e stop-{number} ]; do :; done; flock lock-{number} sh -c 'echo ready; sleep 1000'"
+            );
+            let mut running = fixture.start(fixture.shell(&line));
+            assert_eq!(running.next_output().await, Some((OutputStream::Stdout, b"ready\n".to_vec())));
+            drop(running);
+        }
+        // Blocks until the processes that hold the locks are dead.
+        for number in 0..CANCELS {
+            for name in ["lock", "stop"] {
+                let file = std::fs::File::open(fixture.inside.join(format!("{name}-{number}"))).unwrap();
+                tokio::task::spawn_blocking(move || file.lock().unwrap()).await.unwrap();
+            }
+        }
     }
 }
 
@@ -55,7 +68,7 @@ async fn terminated_command_may_clean_up() {
 }
 
 #[tokio::test]
-async fn killed_command_ends_with_its_descendants() {
+async fn threat_86_killed_command_ends_with_its_descendants() {
     for tier in TIERS {
         let fixture = Fixture::new(tier);
         let line = format!("trap '' TERM; {DAEMONIZED}; flock lock sh -c 'echo ready; sleep 1000'");

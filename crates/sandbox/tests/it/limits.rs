@@ -20,7 +20,7 @@ fn abuse(user: u32, tier: Tier, arguments: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn command_that_starts_processes_without_end_is_bounded() {
+fn threat_85_processes_without_end_are_bounded() {
     for user in users() {
         for (tier, mode) in TIERS.into_iter().flat_map(|tier| [(tier, "forks"), (tier, "threads")]) {
             let (printed, ended) = abuse(user, tier, &[mode]);
@@ -34,7 +34,7 @@ fn command_that_starts_processes_without_end_is_bounded() {
 }
 
 #[test]
-fn command_that_allocates_too_much_gets_no_memory() {
+fn threat_85_command_that_allocates_too_much_gets_no_memory() {
     for user in users() {
         for tier in TIERS {
             let gigabyte = (1_u64 << 30).to_string();
@@ -46,7 +46,7 @@ fn command_that_allocates_too_much_gets_no_memory() {
 }
 
 #[test]
-fn command_that_writes_a_long_file_is_killed() {
+fn threat_85_command_that_writes_a_long_file_is_killed() {
     for user in users() {
         for tier in TIERS {
             let (_, ended) = abuse(user, tier, &["file", "long", &(10_u64 << 30).to_string()]);

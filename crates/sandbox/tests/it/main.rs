@@ -14,4 +14,5 @@ mod limits;
 mod programs;
 mod requests;
 mod self_test;
+mod tricks;
 mod workloads;

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-use sandbox::{CommandExit, Helper, Launcher, Tier};
+use sandbox::{CommandExit, Helper, Launcher, SelfTest, Tier};
 use serde_json::json;
 
 use crate::fixture::{Fixture, TIERS, finish, helper, system};
@@ -49,7 +49,7 @@ fn malformed_request_ends_the_helper_with_an_error() {
 
 /// A launcher within a sandbox: its kernel refuses namespaces. The tier is not replaced by a weaker one.
 #[test]
-fn tier_that_the_kernel_refuses_starts_no_command() {
+fn threat_83_tier_that_the_kernel_refuses_starts_no_command() {
     for (inner, expected) in [
         (
             Tier::Namespaces,
@@ -77,12 +77,57 @@ fn tier_that_the_kernel_refuses_starts_no_command() {
     }
 }
 
-/// A launcher whose helper starts in a changed process state.
-fn launcher_through(tier: Tier, program: &str, arguments: &[&str]) -> Launcher {
+/// A helper that another program executes.
+fn helper_through(program: &str, arguments: &[&str]) -> Helper {
     let Helper { program: own, arguments: own_arguments } = helper();
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     let arguments = arguments.chain([own.to_str().unwrap().to_owned()]).chain(own_arguments);
-    Launcher::new(Helper { program: program.into(), arguments: arguments.collect() }, tier, system())
+    Helper { program: program.into(), arguments: arguments.collect() }
+}
+
+/// A launcher whose helper starts in a changed process state.
+fn launcher_through(tier: Tier, program: &str, arguments: &[&str]) -> Launcher {
+    Launcher::new(helper_through(program, arguments), tier, system())
+}
+
+/// Each part of the sandbox fails, as on an old kernel, in a container or under another security module.
+#[tokio::test]
+async fn threat_83_no_command_runs_when_a_primitive_is_missing() {
+    let (enosys, eperm, enospc) = ("38", "1", "28");
+    for (tier, call, errno) in [
+        (Tier::Landlock, "landlock_create_ruleset", enosys),
+        (Tier::Landlock, "landlock_create_ruleset", "95"),
+        (Tier::Landlock, "landlock_add_rule", eperm),
+        (Tier::Landlock, "landlock_restrict_self", eperm),
+        (Tier::Landlock, "seccomp", enosys),
+        (Tier::Landlock, "prctl", eperm),
+        (Tier::Landlock, "capset", eperm),
+        (Tier::Landlock, "close_range", enosys),
+        (Tier::Landlock, "setsid", eperm),
+        (Tier::Namespaces, "landlock_create_ruleset", enosys),
+        (Tier::Namespaces, "landlock_restrict_self", eperm),
+        (Tier::Namespaces, "seccomp", enosys),
+        (Tier::Namespaces, "unshare", eperm),
+        (Tier::Namespaces, "unshare", enospc),
+        (Tier::Namespaces, "mount", eperm),
+        (Tier::Namespaces, "open_tree", enosys),
+        (Tier::Namespaces, "move_mount", eperm),
+        (Tier::Namespaces, "mount_setattr", enosys),
+        (Tier::Namespaces, "pivot_root", eperm),
+        (Tier::Namespaces, "umount2", eperm),
+    ] {
+        let mut fixture = Fixture::new(tier);
+        let hostile = env!("CARGO_BIN_EXE_sandbox-hostile");
+        fixture.launcher = launcher_through(tier, hostile, &["without", call, errno]);
+        let finished = fixture.run(fixture.launch("touch", &["made"])).await;
+        let CommandExit::NotStarted(why) = &finished.exit else { panic!("{call}: {finished:?}") };
+        assert!(why.starts_with("cannot confine the command: "), "{call}: {why}");
+        assert!(!fixture.inside.join("made").exists(), "{call}");
+        let (helper, directory) =
+            (helper_through(hostile, &["without", call, errno]), fixture.outside.clone());
+        let test = SelfTest::run(&helper, tier, &system(), &directory).await;
+        assert!(!test.passed(), "{call}: {test:?}");
+    }
 }
 
 /// 32 and 33, which the C library does not let programs change.

@@ -73,8 +73,15 @@ pub struct CommandRunner {
 /// Output of a command beyond this is omitted in its middle.
 const OUTPUT_LIMITS: OutputLimits = OutputLimits { head_bytes_max: 256 << 10, tail_bytes_max: 256 << 10 };
 
+/// How long a call waits for the death of a command that was killed at its timeout.
+const KILL_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// The names of temporary directories: this, the id of the process that made them, and random characters.
 const TEMPORARY_PREFIX: &str = "nexus3-command-";
+
+/// What git executes or takes commands from. Read-only in the directories that a command may write: git would run it
+/// later as the user, outside any sandbox.
+const EXECUTED_BY_GIT: [&str; 2] = [".git/hooks", ".git/config"];
 
 /// The variables that point to the temporary directory of a command. A home of its own: programs fail when the user's
 /// home exists and cannot be read.
@@ -236,7 +243,8 @@ impl PermittedCommand {
         let started = tokio::task::spawn_blocking(move || {
             let _runtime = runtime.enter();
             let temporary = runner.temporary_directory().map_err(execution_failed)?;
-            let mut launch = self.launch(&runner.options, &temporary, arguments, has_stdin)?;
+            let mut launch =
+                self.launch(&runner.options, &temporary, arguments, has_stdin, launcher.tier())?;
             launch.hidden = hidden_paths(&self.permit.cwd().file().blocked, &launch.roots, launcher.tier())?;
             if self.is_program_readable {
                 grant_program(&mut launch, &launcher);
@@ -254,9 +262,10 @@ impl PermittedCommand {
         temporary: &TempDir,
         arguments: Vec<String>,
         has_stdin: bool,
+        tier: Tier,
     ) -> Result<Launch, ToolOutcome> {
         let cwd = open_cwd(self.permit.cwd())?;
-        let mut roots = self.open_roots()?;
+        let mut roots = self.open_roots(tier)?;
         let temporary_path =
             temporary.path().to_str().ok_or_else(|| execution_failed("TMPDIR is not UTF-8"))?;
         let handle = std::fs::File::open(temporary.path()).map_err(execution_failed)?;
@@ -283,16 +292,21 @@ impl PermittedCommand {
         })
     }
 
-    /// Opens the directories of the permit. Those that do not exist, such as a write path that was never used, are left
-    /// out.
-    fn open_roots(&self) -> Result<Vec<GrantedDirectory>, ToolOutcome> {
+    /// Opens the directories of the permit, with what git executes in them. Those that do not exist, such as a write path
+    /// that was never used, are left out.
+    fn open_roots(&self, tier: Tier) -> Result<Vec<GrantedDirectory>, ToolOutcome> {
         let readable = self.permit.readable().iter().map(|read| (ReadPermit::file(read), false));
         let writable = self.permit.writable().iter().map(|write| (WritePermit::file(write), true));
         let mut roots = Vec::new();
         for (file, is_writable) in readable.chain(writable) {
             let Some(directory) = DirectoryHandle::open(file)? else { continue };
-            let handle = Arc::new(directory.handle);
-            roots.push(GrantedDirectory { path: directory.path.to_string(), handle, is_writable });
+            // The tier landlock cannot restrict what is in a writable directory.
+            if is_writable && tier == Tier::Namespaces {
+                for name in EXECUTED_BY_GIT {
+                    roots.extend(directory.open_below(name)?.map(|found| granted(found, false)));
+                }
+            }
+            roots.push(granted(directory, is_writable));
         }
         Ok(roots)
     }
@@ -336,6 +350,11 @@ fn grant_program(launch: &mut Launch, launcher: &Launcher) {
     launch.program = path.to_owned();
 }
 
+fn granted(directory: DirectoryHandle, is_writable: bool) -> GrantedDirectory {
+    let DirectoryHandle { path, handle } = directory;
+    GrantedDirectory { path: path.to_string(), handle: Arc::new(handle), is_writable }
+}
+
 fn open_cwd(cwd: &ReadPermit) -> Result<DirectoryHandle, ToolOutcome> {
     DirectoryHandle::open(cwd.file())?.ok_or_else(|| execution_failed("the working directory does not exist"))
 }
@@ -356,7 +375,10 @@ fn is_hidden(blocked: &FilePath, root: &GrantedDirectory, tier: Tier) -> Result<
         (Tier::Namespaces, Hiding::Missing) if root.is_writable => {
             denied(" and cannot be hidden, because it does not exist: create it")
         }
-        (Tier::Namespaces, Hiding::Missing) => Ok(false),
+        (Tier::Namespaces, Hiding::Link) if root.is_writable => denied(
+            " and cannot be hidden, because it is a symbolic link: block the directory that it leads to instead",
+        ),
+        (Tier::Namespaces, Hiding::Missing | Hiding::Link) => Ok(false),
         (Tier::Namespaces, Hiding::HasOtherNames) => {
             denied(" and cannot be hidden, because a file in it has other names (hard links): remove them")
         }
@@ -381,6 +403,11 @@ impl StartedCommand {
         };
         let is_in_time = tokio::time::timeout(timeout, read).await.is_ok();
         let exit = self.running.exit().cloned().filter(|_| is_in_time);
+        if !is_in_time {
+            self.running.kill();
+            let died = async { while self.running.next_output().await.is_some() {} };
+            let _ = tokio::time::timeout(KILL_TIME_MAX, died).await;
+        }
         FinishedCommand { exit, stdout: stdout.text(), stderr: stderr.text() }
     }
 

@@ -16,6 +16,7 @@ mod readable_file;
 mod remove;
 mod replace;
 mod repository;
+mod stale_files;
 mod target_directory;
 mod version;
 mod walk;

@@ -80,6 +80,9 @@ fn check_input(input: &Input) -> Result<(), String> {
     let is_single = input.old.is_some() || input.new.is_some();
     let edits = match (&input.edits, is_single) {
         (Some(_), true) => return Err("pass `old` and `new`, or `edits`, not both".to_owned()),
+        (Some(_), _) if input.all == Some(true) => {
+            return Err("field `all`: belongs in each of `edits`".to_owned());
+        }
         (None, _) if input.old.is_none() || input.new.is_none() => {
             return Err("pass `old` and `new`, or `edits`".to_owned());
         }

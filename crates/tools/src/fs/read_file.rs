@@ -81,6 +81,8 @@ struct LineSelection {
     /// Where the current line begins in the bytes.
     line_start: usize,
     is_truncated: bool,
+    /// Whether the part before the range is binary.
+    is_binary: bool,
 }
 
 impl LineSelection {
@@ -95,11 +97,12 @@ impl LineSelection {
             bytes_max: if input.limit.is_some() { CONTENT_BYTES_MAX } else { UNLIMITED_BYTES_MAX },
             line_start: 0,
             is_truncated: false,
+            is_binary: false,
         }
     }
 
     fn is_done(&self) -> bool {
-        self.is_truncated || self.line >= self.end
+        self.is_truncated || self.is_binary || self.line >= self.end
     }
 
     /// Consumes at most one line of the chunk. Returns the number of bytes consumed.
@@ -110,6 +113,8 @@ impl LineSelection {
             let remaining = self.bytes_max - self.bytes.len();
             self.is_truncated = used > remaining;
             self.bytes.extend_from_slice(&chunk[..used.min(remaining)]);
+        } else {
+            self.is_binary = is_binary(&chunk[..used]);
         }
         if self.is_truncated {
             return used;
@@ -123,6 +128,9 @@ impl LineSelection {
     }
 
     fn into_text(mut self, requested: &str, size: impl FnOnce() -> u64) -> ToolResult {
+        if self.is_binary || is_binary(&self.bytes) {
+            return Err(binary_file(requested));
+        }
         let lines = self.line - u64::from(!self.is_mid_line && !self.is_truncated);
         if self.first > lines.max(1) && self.first < self.end {
             return Err(execution_failed(format!(
@@ -132,9 +140,6 @@ impl LineSelection {
         }
         if self.line_start > 0 && self.is_truncated {
             self.bytes.truncate(self.line_start);
-        }
-        if is_binary(&self.bytes) {
-            return Err(binary_file(requested));
         }
         let mut text = decode_utf8(self.bytes, self.is_truncated).ok_or_else(|| binary_file(requested))?;
         if self.is_truncated {

@@ -1,11 +1,15 @@
-//! `fs.search`: searches the lines of files with a regular expression.
+//! `fs.search`: searches the lines of files with a regular expression, with the search engine of ripgrep. The walk opens
+//! and reads the files.
 
+use std::io;
 use std::ops::ControlFlow;
 
 use agent::outside::CallSite;
 use agent::{ToolClass, ToolOutcome};
 use globset::GlobMatcher;
-use regex::bytes::{Regex, RegexBuilder};
+use grep_matcher::LineTerminator;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{Searcher, SearcherBuilder, Sink, SinkMatch};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -13,7 +17,7 @@ use super::beneath_root::{EntryKind, ReadableTree, WalkEntry, WalkOptions, is_bi
 use super::glob::compile_glob;
 use super::page::{Page, skipped_note};
 use crate::blocking::{CancelFlag, run_blocking};
-use crate::definition::{Invocation, ToolDefinition, ToolResult, invalid_input};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed, invalid_input};
 use crate::effects::TreeRead;
 
 pub(crate) struct Search;
@@ -58,9 +62,9 @@ const PATTERN_BYTES_MAX: usize = 16 << 10;
 /// Maximum size of a compiled pattern.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum length of the part of a line that is searched: the search of one line cannot be cancelled, and takes at most
-/// a minute with these limits.
-const LINE_BYTES_MAX: usize = 256 << 10;
+/// Maximum length of the text that is searched at once, in whole lines; of a longer line only so much is searched. The
+/// search can be cancelled before and after it, and takes at most a minute with these limits.
+const CHUNK_BYTES_MAX: usize = 256 << 10;
 
 /// Maximum number of further matching lines that are counted behind the last one of the result.
 const FURTHER_LINES_MAX: usize = 10_000;
@@ -85,8 +89,9 @@ impl ToolDefinition for Search {
 
 fn search(input: &Input, tree: &ReadableTree, stop: &CancelFlag) -> ToolResult {
     let filter = input.glob.as_deref().map(compile_filter).transpose().map_err(ToolOutcome::Failed)?;
-    let mut searcher = LineSearcher {
-        regex: compile(&input.pattern, input.ignore_case.unwrap_or(false))?,
+    let mut searcher = FileSearcher {
+        matcher: compile(&input.pattern, input.ignore_case.unwrap_or(false))?,
+        searcher: SearcherBuilder::new().line_terminator(LineTerminator::crlf()).bom_sniffing(false).build(),
         page: Page::new(input.offset.unwrap_or(0), LINES_MAX),
         tree,
         bytes_left: TOTAL_BYTES_MAX,
@@ -118,22 +123,26 @@ fn compile_filter(glob: &str) -> Result<GlobMatcher, String> {
     compile_glob("glob", &pattern)
 }
 
-fn compile(pattern: &str, ignore_case: bool) -> Result<Regex, ToolOutcome> {
+fn compile(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, ToolOutcome> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(invalid_input(format!("field `pattern`: longer than {PATTERN_BYTES_MAX} bytes")));
     }
-    let regex =
-        RegexBuilder::new(pattern).case_insensitive(ignore_case).size_limit(COMPILED_BYTES_MAX).build();
-    regex.map_err(|fault| match fault {
-        regex::Error::CompiledTooBig(_) => {
+    let mut builder = RegexMatcherBuilder::new();
+    builder.case_insensitive(ignore_case).multi_line(true).crlf(true).size_limit(COMPILED_BYTES_MAX);
+    builder.build(pattern).map_err(|fault| match fault.kind() {
+        grep_regex::ErrorKind::NotAllowed(_) => {
+            invalid_input("field `pattern`: it has a line break, but lines are searched one by one")
+        }
+        grep_regex::ErrorKind::Regex(text) if text.starts_with("compiled regex exceeds") => {
             invalid_input("field `pattern`: too large; (?-u:\\w) is smaller than \\w")
         }
-        fault => invalid_input(format!("field `pattern`: {}", crate::regex::error_summary(&fault))),
+        _ => invalid_input(format!("field `pattern`: {}", crate::regex::error_summary(&fault))),
     })
 }
 
-struct LineSearcher<'a> {
-    regex: Regex,
+struct FileSearcher<'a> {
+    matcher: RegexMatcher,
+    searcher: Searcher,
     page: Page,
     tree: &'a ReadableTree,
     bytes_left: usize,
@@ -145,7 +154,7 @@ struct LineSearcher<'a> {
     is_exhausted: bool,
 }
 
-impl LineSearcher<'_> {
+impl FileSearcher<'_> {
     fn search_file(
         &mut self,
         entry: &WalkEntry<'_>,
@@ -160,19 +169,26 @@ impl LineSearcher<'_> {
             return Ok(ControlFlow::Continue(()));
         }
         self.files += 1;
-        let path = self.tree.display_path(entry.relative);
-        for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-            stop.check()?;
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if self.regex.is_match(&line[..line.len().min(LINE_BYTES_MAX)]) {
-                self.page.push(|| format!("{path}:{}: {}", index + 1, display_line(line)));
-            }
-        }
         self.bytes_left = self.bytes_left.saturating_sub(bytes.len());
-        let is_counted = self.page.is_full() && self.page.total() > LINES_MAX + FURTHER_LINES_MAX;
-        self.is_exhausted = self.bytes_left == 0 || is_counted;
+        self.search_text(&self.tree.display_path(entry.relative), &bytes, stop)?;
+        self.is_exhausted = self.bytes_left == 0 || is_counted(&self.page);
         Ok(if self.is_exhausted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    /// Searches the text in chunks of whole lines.
+    fn search_text(&mut self, path: &str, text: &[u8], stop: &CancelFlag) -> Result<(), ToolOutcome> {
+        let (mut rest, mut lines_before) = (text, 0);
+        while !rest.is_empty() && !is_counted(&self.page) {
+            stop.check()?;
+            let (chunk, after) = rest.split_at(chunk_length(rest));
+            let searched = &chunk[..chunk.len().min(CHUNK_BYTES_MAX)];
+            let mut lines = MatchingLines { page: &mut self.page, path, lines_before, chunk, stop };
+            let outcome = self.searcher.search_slice(&self.matcher, searched, &mut lines);
+            outcome.map_err(execution_failed)?;
+            lines_before += count_lines(chunk);
+            rest = after;
+        }
+        stop.check()
     }
 
     /// What was not searched.
@@ -196,7 +212,55 @@ impl LineSearcher<'_> {
     }
 }
 
+/// Whether enough further lines were counted behind the last one of the result.
+fn is_counted(page: &Page) -> bool {
+    page.is_full() && page.total() > LINES_MAX + FURTHER_LINES_MAX
+}
+
+/// The length of the next chunk: as many whole lines as fit, or one line that is longer.
+fn chunk_length(text: &[u8]) -> usize {
+    if text.len() <= CHUNK_BYTES_MAX {
+        return text.len();
+    }
+    let (head, tail) = text.split_at(CHUNK_BYTES_MAX);
+    let is_newline = |byte: &u8| *byte == b'\n';
+    let end_of_long_line = || tail.iter().position(is_newline).map(|position| CHUNK_BYTES_MAX + position + 1);
+    head.iter()
+        .rposition(is_newline)
+        .map(|position| position + 1)
+        .or_else(end_of_long_line)
+        .unwrap_or(text.len())
+}
+
+fn count_lines(text: &[u8]) -> u64 {
+    text.iter().map(|byte| u64::from(*byte == b'\n')).sum()
+}
+
+/// Takes the matching lines of a chunk.
+struct MatchingLines<'a> {
+    page: &'a mut Page,
+    path: &'a str,
+    /// The number of lines before the chunk.
+    lines_before: u64,
+    chunk: &'a [u8],
+    stop: &'a CancelFlag,
+}
+
+impl Sink for MatchingLines<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _searcher: &Searcher, matched: &SinkMatch<'_>) -> Result<bool, io::Error> {
+        let number = self.lines_before + matched.line_number().unwrap_or_default();
+        let is_cut = self.chunk.len() > CHUNK_BYTES_MAX;
+        let line = if is_cut { self.chunk } else { matched.bytes() };
+        self.page.push(|| format!("{}:{number}: {}", self.path, display_line(line)));
+        Ok(!is_counted(self.page) && self.stop.check().is_ok())
+    }
+}
+
 fn display_line(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let text = String::from_utf8_lossy(&line[..line.len().min(LINE_CHARS_MAX * 4)]);
     match text.char_indices().nth(LINE_CHARS_MAX) {
         Some((cut, _)) => format!("{}… [{} bytes]", &text[..cut], line.len()),

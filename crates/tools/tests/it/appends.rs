@@ -140,7 +140,7 @@ async fn append_validates_arguments_first() {
 }
 
 #[tokio::test]
-async fn append_on_a_full_disk_changes_nothing() {
+async fn threat_73_append_on_a_full_disk_changes_nothing() {
     let sandbox = Sandbox::new();
     let Some(_disk) = SmallDisk::mount(sandbox.path("inside")) else {
         eprintln!("skipped: mounting a small disk needs privileges");

@@ -1,6 +1,7 @@
 //! A blocked directory, such as the daemon's home, under other names: hard links and second mounts.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use agent::permission::Grant;
@@ -50,7 +51,7 @@ async fn assert_closed(sandbox: &Sandbox, fixture: &Fixture, file: &str) {
 }
 
 #[tokio::test]
-async fn hard_link_to_a_blocked_file_is_closed() {
+async fn threat_68_hard_link_to_a_blocked_file_is_closed() {
     let sandbox = Sandbox::new();
     fs::hard_link(sandbox.path("outside/secret.txt"), sandbox.path("inside/leaf")).unwrap();
     fs::hard_link(sandbox.path("outside/sub/deep.txt"), sandbox.path("inside/sub/leaf")).unwrap();
@@ -63,7 +64,30 @@ async fn hard_link_to_a_blocked_file_is_closed() {
 }
 
 #[tokio::test]
-async fn second_mount_of_a_blocked_directory_is_closed() {
+async fn threat_68_hard_link_to_a_single_blocked_file_is_closed() {
+    let sandbox = Sandbox::new();
+    fs::hard_link(sandbox.path("outside/secret.txt"), sandbox.path("inside/leaf")).unwrap();
+    let grant = Grant { blocked: vec![path(&sandbox.path("outside/secret.txt"))], ..Grant::everything() };
+    let fixture = Fixture::with_grant(&sandbox.path("inside"), grant);
+    assert_closed(&sandbox, &fixture, "leaf").await;
+    assert_eq!(read(&fixture, "../outside/sub/deep.txt").await.text(), SECRET, "not blocked");
+}
+
+#[tokio::test]
+async fn blocked_link_closes_its_target_and_nothing_else() {
+    let sandbox = Sandbox::new();
+    symlink("outside", sandbox.path("link")).unwrap();
+    symlink("nowhere", sandbox.path("dangling")).unwrap();
+    fs::hard_link(sandbox.path("outside/secret.txt"), sandbox.path("inside/leaf")).unwrap();
+    let blocked = ["link", "dangling"].map(|name| path(&sandbox.path(name))).to_vec();
+    let fixture = Fixture::with_grant(&sandbox.path("inside"), Grant { blocked, ..Grant::everything() });
+    assert_closed(&sandbox, &fixture, "leaf").await;
+    assert_eq!(read(&fixture, "ok.txt").await.text(), "inside");
+    assert_eq!(write(&fixture, "ok.txt", "new").await.name(), "done");
+}
+
+#[tokio::test]
+async fn threat_68_second_mount_of_a_blocked_directory_is_closed() {
     for (source, target, files) in [
         ("outside", "inside/sub", &["sub/secret.txt", "sub/sub/deep.txt", "sub/new.txt", "sub/new/x"][..]),
         // A directory above the blocked one, and one inside it.

@@ -36,6 +36,29 @@ async fn command_runs_beside_a_blocked_directory_and_does_not_see_it() {
     assert_eq!(sandbox.content("inside/sub/deep.txt"), "deep");
 }
 
+/// A command could replace a link where it may write.
+#[tokio::test]
+async fn blocked_link_keeps_commands_that_write_away() {
+    let sandbox = Sandbox::new();
+    std::os::unix::fs::symlink("sub", sandbox.path("inside/link")).unwrap();
+    let mut fixture = fixture(&sandbox, &["inside/link", "inside/sub"]);
+    let outcome = shell(&fixture, "cat ok.txt").await;
+    assert!(matches!(&outcome, ToolOutcome::Denied(text) if text.contains("symbolic link")), "{outcome:?}");
+    fixture.grant.write = DirectorySet::none();
+    let outcome = shell(&fixture, "cat ok.txt link/deep.txt sub/deep.txt; true").await;
+    assert!(outcome.text().contains("inside") && !outcome.text().contains(r#""insidedeep"#), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn command_is_dead_when_its_call_times_out() {
+    let sandbox = Sandbox::new();
+    let line = "trap '' TERM; flock lock sh -c 'trap \"\" TERM; while :; do : > $TMPDIR/x; done'";
+    let call = json!({ "command": line, "timeout_secs": 1 });
+    let outcome = fixture(&sandbox, &[]).call("shell.exec", &call).await;
+    assert_eq!(outcome, ToolOutcome::Failed("Timeout after 1 seconds".to_owned()));
+    fs::File::open(sandbox.path("inside/lock")).unwrap().try_lock().expect("no process holds the lock");
+}
+
 #[tokio::test]
 async fn blocked_file_with_a_hard_link_keeps_commands_away() {
     let sandbox = Sandbox::new();

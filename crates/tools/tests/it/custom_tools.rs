@@ -56,7 +56,7 @@ const INJECTIONS: [&str; 12] = [
 ];
 
 #[tokio::test]
-async fn any_text_arrives_as_one_argument_unchanged() {
+async fn threat_75_any_text_arrives_as_one_argument_unchanged() {
     let sandbox = Sandbox::new();
     let print = "print join(',', map { unpack('H*', $_) } @ARGV)";
     let settings =

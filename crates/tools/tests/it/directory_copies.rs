@@ -119,7 +119,7 @@ async fn copy_is_limited_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn copy_on_a_full_disk_leaves_nothing_behind() {
+async fn threat_73_copy_on_a_full_disk_leaves_nothing_behind() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.path("inside/small")).unwrap();
     let Some(disk) = SmallDisk::mount(sandbox.path("inside/small")) else { return };

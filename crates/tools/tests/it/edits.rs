@@ -120,6 +120,10 @@ async fn edit_validates_its_arguments() {
             json!({"path": "file", "edits": vec![json!({"old": "c", "new": "d"}); 101]}),
             "field `edits`: more than 100",
         ),
+        (
+            json!({"path": "file", "all": true, "edits": [{"old": "c", "new": "d"}]}),
+            "field `all`: belongs in each of `edits`",
+        ),
         (json!({"path": "file", "edits": [{"old": "c"}]}), "field `edits[0]`: missing field `new`"),
     ] {
         assert_eq!(fixture.call("fs.edit", &arguments).await, failed(format!("Invalid input: {expected}")));

@@ -2,6 +2,7 @@
 
 use agent::ToolOutcome;
 use agent::permission::Grant;
+use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 use crate::sandbox::{SECRET, Sandbox, path_denied, read, write};
@@ -111,7 +112,7 @@ fn classify(outcome: &ToolOutcome) -> ExpectedOutcome {
 }
 
 #[tokio::test]
-async fn no_path_text_reads_outside_the_root() {
+async fn threat_63_no_path_text_reads_outside_the_root() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
     for (path, expected) in PATHS {
@@ -124,7 +125,7 @@ async fn no_path_text_reads_outside_the_root() {
 }
 
 #[tokio::test]
-async fn no_path_text_writes_outside_the_root() {
+async fn threat_63_no_path_text_writes_outside_the_root() {
     for (path, expected) in PATHS {
         let sandbox = Sandbox::new();
         let path = path.replace("BASE", &sandbox.base);
@@ -146,8 +147,85 @@ async fn no_path_text_writes_outside_the_root() {
     }
 }
 
+/// Every argument of every tool that takes a path, with `path` in it.
+fn calls_with(path: &str) -> Vec<(&'static str, Value)> {
+    let patch = |old: &str, new: &str| format!("--- {old}\n+++ {new}\n@@ -1 +1 @@\n-{SECRET}\n+mine\n");
+    vec![
+        ("fs.read_file", json!({ "path": path })),
+        ("fs.write_file", json!({ "path": path, "content": "mine" })),
+        ("fs.write_file", json!({ "path": path, "content": "mine", "append": true })),
+        ("fs.append_file", json!({ "path": path, "content": "mine" })),
+        ("fs.list", json!({ "path": path })),
+        ("fs.glob", json!({ "path": path, "pattern": "**" })),
+        ("fs.search", json!({ "path": path, "pattern": "secret|root" })),
+        ("fs.info", json!({ "path": path })),
+        ("fs.edit", json!({ "path": path, "old": SECRET, "new": "mine" })),
+        ("fs.patch", json!({ "patch": patch(path, path) })),
+        ("fs.patch", json!({ "patch": patch("/dev/null", path) })),
+        ("fs.patch", json!({ "patch": patch(path, "/dev/null") })),
+        ("fs.mkdir", json!({ "path": format!("{path}/new") })),
+        ("fs.move", json!({ "from": path, "to": "moved" })),
+        ("fs.move", json!({ "from": "ok.txt", "to": path, "overwrite": true })),
+        ("fs.copy", json!({ "from": path, "to": "copied" })),
+        ("fs.copy", json!({ "from": "ok.txt", "to": path, "overwrite": true })),
+        ("fs.delete", json!({ "path": path, "recursive": true })),
+        ("cmd.exec", json!({ "command": "true", "cwd": path })),
+        ("shell.exec", json!({ "command": "true", "cwd": path })),
+        ("process.start", json!({ "command": "true", "cwd": path })),
+    ]
+}
+
 #[tokio::test]
-async fn too_long_paths_are_rejected() {
+async fn threat_63_no_path_argument_leads_outside() {
+    let sandbox = Sandbox::new();
+    let fixture = sandbox.fixture();
+    for (path, _) in PATHS.iter().filter(|(_, expected)| matches!(expected, Denied | Invalid)) {
+        for (tool, arguments) in calls_with(&path.replace("BASE", &sandbox.base)) {
+            let outcome = fixture.call(tool, &arguments).await;
+            assert_ne!(outcome.name(), "done", "{tool} {path:?}: {outcome:?}");
+            assert!(!outcome.text().contains(SECRET), "{tool} {path:?}: {outcome:?}");
+        }
+    }
+    assert_eq!(sandbox.file_names("."), ["inside", "inside-sibling", "outside"]);
+    assert_eq!(sandbox.file_names("inside"), ["ok.txt", "sub"]);
+    for file in ["outside/secret.txt", "outside/sub/deep.txt", "inside-sibling/secret.txt"] {
+        assert_eq!(sandbox.content(file), SECRET);
+    }
+}
+
+#[tokio::test]
+async fn threat_65_paths_are_compared_by_components() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.path("INSIDE")).unwrap();
+    for directory in ["INSIDE", "inside-sibling"] {
+        std::fs::write(sandbox.path(&format!("{directory}/ok.txt")), SECRET).unwrap();
+    }
+    let fixture = sandbox.fixture();
+    for path in [
+        "../inside-sibling/ok.txt",
+        "../inside-sibling//ok.txt",
+        "BASE/inside-sibling/ok.txt",
+        "BASE/inside-sibling/../inside-sibling/ok.txt",
+        "../INSIDE/ok.txt",
+        "BASE/INSIDE/ok.txt",
+        "BASE/INSIDE/",
+        "BASE/Inside/ok.txt",
+        "BASE/insid",
+        "BASE/inside ",
+        "BASE/inside./ok.txt",
+    ] {
+        let path = path.replace("BASE", &sandbox.base);
+        assert_eq!(read(&fixture, &path).await.name(), "denied", "{path}");
+        assert_eq!(write(&fixture, &path, "mine").await.name(), "denied", "{path}");
+    }
+    for path in ["BASE/inside/ok.txt/", "BASE/inside//ok.txt", "BASE/inside/./ok.txt"] {
+        assert_eq!(read(&fixture, &path.replace("BASE", &sandbox.base)).await.text(), "inside");
+    }
+    assert_eq!(sandbox.content("INSIDE/ok.txt"), SECRET);
+}
+
+#[tokio::test]
+async fn threat_63_too_long_paths_are_rejected() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
     let outcome = read(&fixture, &"x".repeat(5000)).await;
@@ -161,7 +239,7 @@ async fn too_long_paths_are_rejected() {
 }
 
 #[tokio::test]
-async fn magic_links_are_denied_even_with_every_grant() {
+async fn threat_64_magic_links_are_denied_even_with_every_grant() {
     let sandbox = Sandbox::new();
     let fixture = Fixture::with_grant(&sandbox.path("inside"), Grant::everything());
     for path in [

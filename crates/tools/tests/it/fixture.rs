@@ -58,9 +58,13 @@ pub(crate) fn helper() -> Helper {
 
 /// A runner of commands in the sandbox, with the helper of the tests.
 pub(crate) fn command_runner() -> Arc<CommandRunner> {
+    runner_with_path("/usr/local/bin:/usr/bin:/bin")
+}
+
+fn runner_with_path(search_path: &str) -> Arc<CommandRunner> {
     Arc::new(CommandRunner::new(CommandOptions {
         helper: helper(),
-        environment: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+        environment: vec![("PATH".to_owned(), search_path.to_owned())],
         readable_directories: Vec::new(),
         temporary_directory: std::env::temp_dir(),
         limits: ResourceLimits::default(),
@@ -84,6 +88,11 @@ impl Fixture {
     /// An agent that runs commands in the sandbox.
     pub(crate) fn with_commands(cwd: &str, grant: Grant) -> Self {
         Self::with_runner(cwd, grant, &command_runner())
+    }
+
+    /// An agent that runs commands with another search path.
+    pub(crate) fn with_search_path(cwd: &str, grant: Grant, search_path: &str) -> Self {
+        Self::with_runner(cwd, grant, &runner_with_path(search_path))
     }
 
     /// An agent with a custom tool.

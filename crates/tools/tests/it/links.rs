@@ -79,7 +79,7 @@ const ESCAPING_LINKS: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn escaping_links_are_denied() {
+async fn threat_66_links_out_are_denied() {
     let sandbox = sandbox_with_links();
     let fixture = sandbox.fixture();
     for link in ESCAPING_LINKS {
@@ -128,14 +128,21 @@ async fn writing_through_a_link_retains_the_link() {
 }
 
 #[tokio::test]
-async fn dangling_link_is_not_written() {
+async fn threat_66_dangling_link_is_not_written() {
     let sandbox = sandbox_with_links();
     assert_eq!(write(&sandbox.fixture(), "dangling-in", "x").await, path_denied("dangling-in"));
     assert!(fs::symlink_metadata(sandbox.path("inside/dangling-in")).unwrap().is_symlink());
+    // The target of a link that led nowhere is created meanwhile.
+    fs::write(sandbox.path("outside/new.txt"), SECRET).unwrap();
+    for link in ["dangling-out", "absolute-dangling-out"] {
+        assert_eq!(read(&sandbox.fixture(), link).await, path_denied(link));
+        assert_eq!(write(&sandbox.fixture(), link, "x").await, path_denied(link));
+    }
+    assert_eq!(sandbox.content("outside/new.txt"), SECRET);
 }
 
 #[tokio::test]
-async fn link_into_a_blocked_directory_is_denied() {
+async fn threat_68_link_into_a_blocked_directory_is_denied() {
     let sandbox = Sandbox::new();
     symlink("sub", sandbox.path("inside/way")).unwrap();
     symlink("sub/deep.txt", sandbox.path("inside/file")).unwrap();

@@ -173,13 +173,73 @@ async fn long_search_result_continues_at_its_offset() {
 }
 
 #[tokio::test]
-async fn huge_files_are_not_searched() {
+async fn lines_of_long_files_have_their_numbers() {
+    let sandbox = Sandbox::new();
+    let fixture = sandbox.fixture();
+    let lines: String = (1..=100_000).map(|line| format!("line {line}\r\n")).collect();
+    put(&sandbox, "lines", &lines);
+    let found = search(&fixture, "^line (1|26214|52000|99999|100000)$").await;
+    let expected = "lines:1: line 1\nlines:26214: line 26214\nlines:52000: line 52000\nlines:99999: line 99999\n\
+        lines:100000: line 100000";
+    assert_eq!(found, expected);
+    // Of a line longer than 256 KiB only the beginning is searched.
+    let long = "x".repeat(300_000);
+    put(&sandbox, "lines", &format!("first\nneedle {long} end\nneedle\n{long}needle\nlast needle"));
+    let found = search(&fixture, "needle|end").await;
+    let shown = format!("lines:2: needle {}… [300011 bytes]", "x".repeat(393));
+    assert_eq!(found, format!("{shown}\nlines:3: needle\nlines:5: last needle"));
+}
+
+#[tokio::test]
+async fn pattern_is_matched_against_single_lines() {
+    let sandbox = Sandbox::new();
+    let fixture = sandbox.fixture();
+    put(&sandbox, "text", "one\ntwo\n\n  three\r\n\r\nlast");
+    for (pattern, expected) in [
+        (r"one\s+two", "no line matches in 3 files"),
+        (r"^\s*three\s*$", "text:4:   three"),
+        (r"^$", "text:3: \ntext:5: "),
+        (r"^[^a-z]*$", "text:3: \ntext:5: "),
+        (r"(?s)one.two", "no line matches in 3 files"),
+        (r"last$", "text:6: last"),
+    ] {
+        let found = search(&fixture, pattern).await;
+        assert_eq!(found, expected, "{pattern}");
+    }
+    for pattern in [r"one\ntwo", "one\ntwo", r"three\r$"] {
+        let expected =
+            "Invalid input: field `pattern`: it has a line break, but lines are searched one by one";
+        assert_eq!(search(&fixture, pattern).await, expected, "{pattern:?}");
+    }
+}
+
+#[tokio::test]
+async fn threat_70_huge_files_are_not_searched() {
     let sandbox = Sandbox::new();
     let sparse = fs::File::create(sandbox.path("inside/sparse")).unwrap();
     sparse.set_len(1 << 40).unwrap();
     let expected =
         "no line matches in 2 files\n[1 files were not searched: longer than 10485760 bytes, or closed]";
     assert_eq!(search(&sandbox.fixture(), "needle").await, expected);
+}
+
+/// In memory, where the files are created fast.
+#[tokio::test]
+async fn threat_70_huge_directory_gets_a_bounded_answer() {
+    const ENTRIES: usize = 100_001;
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else { return };
+    let handle = fs::File::open(directory.path()).unwrap();
+    for index in 0..ENTRIES {
+        rustix::fs::symlinkat("x", &handle, format!("{index:06}").as_str()).unwrap();
+    }
+    let fixture = Fixture::confined_to(directory.path().to_str().unwrap());
+    let incomplete = "[incomplete: too many files or too deep; choose a directory further down]";
+    let listed = list(&fixture, ".").await;
+    assert!(listed.contains("[entries 1 to 1000 of 100000") && listed.ends_with(incomplete), "{listed}");
+    assert!(listed.len() < 20_000, "{}", listed.len());
+    for found in [search(&fixture, "x").await, glob(&fixture, "*.rs").await] {
+        assert!(found.ends_with(incomplete), "{found}");
+    }
 }
 
 #[tokio::test]

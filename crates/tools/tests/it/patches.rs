@@ -50,6 +50,36 @@ async fn drifted_hunks_are_found_nearby() {
 }
 
 #[tokio::test]
+async fn lines_without_context_are_added_behind_their_line() {
+    for (hunk, expected) in [
+        ("@@ -2,0 +3 @@\n+new\n", "line 1\nline 2\nnew\nline 3\n"),
+        ("@@ -0,0 +1 @@\n+new\n", "new\nline 1\nline 2\nline 3\n"),
+        ("@@ -3,0 +4 @@\n+new\n", "line 1\nline 2\nline 3\nnew\n"),
+        ("@@ -1,0 +2 @@\n+a\n@@ -2,0 +4 @@\n+b\n", "line 1\na\nline 2\nb\nline 3\n"),
+        ("@@ -1 +0,0 @@\n-line 1\n@@ -2,0 +2 @@\n+b\n", "line 2\nb\nline 3\n"),
+    ] {
+        let sandbox = sandbox_with_lines(3);
+        let outcome = patch(&sandbox.fixture(), &format!("--- a/file\n+++ b/file\n{hunk}")).await;
+        assert_eq!(outcome.name(), "done", "{outcome:?}");
+        assert_eq!(sandbox.content("inside/file"), expected, "{hunk}");
+    }
+}
+
+#[tokio::test]
+async fn signature_of_a_mailed_patch_is_no_removed_line() {
+    let sandbox = sandbox_with_lines(9);
+    let mailed = format!(
+        "From 0123 Mon Sep 17 00:00:00 2001\nSubject: x\n\n---\n file | 2 +-\n\n{HUNK}-- \n2.43.0\n\n"
+    );
+    assert_eq!(patch(&sandbox.fixture(), &mailed).await.name(), "done");
+    // In a hunk without counts it is a line.
+    fs::write(sandbox.path("inside/file"), "a\n- \nb\n").unwrap();
+    let bare = json!({"path": "file", "patch": "@@\n a\n-- \n b\n"});
+    assert_eq!(sandbox.fixture().call("fs.patch", &bare).await.name(), "done");
+    assert_eq!(sandbox.content("inside/file"), "a\nb\n");
+}
+
+#[tokio::test]
 async fn fuzz_is_limited_to_context_and_unique_places() {
     let sandbox = sandbox_with_lines(9);
     let fixture = sandbox.fixture();
@@ -160,7 +190,7 @@ async fn failure_of_the_last_rename_restores_the_files_before_it() {
 }
 
 #[tokio::test]
-async fn files_are_restored_on_a_full_disk() {
+async fn threat_73_patched_files_are_restored_on_a_full_disk() {
     let sandbox = Sandbox::new();
     let Some(disk) = SmallDisk::mount(sandbox.path("inside")) else { return };
     let old = format!("{}\n", "x".repeat(20 << 10));

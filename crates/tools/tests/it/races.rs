@@ -50,7 +50,7 @@ fn swapping_sandbox() -> (Sandbox, PathSwapper) {
 }
 
 #[tokio::test]
-async fn read_never_escapes_through_a_swapped_directory() {
+async fn threat_69_read_stays_inside_during_swaps() {
     let (sandbox, swapper) = swapping_sandbox();
     let fixture = sandbox.fixture();
     let (mut harmless, mut denied) = (0, 0);
@@ -71,7 +71,7 @@ async fn read_never_escapes_through_a_swapped_directory() {
 const TRIES: usize = 10_000;
 
 #[tokio::test]
-async fn no_walk_escapes_through_a_swapped_directory() {
+async fn threat_69_walks_stay_inside_during_swaps() {
     let (sandbox, swapper) = swapping_sandbox();
     let fixture = sandbox.fixture();
     for round in 0..TRIES {
@@ -95,7 +95,7 @@ fn contents() -> [String; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn concurrent_writers_leave_one_complete_content() {
+async fn threat_74_concurrent_writers_leave_one_complete_content() {
     let sandbox = Arc::new(Sandbox::new());
     let writers = contents().map(|content| {
         let fixture = Fixture::confined_to(&sandbox.path("inside"));
@@ -120,6 +120,56 @@ async fn concurrent_writers_leave_one_complete_content() {
     }
     assert!(contents().contains(&sandbox.content("inside/shared")));
     assert_eq!(sandbox.file_names("inside"), ["ok.txt", "shared", "sub"]);
+}
+
+/// Each edit replaces the number that its agent has read by the next one. If an edit were made on stale content, two
+/// successful ones would count only once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn threat_74_no_edit_is_made_on_stale_content() {
+    let sandbox = Arc::new(Sandbox::new());
+    std::fs::write(sandbox.path("inside/count"), "0.").unwrap();
+    let agents = [1, 2].map(|_| {
+        let fixture = Fixture::confined_to(&sandbox.path("inside"));
+        tokio::spawn(async move {
+            let mut done = 0_u32;
+            for _ in 0..250 {
+                let read = read(&fixture, "count").await.text().to_owned();
+                let number: u32 = read.trim_end_matches('.').parse().unwrap();
+                let edit = json!({"path": "count", "old": read, "new": format!("{}.", number + 1)});
+                let outcome = fixture.call("fs.edit", &edit).await;
+                let is_conflict = outcome.text().contains("was changed meanwhile")
+                    || outcome.text().contains("the text to replace is not in count");
+                assert!(outcome.name() == "done" || is_conflict, "{outcome:?}");
+                done += u32::from(outcome.name() == "done");
+            }
+            done
+        })
+    });
+    let mut done = 0;
+    for agent in agents {
+        done += agent.await.expect("an agent");
+    }
+    assert_eq!(sandbox.content("inside/count"), format!("{done}."));
+    assert_eq!(sandbox.file_names("inside"), ["count", "ok.txt", "sub"]);
+}
+
+/// A name that is taken is neither written nor followed: the content goes to a new file or nowhere.
+#[tokio::test]
+async fn threat_74_guessed_temporary_name_is_not_followed() {
+    let sandbox = Sandbox::new();
+    // The test's random numbers count up.
+    for number in 1..=2 {
+        let name = format!("inside/.nexus3-{}-{number:032x}.tmp", std::process::id());
+        symlink("../outside/secret.txt", sandbox.path(&name)).unwrap();
+    }
+    let fixture = sandbox.fixture();
+    for _ in 0..2 {
+        let outcome = write(&fixture, "ok.txt", "mine").await;
+        assert!(outcome.text().contains("File exists"), "{outcome:?}");
+    }
+    assert_eq!(sandbox.content("inside/ok.txt"), "inside");
+    assert_eq!(write(&fixture, "ok.txt", "mine").await.name(), "done");
+    assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -50,7 +50,7 @@ async fn line_ranges_count_from_one() {
 const UNLIMITED_BYTES_MAX: usize = 1_000_000;
 
 #[tokio::test]
-async fn long_file_is_truncated_with_the_offset_to_continue_with() {
+async fn threat_71_long_file_is_cut_with_the_offset_to_continue() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
     let exact = "x".repeat(UNLIMITED_BYTES_MAX);
@@ -85,7 +85,7 @@ async fn long_file_is_truncated_with_the_offset_to_continue_with() {
 }
 
 #[tokio::test]
-async fn line_that_is_too_long_is_cut_between_characters() {
+async fn threat_71_long_line_is_cut_between_characters() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
     let long = format!("a{}\nnext", "é".repeat(CONTENT_BYTES_MAX / 2));
@@ -100,8 +100,20 @@ async fn line_that_is_too_long_is_cut_between_characters() {
     assert_eq!(fixture.call("read_file", &json!({"path": "long", "offset": 2})).await, done("next"));
 }
 
+/// Without a line break, a search for line 2 would read all of it.
 #[tokio::test]
-async fn binary_file_is_named_and_not_shown() {
+async fn threat_70_sparse_file_is_not_read_to_its_end() {
+    let sandbox = Sandbox::new();
+    fs::File::create(sandbox.path("inside/sparse")).unwrap().set_len(1 << 40).unwrap();
+    fs::write(sandbox.path("inside/nul"), "a\0\nb\n").unwrap();
+    for name in ["sparse", "nul"] {
+        let outcome = sandbox.fixture().call("read_file", &json!({"path": name, "offset": 2})).await;
+        assert_eq!(outcome, failed(format!("Execution failed: {name} is a binary file, not UTF-8 text")));
+    }
+}
+
+#[tokio::test]
+async fn threat_71_binary_file_is_named_and_not_shown() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
     for (name, bytes) in [("bin", &b"ab\xff\n"[..]), ("half", &b"ab\xc3"[..]), ("nul", &b"a\0b"[..])] {
@@ -112,7 +124,7 @@ async fn binary_file_is_named_and_not_shown() {
 }
 
 #[tokio::test]
-async fn other_than_regular_files_are_rejected_at_once() {
+async fn threat_70_special_files_are_rejected_at_once() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
     let fifo = sandbox.path("inside/fifo");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use agent::ToolOutcome;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, failed};
 use crate::sandbox::{SECRET, Sandbox, append, path_denied, read, write, written_outcome};
@@ -85,40 +85,104 @@ async fn write_leaves_other_hard_links_unchanged() {
     assert_eq!(fs::metadata(sandbox.path("outside/secret.txt")).unwrap().nlink(), 1);
 }
 
-#[tokio::test]
-async fn write_to_protected_names_is_denied() {
-    let sandbox = Sandbox::new();
-    let fixture = sandbox.fixture();
-    for name in [
-        ".git",
-        ".git/config",
-        ".git/hooks/pre-commit",
-        "a/.git/config",
-        ".GIT/config",
-        ".gIt",
-        ".vscode/tasks.json",
-        ".VSCode/settings.json",
-        "a/b/.idea/x.xml",
-        ".bashrc",
-        ".Bash_Profile",
-        "home/.profile",
-        ".zshrc",
-        ".zprofile",
-        ".zshenv",
-        ".bash_login",
-        ".bash_logout",
-        "x/../.git/config",
-    ] {
-        let outcome = write(&fixture, name, "x").await;
-        let expected = format!("Permission denied: {name} is protected: ");
-        assert!(matches!(&outcome, ToolOutcome::Denied(text) if text.starts_with(&expected)), "{outcome:?}");
-    }
-    assert_eq!(sandbox.file_names("inside"), ["ok.txt", "sub"]);
-    assert_eq!(write(&fixture, ".gitignore", "x").await, written_outcome(".gitignore", 1));
+/// Files that are executed later, or whose content is a credential; at the top and deep below.
+const PROTECTED: &[&str] = &[
+    ".git/config",
+    ".git/hooks/pre-commit",
+    ".git/info/attributes",
+    "a/.git/config",
+    ".GIT/config",
+    ".gIt/HEAD",
+    ".git/modules/x/hooks/post-checkout",
+    ".gitconfig",
+    ".envrc",
+    "sub/.envrc",
+    ".vscode/tasks.json",
+    ".VSCode/settings.json",
+    "a/b/.idea/x.xml",
+    ".bashrc",
+    ".Bash_Profile",
+    "home/.profile",
+    ".zshrc",
+    ".zprofile",
+    ".zshenv",
+    ".zlogin",
+    ".zlogout",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".kshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".pam_environment",
+    ".config/fish/config.fish",
+    ".config/git/config",
+    ".config/autostart/x.desktop",
+    ".config/systemd/user/x.service",
+    ".config/environment.d/x.conf",
+    ".ssh/authorized_keys",
+    ".ssh/id_rsa",
+    ".gnupg/gpg.conf",
+    ".aws/credentials",
+    ".kube/config",
+    ".docker/config.json",
+    ".netrc",
+    ".npmrc",
+    "1/2/3/4/5/6/7/8/9/10/.git/hooks/pre-push",
+    "1/2/3/4/5/6/7/8/9/10/.bashrc",
+    "x/../.git/config",
+];
+
+/// Every call that would change a file.
+fn calls_that_change(name: &str) -> Vec<(&'static str, Value)> {
+    let patch = |old: &str| format!("--- {old}\n+++ {name}\n@@ -1 +1 @@\n-old\n+mine\n");
+    vec![
+        ("fs.write_file", json!({ "path": name, "content": "mine" })),
+        ("fs.write_file", json!({ "path": name, "content": "mine", "append": true })),
+        ("fs.append_file", json!({ "path": name, "content": "mine" })),
+        ("fs.edit", json!({ "path": name, "old": "old", "new": "mine" })),
+        ("fs.patch", json!({ "patch": patch(name) })),
+        ("fs.patch", json!({ "patch": format!("--- /dev/null\n+++ {name}\n@@ -0,0 +1 @@\n+mine\n") })),
+        ("fs.move", json!({ "from": "ok.txt", "to": name, "overwrite": true })),
+        ("fs.copy", json!({ "from": "ok.txt", "to": name, "overwrite": true })),
+        ("fs.mkdir", json!({ "path": name })),
+        ("fs.delete", json!({ "path": name })),
+    ]
 }
 
 #[tokio::test]
-async fn write_to_a_protected_name_via_a_link_is_denied() {
+async fn threat_72_protected_names_are_not_written() {
+    for exists in [true, false] {
+        let sandbox = Sandbox::new();
+        let fixture = sandbox.fixture();
+        for name in PROTECTED {
+            let file =
+                std::path::PathBuf::from(sandbox.path(&format!("inside/{}", name.replace("x/../", ""))));
+            if exists {
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(&file, "old\n").unwrap();
+            }
+            for (tool, arguments) in calls_that_change(name) {
+                let outcome = fixture.call(tool, &arguments).await;
+                // What is not in the file, or is there already, may be said first.
+                let is_checked_first = ["fs.edit", "fs.patch"].contains(&tool) && outcome.name() == "failed";
+                let is_protected = outcome.name() == "denied" && outcome.text().contains("is protected");
+                assert!(is_protected || is_checked_first, "{tool} {name} exists {exists}: {outcome:?}");
+            }
+            assert_eq!(fs::read_to_string(&file).ok(), exists.then(|| "old\n".to_owned()), "{name}");
+        }
+        if !exists {
+            assert_eq!(sandbox.file_names("inside"), ["ok.txt", "sub"]);
+        }
+        assert_eq!(write(&fixture, ".gitignore", "x").await, written_outcome(".gitignore", 1));
+    }
+}
+
+#[tokio::test]
+async fn threat_72_protected_name_is_not_written_via_a_link() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
     fs::create_dir(sandbox.path("inside/.git")).unwrap();
@@ -134,7 +198,7 @@ async fn write_to_a_protected_name_via_a_link_is_denied() {
 }
 
 #[tokio::test]
-async fn content_is_limited_to_ten_mebibytes() {
+async fn threat_71_content_is_limited_to_ten_mebibytes() {
     let sandbox = Sandbox::new();
     let fixture = sandbox.fixture();
     let longest = "\n".repeat(10 << 20);
@@ -156,7 +220,7 @@ async fn failed_write_retains_the_old_file() {
 }
 
 #[tokio::test]
-async fn write_on_a_full_disk_retains_the_old_file() {
+async fn threat_73_write_on_a_full_disk_retains_the_old_file() {
     let sandbox = Sandbox::new();
     let Some(_disk) = SmallDisk::mount(sandbox.path("inside")) else {
         eprintln!("skipped: mounting a small disk needs privileges");

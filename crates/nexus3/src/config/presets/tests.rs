@@ -115,6 +115,50 @@ fn asterisk_allows_all_commands() {
     assert_eq!(grant(&config, "x").commands, NameSet::all());
 }
 
+/// An unclear policy is an error at start, and an empty one allows nothing.
+#[test]
+fn threat_84_unclear_policies_grant_nothing() {
+    for policy in [
+        "allowed_commands = []",
+        "tools = []",
+        "tools = ['cmd.exce']",
+        "allowed_commands = []\ntools = ['cmd.exec', 'shell.exec']",
+        "disable_tools = ['cmd.exec', 'shell.exec', 'process.start']\nallowed_commands = []",
+    ] {
+        let config = load_valid(&format!("[presets.x]\nextends = 'trusted'\n{policy}"));
+        let grant = grant(&config, "x");
+        for tool in ["cmd.exec", "shell.exec", "process.start"] {
+            assert!(!grant.tools.contains(tool), "{policy}: {tool}");
+        }
+    }
+    for policy in [
+        "[presets.x]\nextends = 'trusted'\nallowed_commands = null",
+        "[presets.x]\nextends = 'trusted'\nallowed_commands =",
+        "[presets.x]\nextends = 'trusted'\nallowed_commands = ''",
+        "[presets.x]\nextends = 'trusted'\nallowed_commands = '*'",
+        "[presets.x]\nextends = 'trusted'\nallowed_commands = false",
+        "[presets.x]\nextends = 'trusted'\nallowed_commands = {}",
+        "[presets.x]\nextends = 'trusted'\nallowed_commands = [1]",
+        "[presets.x]\nextends = 'trusted'\nallowed_commands = ['']",
+        "[presets.x]\nextends = 'trusted'\nallowed_comands = ['ls']",
+        "[presets.x]\nextends = 'trusted'\nallowed_commands = ['ls']\nallowed_commands = ['*']",
+        "[presets.x]\nextends = 'trusted'\ntools = 'fs.read_file'",
+        "[presets.x]\nextends = 'trusted'\ndisable_tool = ['cmd.exec']",
+        "[presets.x]\nextends = 'trusted'\nwrite_paths = [''",
+        "[presets.x]\nextends = 'trustd'",
+        "[presets.x]\nextends = ''",
+        "[presets.x]\nallowed_commands = ['ls']",
+        "[preset.x]\nextends = 'trusted'",
+        "default_preset = 'trustd'",
+        "default_preset = ''",
+        "default_preset = 'yolo'",
+    ] {
+        let loaded = load_file(policy, &[("HOME", "/users/me")]);
+        let presets = loaded.map(|config| config.presets(&[], &LinkedWorkspace, &tools()).map(drop));
+        assert!(!matches!(presets, Ok(Ok(()))), "{policy}");
+    }
+}
+
 #[test]
 fn omitted_keys_are_inherited_from_the_base() {
     let config = load_valid("[presets.plain]\nextends = 'sandboxed'");

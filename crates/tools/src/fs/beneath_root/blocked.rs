@@ -25,13 +25,15 @@ const ANCESTORS_MAX: usize = 2_048;
 /// A file on its device.
 pub(super) type FileId = (u64, u64);
 
-/// The blocked directories of a call. Everything in them is read once, when the first file needs the comparison.
-pub(super) struct BlockedFiles(Vec<BlockedDirectory>);
+/// The blocked files and directories of a call. Everything in a directory is read once, when the first file needs the
+/// comparison.
+pub(super) struct BlockedFiles(Vec<BlockedEntry>);
 
-struct BlockedDirectory {
-    directory: OwnedFd,
+struct BlockedEntry {
+    handle: OwnedFd,
     id: FileId,
     mount: Option<u64>,
+    /// Nothing for a file.
     contents: OnceCell<Contents>,
 }
 
@@ -53,35 +55,38 @@ pub(crate) fn is_blocked_alias(
 }
 
 impl BlockedFiles {
-    /// Opens the blocked directories that exist.
+    /// Opens the blocked files and directories that exist. A link blocks what it leads to now.
     pub(super) fn open(blocked: &[FilePath]) -> Result<Self, Errno> {
-        let mut directories = Vec::with_capacity(blocked.len());
+        let mut entries = Vec::with_capacity(blocked.len());
         for path in blocked {
-            let directory = match open_directory(path.as_str()) {
-                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+            let handle = match rustix::fs::open(path.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
                 opened => opened?,
             };
-            let id = file_id(&rustix::fs::fstat(&directory)?);
-            let mount = mount_id(directory.as_fd())?;
-            directories.push(BlockedDirectory { directory, id, mount, contents: OnceCell::new() });
+            let stat = rustix::fs::fstat(&handle)?;
+            let (id, mount) = (file_id(&stat), mount_id(handle.as_fd())?);
+            let nothing = || OnceCell::from(Contents::Files(HashSet::new()));
+            let contents = if is_directory(&stat) { OnceCell::new() } else { nothing() };
+            entries.push(BlockedEntry { handle, id, mount, contents });
         }
-        Ok(Self(directories))
+        Ok(Self(entries))
     }
 
     /// Whether an open file, or a directory above it, is blocked.
     pub(super) fn contain(&self, handle: BorrowedFd<'_>, real: &FilePath) -> Result<bool, Errno> {
         let mut ancestry = None;
-        for directory in &self.0 {
+        for entry in &self.0 {
             // On one mount a file has one path, unless it has other links.
             let own = mount_id(handle)?;
-            if own.is_some() && own == directory.mount && !has_other_links(handle)? {
+            if own.is_some() && own == entry.mount && !has_other_links(handle)? {
                 continue;
             }
             let ids = match &mut ancestry {
                 Some(ids) => ids,
                 none => none.insert(file_and_ancestor_ids(handle, real)?),
             };
-            if directory.contains_any(ids)? {
+            if entry.contains_any(ids)? {
                 return Ok(true);
             }
         }
@@ -90,13 +95,13 @@ impl BlockedFiles {
 
     /// Whether an entry is blocked, of a directory that is not.
     pub(super) fn contain_entry(&self, entry: &EntryStat) -> Result<bool, Errno> {
-        for directory in &self.0 {
+        for blocked in &self.0 {
             let is_link_free = entry.links == 1 || entry.kind == EntryKind::Directory;
-            let is_same_mount = entry.mount.is_some() && entry.mount == directory.mount;
+            let is_same_mount = entry.mount.is_some() && entry.mount == blocked.mount;
             let is_blocked = if is_same_mount && is_link_free {
-                entry.id == directory.id
+                entry.id == blocked.id
             } else {
-                directory.contains_any(&[entry.id])?
+                blocked.contains_any(&[entry.id])?
             };
             if is_blocked {
                 return Ok(true);
@@ -106,8 +111,8 @@ impl BlockedFiles {
     }
 }
 
-impl BlockedDirectory {
-    /// Whether the directory, or anything in it, is one of these files.
+impl BlockedEntry {
+    /// Whether the entry, or anything in it, is one of these files.
     fn contains_any(&self, ids: &[FileId]) -> Result<bool, Errno> {
         if ids.contains(&self.id) {
             return Ok(true);
@@ -115,7 +120,7 @@ impl BlockedDirectory {
         let contents = match self.contents.get() {
             Some(contents) => contents,
             None => {
-                let contents = read_contents(&self.directory)?;
+                let contents = read_contents(&self.handle)?;
                 self.contents.get_or_init(|| contents)
             }
         };
@@ -177,6 +182,8 @@ pub(crate) enum Hiding {
     ByPath,
     /// There is nothing to hide.
     Missing,
+    /// It is a symbolic link, over which nothing can be mounted. What it leads to is blocked by its own path.
+    Link,
     /// It is or contains a file with several hard links, or more files than are looked at: other paths may lead to it.
     HasOtherNames,
 }
@@ -190,6 +197,9 @@ pub(crate) fn hiding_of(path: &FilePath) -> Result<Hiding, Errno> {
     };
     let is_linked = |stat: &Stat| stat.st_nlink > 1 && !is_directory(stat);
     let stat = rustix::fs::fstat(&handle)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        return Ok(Hiding::Link);
+    }
     let mut has_other_names = is_linked(&stat);
     if is_directory(&stat) {
         let is_complete = visit_contents(&handle, |stat| has_other_names |= is_linked(stat))?;

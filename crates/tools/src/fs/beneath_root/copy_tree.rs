@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use super::checked_tree::{CheckedTree, TreeAction};
 use super::entry::{EntryKind, EntryStat, open_listing, open_regular};
 use super::replace::{COPY_BYTES_MAX, copy_chunks, too_long};
-use super::writable_file::{LockedTarget, temporary_name};
+use super::stale_files::temporary_name;
+use super::writable_file::LockedTarget;
 use super::{PermittedPath, ReadableFile, ResolvedFile, WritableFile, proc_fd_path};
 use crate::blocking::CancelFlag;
 use crate::definition::execution_failed;
@@ -40,6 +41,9 @@ impl ReadableFile {
             return copy_directory(path, &found, &target.lock()?, entropy, stop);
         }
         let source = self.open_found(&found)?;
+        if source.size() > COPY_BYTES_MAX {
+            return Err(too_long(&path.requested_path));
+        }
         let bytes = target.lock()?.copy_from(source, overwrite, entropy, stop)?;
         Ok(Copied { bytes, entries: None })
     }

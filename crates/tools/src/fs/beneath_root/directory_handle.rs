@@ -1,12 +1,13 @@
 //! An open directory of a permit, for the sandbox of a command.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use agent::ToolOutcome;
 use agent::permission::{FilePath, FilePermit};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
-use super::PermittedPath;
+use super::{PermittedPath, open_at};
 use crate::definition::execution_failed;
 
 /// An open directory. The handle stays the permitted directory, even if its path changes.
@@ -20,7 +21,7 @@ impl DirectoryHandle {
     pub(crate) fn open(permit: &FilePermit) -> Result<Option<Self>, ToolOutcome> {
         let requested = match &*permit.path.relative {
             "" => permit.path.root.to_string(),
-            relative => format!("{}/{relative}", permit.path.root),
+            relative => format!("{}/{relative}", permit.path.root.as_str().trim_end_matches('/')),
         };
         let path = PermittedPath::new(Some(permit), &requested)?;
         let Some(found) = path.find()? else { return Ok(None) };
@@ -28,5 +29,18 @@ impl DirectoryHandle {
             return Err(execution_failed(format!("{requested} is not a directory")));
         }
         Ok(Some(Self { path: found.real_path, handle: found.handle }))
+    }
+
+    /// Opens a file or directory below this one by a path without links; none if there is none.
+    pub(crate) fn open_below(&self, relative: &str) -> Result<Option<Self>, ToolOutcome> {
+        let resolve_flags = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let handle = match open_at(self.handle.as_fd(), relative, OFlags::PATH, resolve_flags) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(None),
+            opened => {
+                opened.map_err(|errno| execution_failed(format!("{}/{relative}: {errno}", self.path)))?
+            }
+        };
+        let path = FilePath::resolve(relative, &self.path).map_err(|_| execution_failed(relative))?;
+        Ok(Some(Self { path, handle }))
     }
 }

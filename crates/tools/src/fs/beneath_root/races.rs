@@ -187,7 +187,7 @@ fn race(
 }
 
 #[test]
-fn write_file_never_escapes_through_a_swapped_directory() {
+fn threat_69_write_file_stays_inside_during_swaps() {
     race("fs.write_file", |arena, entropy| {
         let (old, new, stop) =
             (arena.writable("door/file"), arena.writable("door/new/file"), CancelFlag::new());
@@ -205,7 +205,7 @@ fn write_file_never_escapes_through_a_swapped_directory() {
 }
 
 #[test]
-fn append_file_never_escapes_through_a_swapped_directory() {
+fn threat_69_append_file_stays_inside_during_swaps() {
     race("fs.append_file", |arena, entropy| {
         let (old, new, stop) = (arena.writable("door/file"), arena.writable("door/new"), CancelFlag::new());
         Box::new(move |number| {
@@ -220,7 +220,7 @@ fn append_file_never_escapes_through_a_swapped_directory() {
 }
 
 #[test]
-fn edit_never_escapes_through_a_swapped_directory() {
+fn threat_69_edit_stays_inside_during_swaps() {
     race("fs.edit", |arena, entropy| {
         let (file, stop) = (arena.editable("door/file"), CancelFlag::new());
         let mut texts = ("a", "b");
@@ -234,7 +234,7 @@ fn edit_never_escapes_through_a_swapped_directory() {
 }
 
 #[test]
-fn patch_never_escapes_through_a_swapped_directory() {
+fn threat_69_patch_stays_inside_during_swaps() {
     race("fs.patch", |arena, entropy| {
         let (files, stop) = (["door/one", "door/two"].map(|name| arena.editable(name)), CancelFlag::new());
         let mut texts = ("a", "b");
@@ -256,7 +256,7 @@ fn patch_never_escapes_through_a_swapped_directory() {
 }
 
 #[test]
-fn mkdir_never_escapes_through_a_swapped_directory() {
+fn threat_69_mkdir_stays_inside_during_swaps() {
     race("fs.mkdir", |arena, _| {
         let directory = arena.writable("door/new/deep");
         Box::new(move |_| {
@@ -269,7 +269,7 @@ fn mkdir_never_escapes_through_a_swapped_directory() {
 }
 
 #[test]
-fn move_never_escapes_through_a_swapped_directory() {
+fn threat_69_move_stays_inside_during_swaps() {
     race("fs.move", |arena, _| {
         arena.remove("n", AtFlags::empty());
         let mut ends = ["door/m", "door/n"]
@@ -285,7 +285,7 @@ fn move_never_escapes_through_a_swapped_directory() {
 }
 
 #[test]
-fn copy_never_escapes_through_a_swapped_directory() {
+fn threat_69_copy_stays_inside_during_swaps() {
     race("fs.copy", |arena, entropy| {
         let (file, tree) = (arena.readable("door/tree/deep/file"), arena.readable("door/tree"));
         let (new, new_tree) = (arena.writable("door/m"), arena.writable("door/new"));
@@ -307,7 +307,7 @@ fn copy_never_escapes_through_a_swapped_directory() {
 }
 
 #[test]
-fn delete_never_escapes_through_a_swapped_directory() {
+fn threat_69_delete_stays_inside_during_swaps() {
     race("fs.delete", |arena, _| {
         let (file, tree, stop) =
             (arena.removable("door/file"), arena.removable("door/tree"), CancelFlag::new());

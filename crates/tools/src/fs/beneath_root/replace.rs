@@ -11,8 +11,9 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
 use super::readable_file::FileContent;
+use super::stale_files::{name_of_only_copy, temporary_name};
 use super::version::FileVersion;
-use super::writable_file::{Content, LockedTarget, temporary_name};
+use super::writable_file::{Content, LockedTarget};
 use super::{PermittedPath, ResolvedFile};
 use crate::blocking::CancelFlag;
 use crate::definition::execution_failed;
@@ -120,8 +121,11 @@ impl LockedTarget<'_> {
         let old = temporary_name(entropy)?;
         let directory = &self.target.directory;
         let linked = rustix::fs::linkat(directory, self.file_name(), directory, &old, AtFlags::empty());
-        linked
-            .or_else(|_| rustix::fs::renameat(directory, self.file_name(), directory, &old))
+        if linked.is_ok() {
+            return Ok(old);
+        }
+        let old = name_of_only_copy(entropy)?;
+        rustix::fs::renameat(directory, self.file_name(), directory, &old)
             .map_err(|errno| self.path.errno_outcome(errno))?;
         Ok(old)
     }
@@ -332,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn edit_of_a_file_that_changed_meanwhile_is_refused() {
+    fn threat_74_edit_of_a_file_that_changed_meanwhile_is_refused() {
         let directory = tempfile::TempDir::new().unwrap();
         let real = directory.path().canonicalize().unwrap();
         let file = real.join("file");

@@ -38,6 +38,11 @@ impl CreatedDirectories {
         self.0.append(&mut other.0);
     }
 
+    /// Whether the call has created none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Creates a directory; succeeds if another process just created it.
     fn create(&mut self, parent: &Arc<OwnedFd>, name: &str) -> Result<(), Errno> {
         match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {

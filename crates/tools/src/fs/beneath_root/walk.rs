@@ -139,7 +139,8 @@ impl WalkEntry<'_> {
         if stat.bytes > bytes_max || self.blocked.contain_entry(&stat) != Ok(false) {
             return None;
         }
-        let mut bytes = Vec::new();
+        // One byte more than there are, so that the first read finds the end.
+        let mut bytes = Vec::with_capacity(usize::try_from(stat.bytes).unwrap_or_default() + 1);
         let read = file.take(bytes_max + 1).read_to_end(&mut bytes).ok()?;
         (read as u64 <= bytes_max).then_some(bytes)
     }

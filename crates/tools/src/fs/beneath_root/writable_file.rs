@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agent::ToolOutcome;
-use agent::outside::Entropy;
 use agent::permission::Permit;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::stale_files::remove_stale;
 use super::target_directory::{CreatedDirectories, TargetDirectory};
 use super::{PermittedPath, ResolvedFile};
 use crate::definition::execution_failed;
@@ -59,6 +59,7 @@ impl WritableFile {
         let mut ids = HashMap::new();
         for Self(path) in files {
             let mut target = path.open_target()?;
+            remove_stale(&target.directory, !target.created.is_empty());
             created.append(&mut target.created);
             let id = target_id(&target).map_err(|errno| path.errno_outcome(errno))?;
             indexes.insert(lock_index(&id));
@@ -157,11 +158,4 @@ fn lock_index(id: &TargetId) -> usize {
     id.hash(&mut hasher);
     let count = FILE_LOCKS.len() as u64;
     usize::try_from(hasher.finish() % count).unwrap_or_default()
-}
-
-/// An unguessable name for a temporary entry.
-pub(super) fn temporary_name(entropy: &dyn Entropy) -> Result<String, ToolOutcome> {
-    let mut random = [0; 16];
-    entropy.fill(&mut random).map_err(|fault| execution_failed(fault.public))?;
-    Ok(format!(".nexus3-{:032x}.tmp", u128::from_be_bytes(random)))
 }

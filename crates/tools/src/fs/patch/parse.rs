@@ -36,6 +36,9 @@ pub(super) enum PatchLine {
 /// Maximum number of hunks of one patch.
 const HUNKS_MAX: usize = 1_000;
 
+/// The line before the signature of a patch that git wrote as a mail.
+const SIGNATURE: &str = "-- ";
+
 /// Parses a patch; `path` names the file of a patch without headers.
 pub(super) fn parse(text: &str, path: Option<&str>) -> Result<Vec<FilePatch>, String> {
     let lines: Vec<&str> = text.lines().collect();
@@ -115,11 +118,16 @@ fn parse_header(old: &str, new: &str, path: Option<&str>) -> Result<FilePatch, S
 /// Parses the hunk that starts at a line. Returns the line after it.
 fn parse_hunk(lines: &[&str], start: usize) -> Result<(Hunk, usize), String> {
     let (old_start, mut old_left, mut new_left) = parse_range(lines[start]);
-    let mut hunk = Hunk { start: old_start.saturating_sub(1), ..Hunk::default() };
-    let mut index = start + 1;
+    // Without old lines, the number is that of the line before.
+    let start_index = if old_left == 0 { old_start } else { old_start.saturating_sub(1) };
+    let mut hunk = Hunk { start: start_index, ..Hunk::default() };
+    let (mut index, is_counted) = (start + 1, old_left + new_left > 0);
     while let Some(line) = lines.get(index) {
         let is_complete = old_left <= 0 && new_left <= 0;
         if line.starts_with("@@") || line.starts_with("diff --git ") || is_file_header(lines, index) {
+            break;
+        }
+        if is_counted && is_complete && *line == SIGNATURE {
             break;
         }
         let (mark, rest) = line.split_at_checked(1).unwrap_or(("", ""));
