@@ -15,6 +15,9 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 const PASSED_VARIABLES: &[&str] =
     &["LANG", "LC_ALL", "LC_CTYPE", "TZ", "CARGO_HOME", "RUSTUP_HOME", "JAVA_HOME", "GOROOT", "VIRTUAL_ENV"];
 
+/// Variables of the daemon that commands outside the sandbox get besides: the sandbox has a home of its own.
+const UNCONFINED_VARIABLES: &[&str] = &["HOME", "USER", "LOGNAME"];
+
 /// Variables that keep commands from waiting for a person or formatting for a terminal.
 const FIXED_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
@@ -51,19 +54,25 @@ pub(crate) fn command_runner(config: &Config, environment: &Environment) -> Comm
     CommandRunner::new(CommandOptions {
         helper: Helper::own_executable(),
         environment: variables,
+        unconfined_environment: variables_named(environment, UNCONFINED_VARIABLES),
         readable_directories: readable,
         temporary_directory: std::env::temp_dir(),
         limits: rooms.command_limits,
     })
 }
 
-fn passed_variables(environment: &Environment) -> Vec<(String, String)> {
-    let find = |name: &str| {
-        let (_, value) = environment.iter().find(|(other, _)| other == name)?;
-        value.to_str().filter(|value| !value.is_empty()).map(str::to_owned)
+fn variables_named(environment: &Environment, names: &[&str]) -> Vec<(String, String)> {
+    let find = |name: &&str| {
+        let (_, value) = environment.iter().find(|(other, _)| other == *name)?;
+        value.to_str().filter(|value| !value.is_empty()).map(|value| ((*name).to_owned(), value.to_owned()))
     };
-    let path = find("PATH").unwrap_or_else(|| DEFAULT_PATH.to_owned());
-    let passed = PASSED_VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), find(name)?)));
+    names.iter().filter_map(find).collect()
+}
+
+fn passed_variables(environment: &Environment) -> Vec<(String, String)> {
+    let path = variables_named(environment, &["PATH"]).pop().map(|(_, path)| path);
+    let path = path.unwrap_or_else(|| DEFAULT_PATH.to_owned());
+    let passed = variables_named(environment, PASSED_VARIABLES);
     let fixed = FIXED_VARIABLES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     [("PATH".to_owned(), path)].into_iter().chain(passed).chain(fixed).collect()
 }

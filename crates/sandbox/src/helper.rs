@@ -87,7 +87,7 @@ impl Job {
     /// the system ran out of memory, this process kills what is left; in namespaces the kernel does.
     fn watch(&self, control: BorrowedFd<'_>) -> io::Result<()> {
         let scope = match self.request.tier {
-            Tier::Landlock => {
+            Tier::Unconfined | Tier::Landlock => {
                 rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
                 Some(KillScope::enter_domain()?)
             }
@@ -116,7 +116,7 @@ impl Job {
     /// Runs the command and supervises it in this process.
     fn supervise(&self, control: BorrowedFd<'_>) -> io::Result<Option<Report>> {
         let scope = match self.request.tier {
-            Tier::Landlock => {
+            Tier::Unconfined | Tier::Landlock => {
                 rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
                 // Within the domain of the watching process, which this process therefore cannot kill.
                 KillScope::enter_domain()?
@@ -170,7 +170,7 @@ impl Job {
         }
         rules.open_all(&self.request.system)?;
         match self.request.tier {
-            Tier::Landlock => Ok(()),
+            Tier::Unconfined | Tier::Landlock => Ok(()),
             // The mounts that only the namespaces have.
             Tier::Namespaces => {
                 let rule = |path: &str, access| Rule { path: path.to_owned(), access };
@@ -188,7 +188,7 @@ impl Job {
     fn open_cwd(&self) -> io::Result<OwnedFd> {
         use rustix::fs::{Mode, OFlags};
         match self.request.tier {
-            Tier::Landlock => self.cwd.try_clone(),
+            Tier::Unconfined | Tier::Landlock => self.cwd.try_clone(),
             Tier::Namespaces => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 Ok(rustix::fs::open(&*self.request.cwd, flags, Mode::empty())?)

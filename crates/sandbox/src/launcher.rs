@@ -137,6 +137,12 @@ impl Launcher {
         self.tier
     }
 
+    /// A launcher of commands that are not confined, only supervised.
+    #[must_use]
+    pub fn unconfined(&self) -> Self {
+        Self { tier: Tier::Unconfined, ..self.clone() }
+    }
+
     /// Whether every command may read a path.
     #[must_use]
     pub fn is_of_system(&self, path: &Path) -> bool {
@@ -151,20 +157,22 @@ impl Launcher {
     pub fn start(&self, launch: Launch) -> Result<RunningCommand, LaunchFault> {
         launch.roots.iter().try_for_each(|root| self.check_grant(root, &launch.roots))?;
         launch.hidden.iter().try_for_each(|path| self.check_hidden(path, &launch.roots))?;
+        // Also without confinement, a name never leads to a program that the command's directories contain.
         let path = resolve_program(&launch)?;
+        let granted = if self.tier == Tier::Unconfined { &[] } else { &launch.roots[..] };
         let access = |root: &GrantedDirectory| if root.is_writable { Access::Write } else { Access::Read };
         let payload = Payload::Program { path, arguments: launch.arguments, environment: launch.environment };
         let request = HelperRequest {
             payload,
             cwd: launch.cwd,
             has_stdin: launch.has_stdin,
-            held: rules(&launch.roots, access),
+            held: rules(granted, access),
             hidden: outermost(&launch.hidden),
             system: self.system.rules.clone(),
             limits: launch.limits,
             tier: self.tier,
         };
-        self.start_helper(&request, &launch.cwd_handle, &launch.roots)
+        self.start_helper(&request, &launch.cwd_handle, granted)
     }
 
     /// Starts a built-in. It reads its input from the standard input, up to its end.
@@ -250,6 +258,7 @@ impl Launcher {
         let fault = |why| Err(LaunchFault::Hide { path: path.to_owned(), why });
         let contains = |root: &GrantedDirectory| root.path != path && Path::new(path).starts_with(&root.path);
         match self.tier {
+            Tier::Unconfined => fault("an unconfined command sees everything"),
             Tier::Landlock => fault("the tier landlock cannot hide what is in a granted directory"),
             Tier::Namespaces if !is_plain(Path::new(path)) => {
                 fault("it is not an absolute path without `..`")

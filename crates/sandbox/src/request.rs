@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
+    /// Not confined: the access of the daemon's user. Supervised like the others, so that nothing outlives the command.
+    Unconfined,
     /// Landlock, seccomp, no capabilities, resource limits.
     Landlock,
     /// The same in namespaces of its own: it sees only the granted files, its own processes and no network device.
@@ -19,6 +21,7 @@ impl Tier {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Tier::Unconfined => "unconfined",
             Tier::Landlock => "landlock",
             Tier::Namespaces => "namespaces",
         }

@@ -59,8 +59,10 @@ fn ruleset(tier: Tier) -> Result<RulesetCreated, landlock::RulesetError> {
     let scopes = Scope::AbstractUnixSocket | Scope::Signal;
     let scoped = match tier {
         Tier::Landlock => required.scope(scopes)?.set_compatibility(CompatLevel::BestEffort),
-        // The namespaces hide other processes and their sockets.
-        Tier::Namespaces => required.set_compatibility(CompatLevel::BestEffort).scope(scopes)?,
+        // The namespaces hide other processes and their sockets. An unconfined command enters no domain for files.
+        Tier::Namespaces | Tier::Unconfined => {
+            required.set_compatibility(CompatLevel::BestEffort).scope(scopes)?
+        }
     };
     scoped
         .handle_access(AccessFs::IoctlDev)?

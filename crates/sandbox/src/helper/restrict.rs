@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::landlock_domain::{self, Grant};
 use super::{seccomp, sys};
 use crate::built_in::BuiltIn;
-use crate::request::{Access, HelperRequest, Payload, ResourceLimits, Rule};
+use crate::request::{Access, HelperRequest, Payload, ResourceLimits, Rule, Tier};
 
 /// Opened files and directories with their access.
 pub(super) struct OpenedRules(Vec<(OwnedFd, Access, bool)>);
@@ -112,6 +112,10 @@ fn prepare(
     sys::restore_signals();
     // When memory runs out, the kernel shall kill the command rather than the daemon.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    if request.tier == Tier::Unconfined {
+        // A domain of its own: the command cannot signal its supervisor.
+        return landlock_domain::enter_signal_scope().map_err(step("signals"));
+    }
     set_limits(&request.limits).map_err(step("resource limits"))?;
     rustix::thread::set_no_new_privs(true).map_err(step("no_new_privs"))?;
     drop_capabilities().map_err(step("capabilities"))?;

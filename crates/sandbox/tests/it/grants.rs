@@ -138,6 +138,7 @@ async fn replaced_directory_is_not_entered() {
         assert_eq!(finished.stdout, "");
         assert!(!fixture.outside.join("made").exists());
         match tier {
+            Tier::Unconfined => unreachable!("not among the tiers that confine"),
             Tier::Landlock => assert!(fixture.inside.with_extension("moved").join("made").exists()),
             Tier::Namespaces => {
                 let CommandExit::NotStarted(why) = finished.exit else { panic!("{finished:?}") };

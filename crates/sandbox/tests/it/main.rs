@@ -15,4 +15,5 @@ mod programs;
 mod requests;
 mod self_test;
 mod tricks;
+mod unconfined;
 mod workloads;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::ToolOutcome;
 use agent::outside::{ToolOutputSink, ToolOutputStream};
-use agent::permission::{FilePath, ReadPermit, RunPermit, WritePermit};
+use agent::permission::{Confinement, FilePath, ReadPermit, RunPermit, WritePermit};
 use sandbox::{
     CapturedOutput, CommandExit, GrantedDirectory, Helper, Launch, Launcher, OutputLimits, OutputStream,
     ResourceLimits, RunningCommand, SelfTest, SystemDirectories, Tier,
@@ -30,6 +30,8 @@ pub struct CommandOptions {
     pub helper: Helper,
     /// The environment of every command, including `PATH`.
     pub environment: Vec<(String, String)>,
+    /// Further variables of commands outside the sandbox.
+    pub unconfined_environment: Vec<(String, String)>,
     /// Directories that every command may read, besides those of the system.
     pub readable_directories: Vec<PathBuf>,
     /// The directory for the temporary directories of commands.
@@ -100,6 +102,7 @@ impl CommandRunner {
         let options = CommandOptions {
             helper: Helper::own_executable(),
             environment: Vec::new(),
+            unconfined_environment: Vec::new(),
             readable_directories: Vec::new(),
             temporary_directory: PathBuf::new(),
             limits: ResourceLimits::default(),
@@ -238,6 +241,10 @@ impl PermittedCommand {
         has_stdin: bool,
     ) -> Result<StartedCommand, ToolOutcome> {
         let launcher = runner.launcher().await?;
+        let launcher = match self.permit.confinement() {
+            Confinement::Sandboxed => launcher,
+            Confinement::Unsandboxed => launcher.unconfined(),
+        };
         let runner = Arc::clone(runner);
         let runtime = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {
@@ -265,7 +272,23 @@ impl PermittedCommand {
         tier: Tier,
     ) -> Result<Launch, ToolOutcome> {
         let cwd = open_cwd(self.permit.cwd())?;
+        let launch = Launch {
+            program: self.permit.program().to_owned(),
+            arguments,
+            environment: options.environment.clone(),
+            cwd: cwd.path.to_string(),
+            cwd_handle: Arc::new(cwd.handle),
+            roots: Vec::new(),
+            hidden: Vec::new(),
+            has_stdin,
+            limits: options.limits,
+        };
         let mut roots = self.open_roots(tier)?;
+        if tier == Tier::Unconfined {
+            // A command outside the sandbox has the home of the user.
+            let environment = [launch.environment, options.unconfined_environment.clone()].concat();
+            return Ok(Launch { environment, roots, ..launch });
+        }
         let temporary_path =
             temporary.path().to_str().ok_or_else(|| execution_failed("TMPDIR is not UTF-8"))?;
         let handle = std::fs::File::open(temporary.path()).map_err(execution_failed)?;
@@ -274,22 +297,12 @@ impl PermittedCommand {
             handle: Arc::new(handle.into()),
             is_writable: true,
         });
-        let mut environment = options.environment.clone();
+        let mut environment = launch.environment;
         environment.retain(|(name, _)| !TEMPORARY_VARIABLES.contains(&&**name));
         let temporary =
             TEMPORARY_VARIABLES.iter().map(|name| ((*name).to_owned(), temporary_path.to_owned()));
         environment.extend(temporary);
-        Ok(Launch {
-            program: self.permit.program().to_owned(),
-            arguments,
-            environment,
-            cwd: cwd.path.to_string(),
-            cwd_handle: Arc::new(cwd.handle),
-            roots,
-            hidden: Vec::new(),
-            has_stdin,
-            limits: options.limits,
-        })
+        Ok(Launch { environment, roots, ..launch })
     }
 
     /// Opens the directories of the permit, with what git executes in them. Those that do not exist, such as a write path
@@ -370,6 +383,8 @@ fn is_hidden(blocked: &FilePath, root: &GrantedDirectory, tier: Tier) -> Result<
     };
     let hiding = hiding_of(blocked).map_err(|errno| execution_failed(format!("{blocked}: {errno}")))?;
     match (tier, hiding) {
+        // Such a command sees everything.
+        (Tier::Unconfined, _) => Ok(false),
         (Tier::Landlock, _) => denied(""),
         (Tier::Namespaces, Hiding::ByPath) => Ok(true),
         (Tier::Namespaces, Hiding::Missing) if root.is_writable => {

@@ -64,6 +64,7 @@ pub(crate) fn command_runner() -> Arc<CommandRunner> {
 fn runner_with_path(search_path: &str) -> Arc<CommandRunner> {
     Arc::new(CommandRunner::new(CommandOptions {
         helper: helper(),
+        unconfined_environment: Vec::new(),
         environment: vec![("PATH".to_owned(), search_path.to_owned())],
         readable_directories: Vec::new(),
         temporary_directory: std::env::temp_dir(),
