@@ -379,6 +379,15 @@ pub struct CreateArgs {
     /// Tool the agent may not call (repeatable)
     #[arg(long = "disable-tool", value_name = "TOOL")]
     pub(crate) disable_tools: Vec<String>,
+    /// Ask before calls of this rule (repeatable)
+    #[arg(long = "ask", value_name = "RULE")]
+    pub(crate) ask: Vec<String>,
+    /// Do not ask for calls of this rule (repeatable)
+    #[arg(long = "allow", value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// Deny calls of this rule (repeatable)
+    #[arg(long = "deny", value_name = "RULE")]
+    pub(crate) deny: Vec<String>,
     /// Model [default: the daemon's default model]
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,

@@ -112,6 +112,9 @@ async fn create(
         cwd: args.cwd.map(absolute_path).transpose()?,
         allowed_write_paths: list(args.write_paths),
         allowed_commands: list(args.allowed_commands),
+        ask: list(args.ask),
+        allow: list(args.allow),
+        deny: list(args.deny),
         model: args.model,
         on_restart: args.on_restart,
         ..CreateAgentParams::default()

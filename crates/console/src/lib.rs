@@ -1,6 +1,7 @@
 //! Command-line client: arguments, output and exit codes of `nexus3 rpc` and `nexus3 ask`. It reads neither the
 //! environment nor the terminal: the binary, or a test, passes in what it needs.
 
+mod approvals;
 mod args;
 mod ask;
 mod commands;
@@ -17,6 +18,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 
+pub use approvals::ApprovalsArgs;
 pub use args::{AskArgs, CreateArgs, EventsArgs, RpcArgs, RpcCommand, SendArgs};
 pub use ask::AskRequest;
 pub use snapshot_file::{SnapshotFileFault, input_label, read_snapshot};
@@ -77,6 +79,18 @@ pub async fn run(
         Err(fault) => return report_failure(&mut streams, &fault.to_string()),
     };
     match commands::run(args.command, &connection, &mut streams, interrupt).await {
+        Ok(code) => code,
+        Err(failure) => report_failure(&mut streams, &failure.explain(&connection)),
+    }
+}
+
+/// Runs `nexus3 approvals` and returns its exit code.
+pub async fn approvals(args: ApprovalsArgs, options: &ConsoleOptions, mut streams: Streams<'_>) -> u8 {
+    let connection = match ConnectionOptions::with_discovered_token(&args.connection, options) {
+        Ok(connection) => connection,
+        Err(fault) => return report_failure(&mut streams, &fault.to_string()),
+    };
+    match approvals::run(args, &connection, &mut streams).await {
         Ok(code) => code,
         Err(failure) => report_failure(&mut streams, &failure.explain(&connection)),
     }

@@ -2,17 +2,19 @@
 //! its client disconnects.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io::Write;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use nexus3_client::{AgentClient, Client, ClientFault, SendStep};
-use nexus3_protocol::events::{Event, EventKind, LiveEvent};
+use nexus3_protocol::events::{Event, EventKind, JournalRecord, LiveEvent};
 use nexus3_protocol::methods::{CancelParams, ImageParam, RequestIdParam, SendOutput, SendParams};
 use nexus3_protocol::sse::SseEvent;
 use tokio::time::{sleep, timeout};
 
 use crate::Interrupt;
+use crate::approvals::printable;
 use crate::connection::{ConnectionOptions, Failure};
 
 /// Time a daemon has to end a cancelled turn.
@@ -70,10 +72,11 @@ pub(crate) async fn send(
     };
     // The streamed text may not end with a newline yet.
     let gap = if matches!(output_mode, OutputMode::Streamed(_)) { "\n" } else { "" };
+    let errors = RefCell::new(errors);
     let mut pending_send = pin!(async {
         let outcome = match output_mode {
             OutputMode::Buffered => agent.send(&params).await.map_err(Failure::from),
-            OutputMode::Streamed(output) => stream_response(&agent, &params, output).await,
+            OutputMode::Streamed(output) => stream_response(&agent, &params, output, &errors).await,
         };
         outcome.map_err(|failure| with_retry_hint(failure, &retry_hint, &request_id))
     });
@@ -84,7 +87,7 @@ pub(crate) async fn send(
         () = sleep(time_limit) => format!("no response within {time_limit:?}"),
     };
     // If standard error is closed, the cancel must still be sent.
-    let _ = writeln!(errors, "{gap}{reason}; cancelling {request_id}");
+    let _ = writeln!(errors.borrow_mut(), "{gap}{reason}; cancelling {request_id}");
     match timeout(CANCEL_GRACE, cancel(&agent, &request_id, pending_send)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Failure::Message(format!(
@@ -109,6 +112,7 @@ async fn stream_response(
     agent: &AgentClient<'_>,
     params: &SendParams,
     output: &mut dyn Write,
+    errors: &RefCell<&mut dyn Write>,
 ) -> Result<SendOutput, Failure> {
     let mut steps = agent.send_streamed(params).await?;
     let mut printed = StreamedText::default();
@@ -116,6 +120,10 @@ async fn stream_response(
         match steps.next().await? {
             SendStep::Response(response) => break response,
             SendStep::Event(event) => {
+                if let Some(notice) = approval_notice(&event) {
+                    // Without standard error, the request is in `nexus3 approvals`.
+                    let _ = writeln!(errors.borrow_mut(), "{notice}");
+                }
                 let Some(text) = printed.push_event(&event) else { continue };
                 output
                     .write_all(text.as_bytes())
@@ -128,6 +136,17 @@ async fn stream_response(
     let end = if rest.is_empty() && printed.text.ends_with('\n') { "" } else { "\n" };
     write!(output, "{rest}{end}").and_then(|()| output.flush()).map_err(Failure::write_failed)?;
     Ok(*response)
+}
+
+/// Tells the user that the turn waits for an approval.
+fn approval_notice(event: &SseEvent) -> Option<String> {
+    if event.event != EventKind::ApprovalRequested.name() {
+        return None;
+    }
+    let Event::Journalled(event) = Event::decode(&event.event, &event.data).ok()?? else { return None };
+    let JournalRecord::ApprovalRequested(request) = event.record else { return None };
+    let (id, effects) = (&request.approval_id, printable(&request.effects.join("; ")));
+    Some(format!("\nwaiting for approval: {effects}\n  answer with: nexus3 approvals allow {id} (or deny)"))
 }
 
 /// The text printed from deltas so far.

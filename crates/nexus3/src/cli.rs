@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Ask(console::AskArgs),
     /// Call a running daemon
     Rpc(console::RpcArgs),
+    /// Answer agents that ask before a tool call
+    Approvals(console::ApprovalsArgs),
     /// Copy the store to a file, also while a daemon runs
     Backup(BackupArgs),
     /// Check the store for damage, also while a daemon runs

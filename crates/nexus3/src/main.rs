@@ -112,6 +112,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::Ask(args) => ask::run(args, &home, &load(&[])?, &environment),
         Command::Rpc(args) => run_rpc(args, home.clone(), &load(&[])?, &environment),
+        Command::Approvals(args) => run_approvals(args, home.clone(), &load(&[])?, &environment),
         Command::Backup(args) => maintenance::backup(&args, &home),
         Command::Check(args) => maintenance::check(&args, &home),
         Command::Audit(AuditCommand::Verify(args)) => maintenance::verify(&args, &home),
@@ -140,6 +141,18 @@ fn run_rpc(
     let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
     Ok(runtime.block_on(console::run(args, &options, streams, signals::wait_for_interrupt())))
+}
+
+fn run_approvals(
+    args: console::ApprovalsArgs,
+    home: std::path::PathBuf,
+    config: &Config,
+    environment: &home::Environment,
+) -> Result<u8, Failure> {
+    let options = console_options(home, config, environment)?;
+    let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
+    Ok(console_runtime()?.block_on(console::approvals(args, &options, streams)))
 }
 
 fn console_options(

@@ -6,6 +6,7 @@
 
 mod agent_trees;
 mod agents;
+mod approvals;
 mod command_line;
 mod daemon_lifecycle;
 mod documented_examples;

@@ -80,7 +80,7 @@ fn command_rules_match_words_not_text() {
 }
 
 #[test]
-fn exact_rules_match_one_call_byte_for_byte() {
+fn threat_90_exact_rules_match_one_call_byte_for_byte() {
     let exact = rule(r#"cmd.exec {"command":"cargo"}"#);
     let effect = Effect::Use("cmd.exec".into());
     assert!(exact.matches(&effect, &CALL));
