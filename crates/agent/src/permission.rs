@@ -1,12 +1,16 @@
 //! Permissions: what an agent may do, and what it may grant to children. Tools declare effects, grants say what is
 //! allowed, [`judge`] decides without knowing any tool. Default deny: without a policy nothing is allowed.
 
+mod address_class;
 mod budget;
 mod directory_identity;
 mod directory_set;
 mod effect;
 mod explain;
 mod grant;
+mod host;
+mod host_pattern;
+mod host_set;
 mod judge;
 mod name_set;
 mod permissions;
@@ -16,16 +20,20 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
+pub use address_class::AddressClass;
 pub use budget::{Budget, Resource};
 pub use directory_identity::DirectoryIdentity;
 pub use directory_set::{DirectorySet, FilePath, PathFault, RootedPath};
 pub use effect::{Effect, PROGRAM_NAME_RULE, Relation, is_program_name};
 pub use explain::{GrantKind, Limit, explain};
 pub use grant::Grant;
+pub use host::{Destination, RemoteHost};
+pub use host_pattern::{HOST_PATTERN_RULE, HostPattern};
+pub use host_set::{HostDenial, HostSet};
 pub use judge::{Denial, Verdict, judge};
 pub use name_set::NameSet;
 pub use permissions::{Dimension, LineageLink, Permissions, Reasons, ceiling, effective};
-pub use permit::{FilePermit, Permit, ReadPermit, RunPermit, WritePermit};
+pub use permit::{ConnectPermit, FilePermit, Permit, ReadPermit, RunPermit, WritePermit};
 pub use preset::{GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset};
 pub use targets::Targets;
 

@@ -8,7 +8,7 @@ use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
 use crate::{
-    agents, base64, commands, fs, hash, json, memory, plan, process, regex, result, text, time, uuid,
+    agents, base64, commands, fs, hash, json, memory, net, plan, process, regex, result, text, time, uuid,
 };
 
 const FAMILIES: &[&[ToolEntry]] = &[
@@ -22,6 +22,7 @@ const FAMILIES: &[&[ToolEntry]] = &[
     fs::TOOLS,
     commands::TOOLS,
     process::TOOLS,
+    net::TOOLS,
     result::TOOLS,
     memory::TOOLS,
     plan::TOOLS,

@@ -10,6 +10,7 @@ use agent::permission::{Effect, FilePath, Permit};
 
 use crate::commands::PermittedCommand;
 use crate::fs::{ReadableFile, ReadableTree, RemovableEntry, WritableFile};
+use crate::net::{PermittedConnection, RequestedUrl};
 use crate::process::{BackgroundProcess, ProcessTable};
 
 /// The effects of a tool call.
@@ -156,6 +157,30 @@ impl ToolEffects for CommandRun {
 
     fn open(self, granted: Granted) -> Result<PermittedCommand, ToolOutcome> {
         PermittedCommand::from_permit(granted.0.permit.commands.into_iter().next())
+    }
+}
+
+/// Connects to the host of a URL, and to those it redirects to.
+pub(crate) struct HostConnection(RequestedUrl);
+
+impl HostConnection {
+    /// Parses the URL as the model wrote it.
+    pub(crate) fn new(url: &str) -> Result<Self, String> {
+        RequestedUrl::parse(url).map(Self).map_err(|why| format!("Invalid input: field `url`: {why}"))
+    }
+}
+
+impl ToolEffects for HostConnection {
+    /// A tool that sends more than reads is not `Pure` by its own declaration.
+    const ARE_WRITES: bool = false;
+    type Handle = PermittedConnection;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Connect(self.0.destination().clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<PermittedConnection, ToolOutcome> {
+        PermittedConnection::from_permit(granted.0.permit.connections.into_iter().next(), self.0)
     }
 }
 

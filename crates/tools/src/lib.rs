@@ -1,5 +1,5 @@
-//! Built-in tools that models call: computations, files beneath allowed directories, commands in a sandbox, stored
-//! values, other agents.
+//! Built-in tools that models call: computations, files beneath allowed directories, commands in a sandbox, hosts,
+//! stored values, other agents.
 //! A tool is one file and an entry in its family's file; the permission judge checks its effects before it runs.
 
 mod agents;
@@ -14,6 +14,7 @@ mod fs;
 mod hash;
 mod json;
 mod memory;
+mod net;
 mod plan;
 mod process;
 mod regex;
@@ -31,5 +32,6 @@ pub use commands::{
     SandboxReport,
 };
 pub use definition::ToolDependencies;
+pub use net::{NetworkClient, NetworkLimits, NetworkOptions, Resolve, ResolvedAddresses, SystemResolver};
 pub use registry::{NameTaken, ToolRegistry};
 pub use workspace::LocalWorkspace;

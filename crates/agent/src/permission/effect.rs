@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::FilePath;
+use super::{Destination, FilePath};
 use crate::{AgentId, ToolSpec};
 
 /// One effect of a tool call.
@@ -24,7 +24,7 @@ pub enum Effect {
         cwd: FilePath,
     },
     /// Connects to this host.
-    Connect(Arc<str>),
+    Connect(Destination),
     /// Creates an agent: the names of its preset and of the presets it extends.
     Create(Vec<Arc<str>>),
     /// Accesses another agent.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::directory_identity::merge_identities;
-use super::{Budget, DirectoryIdentity, DirectorySet, FilePath, NameSet, Targets};
+use super::preset::HOST_TOOLS;
+use super::{Budget, DirectoryIdentity, DirectorySet, FilePath, HostSet, NameSet, Targets};
 use crate::ToolSpec;
 
 /// A set of allowed actions.
@@ -26,7 +27,7 @@ pub struct Grant {
     /// Programs that may be run.
     pub commands: NameSet,
     /// Hosts that may be connected to.
-    pub hosts: NameSet,
+    pub hosts: HostSet,
     /// Presets that children may be created from.
     pub create: NameSet,
     /// Agents that may be accessed.
@@ -47,7 +48,7 @@ impl Grant {
             blocked: Vec::new(),
             identities: Vec::new(),
             commands: NameSet::none(),
-            hosts: NameSet::none(),
+            hosts: HostSet::none(),
             create: NameSet::none(),
             targets: Targets::none(),
             budget: Budget::zero(),
@@ -65,7 +66,7 @@ impl Grant {
             blocked: Vec::new(),
             identities: Vec::new(),
             commands: NameSet::all(),
-            hosts: NameSet::all(),
+            hosts: HostSet::everything(),
             create: NameSet::all(),
             targets: Targets::all(),
             budget: Budget::unlimited(),
@@ -94,12 +95,14 @@ impl Grant {
         }
     }
 
-    /// Whether a tool may be called: under its name, by which tools are granted, and its others, and with its program.
+    /// Whether a tool may be called: under its name, by which tools are granted, and its others, with its program, and
+    /// with any host if it connects to hosts.
     #[must_use]
     pub fn allows_tool(&self, tool: &ToolSpec) -> bool {
         let is_disabled = tool.lookup_names().skip(1).any(|other| self.disabled_tools.contains(other));
         let may_run = tool.program.as_ref().is_none_or(|program| self.commands.contains(program));
-        self.tools.contains(&tool.name) && !is_disabled && may_run
+        let may_connect = !HOST_TOOLS.contains(&&*tool.name) || !self.hosts.is_empty();
+        self.tools.contains(&tool.name) && !is_disabled && may_run && may_connect
     }
 
     /// Whether this grant allows nothing that the other does not allow.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use agent::AgentId;
 use agent::journal::RestartPolicy;
-use agent::permission::is_program_name;
+use agent::permission::{HostPattern, is_program_name};
 use provider::Secret;
 use provider::catalog::{PROVIDERS, known_provider};
 use store::Durability;
@@ -51,6 +51,8 @@ pub(crate) enum ValueKind {
     ToolNames,
     /// Programs that may be run.
     Commands,
+    /// Patterns of hosts.
+    Hosts,
     /// Absolute paths, or beneath the user's home.
     Paths,
     /// A word for related agents, such as parent, or a list of agent ids.
@@ -141,6 +143,9 @@ impl ValueKind {
             Self::Presets => r#"a list of presets like "worker""#.to_owned(),
             Self::ToolNames => r#"a list of tools like "fs.read_file""#.to_owned(),
             Self::Commands => r#"a list of programs like "cargo", or ["*"] for all"#.to_owned(),
+            Self::Hosts => {
+                r#"a list of hosts like "example.com", "*.example.com", "10.1.2.3:8080" or "*""#.to_owned()
+            }
             Self::Paths => r#"a list of paths that are absolute or start with "~/""#.to_owned(),
             Self::Targets => r#""none", "parent", "children", "family", or a list of agent ids"#.to_owned(),
             Self::SingleLine => format!("one line of at most {LINE_CHARS_MAX} characters"),
@@ -165,6 +170,7 @@ impl ValueKind {
             | Self::Presets
             | Self::ToolNames
             | Self::Commands
+            | Self::Hosts
             | Self::Paths
             | Self::Models
             | Self::Command
@@ -198,6 +204,7 @@ impl ValueKind {
                 | Self::Presets
                 | Self::ToolNames
                 | Self::Commands
+                | Self::Hosts
                 | Self::Paths
                 | Self::Targets
                 | Self::Models
@@ -257,7 +264,7 @@ impl ValueKind {
             Self::Description => is_description(text),
             Self::Boolean | Self::Integer { .. } => false,
             Self::Origins | Self::Presets | Self::ToolNames | Self::Commands | Self::Paths => false,
-            Self::Models | Self::Command | Self::Arguments => false,
+            Self::Hosts | Self::Models | Self::Command | Self::Arguments => false,
             Self::Headers | Self::Variables | Self::RawTable => false,
         };
         is_valid.then(|| SettingValue::Text(text.to_owned()))
@@ -286,6 +293,7 @@ impl ValueKind {
             Self::Presets => true,
             Self::ToolNames => is_tool_name(text),
             Self::Commands => is_program_name(text),
+            Self::Hosts => HostPattern::parse(text).is_some(),
             Self::Models => is_model_name(text),
             Self::Command | Self::Arguments => !text.contains('\0'),
             Self::Paths => text.starts_with('/') || text == "~" || text.starts_with("~/"),

@@ -94,6 +94,7 @@ impl Fixture {
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             commands: Arc::clone(commands),
+            network: Arc::default(),
         };
         let (registry, cwd) = (ToolRegistry::new(dependencies), path(cwd));
         Self {

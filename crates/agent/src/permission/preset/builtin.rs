@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{CommandScope, DirectoryScope, Level, Preset};
-use crate::permission::{Grant, NameSet, Targets};
+use super::{DirectoryScope, Level, ListScope, Preset};
+use crate::permission::{Grant, HostSet, NameSet, Targets};
 
 /// The tools that write files: hidden from agents without writable directories.
 pub(in crate::permission) const WRITE_TOOLS: &[&str] = &[
@@ -28,6 +28,9 @@ pub(in crate::permission) const COMMAND_TOOLS: &[&str] = &[
     "process.list",
 ];
 
+/// The tools that connect to hosts: models of agents without hosts do not see them.
+pub(in crate::permission) const HOST_TOOLS: &[&str] = &["http.request", "web.fetch"];
+
 /// The tools that change stored values: denied to agents that write nothing.
 const VALUE_WRITE_TOOLS: &[&str] = &["memory.store", "memory.delete"];
 
@@ -35,13 +38,10 @@ const VALUE_WRITE_TOOLS: &[&str] = &["memory.store", "memory.delete"];
 pub(in crate::permission) const AGENT_TOOLS: &[&str] =
     &["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
 
-fn preset(
-    name: &str,
-    level: Level,
-    description: &str,
-    scopes: (DirectoryScope, DirectoryScope, CommandScope),
-    base_grant: Grant,
-) -> Preset {
+/// The scopes of a preset: reading, writing, commands, hosts.
+type Scopes = (DirectoryScope, DirectoryScope, ListScope, ListScope);
+
+fn preset(name: &str, level: Level, description: &str, scopes: Scopes, base_grant: Grant) -> Preset {
     Preset {
         inheritance: vec![Arc::from(name)],
         level,
@@ -49,14 +49,10 @@ fn preset(
         read: scopes.0,
         write: scopes.1,
         commands: scopes.2,
+        hosts: scopes.3,
         base_grant,
         restriction: Grant::everything(),
     }
-}
-
-/// The bound of all presets that clients can request over the network: no outbound connections.
-fn without_hosts() -> Grant {
-    Grant { hosts: NameSet::none(), ..Grant::everything() }
 }
 
 pub(super) fn yolo() -> Preset {
@@ -64,8 +60,8 @@ pub(super) fn yolo() -> Preset {
     preset(
         "yolo",
         Level::Yolo,
-        "everything; only for a person at the machine",
-        (DirectoryScope::Anywhere, DirectoryScope::Anywhere, CommandScope::All),
+        "everything but unlisted hosts; only for a person at the machine",
+        (DirectoryScope::Anywhere, DirectoryScope::Anywhere, ListScope::All, ListScope::Requested),
         base_grant,
     )
 }
@@ -74,14 +70,14 @@ pub(super) fn trusted() -> Preset {
     let base_grant = Grant {
         create: NameSet::only(["sandboxed", "worker"]),
         targets: Targets::parent_and_descendants(),
-        ..without_hosts()
+        ..Grant::everything()
     };
     let description = "reads anywhere, writes and runs commands in its cwd, creates sandboxed agents";
     preset(
         "trusted",
         Level::Trusted,
         description,
-        (DirectoryScope::Anywhere, DirectoryScope::Cwd, CommandScope::All),
+        (DirectoryScope::Anywhere, DirectoryScope::Cwd, ListScope::All, ListScope::Requested),
         base_grant,
     )
 }
@@ -91,14 +87,14 @@ pub(super) fn sandboxed() -> Preset {
         tools: NameSet::all_except(AGENT_TOOLS.iter().copied()),
         create: NameSet::none(),
         targets: Targets::parent(),
-        ..without_hosts()
+        ..Grant::everything()
     };
     let description = "reads in its cwd, writes in allowed_write_paths, runs allowed_commands";
     preset(
         "sandboxed",
         Level::Sandboxed,
         description,
-        (DirectoryScope::Cwd, DirectoryScope::Requested, CommandScope::Requested),
+        (DirectoryScope::Cwd, DirectoryScope::Requested, ListScope::Requested, ListScope::Requested),
         base_grant,
     )
 }
@@ -111,13 +107,14 @@ pub(super) fn worker() -> Preset {
         create: NameSet::none(),
         targets: Targets::none(),
         commands: NameSet::none(),
-        ..without_hosts()
+        hosts: HostSet::none(),
+        ..Grant::everything()
     };
     preset(
         "worker",
         Level::Sandboxed,
         "reads in its cwd, writes and runs nothing",
-        (DirectoryScope::Cwd, DirectoryScope::Nowhere, CommandScope::Never),
+        (DirectoryScope::Cwd, DirectoryScope::Nowhere, ListScope::Never, ListScope::Never),
         base_grant,
     )
 }

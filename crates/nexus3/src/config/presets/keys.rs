@@ -54,6 +54,14 @@ pub(crate) static PRESET_KEYS: &[PresetKey] = &[
         "Allow running only these programs, as they are called; `[\"*\"]` allows all.",
         INHERITED,
     ),
+    key(
+        "allowed_hosts",
+        ValueKind::Hosts,
+        "Allow connections only to these hosts: `example.com`, `*.example.com`, `*` (all public hosts), IP addresses, \
+         each also with `:port`. Hosts that are not public have to be listed themselves.",
+        INHERITED,
+    ),
+    key("denied_hosts", ValueKind::Hosts, "Deny connections to these hosts.", NO_ADDITIONS),
     key(MAY_CREATE, ValueKind::Presets, "Allow only children with these presets.", INHERITED),
     key("targets", ValueKind::Targets, "Allow messages only to these agents.", INHERITED),
     limit_key("max_turns", 1, BILLION, "Turns an agent may start over its lifetime."),

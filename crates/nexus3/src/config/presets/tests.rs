@@ -5,7 +5,7 @@ use std::fs;
 
 use agent::AgentId;
 use agent::outside::Toolbox as _;
-use agent::permission::{Budget, DirectorySet, Grant, GrantRequest, NameSet, Relation, Resource, Targets};
+use agent::permission::{DirectorySet, Grant, GrantRequest, NameSet, Relation, Resource, Targets};
 use tempfile::TempDir;
 
 use super::*;
@@ -72,22 +72,15 @@ fn directories(texts: &[&str]) -> DirectorySet {
 
 fn grant(config: &Config, name: &str) -> Grant {
     let presets = config.presets(&[path("/daemon")], &LinkedWorkspace, &tools()).unwrap();
-    let request = GrantRequest {
-        cwd: path("/w"),
-        write_paths: None,
-        tools: None,
-        disable_tools: Vec::new(),
-        commands: None,
-        may_create: None,
-        budget: Budget::unlimited(),
-    };
+    let request = GrantRequest::default_in(path("/w"));
     presets.find(name).unwrap().resolve(&request).unwrap().grant
 }
 
 fn tools() -> Arc<ToolSet> {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
     let commands = Arc::new(tools::CommandRunner::refusing("this test runs no commands"));
-    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy, commands }).snapshot()
+    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy, commands, network: Arc::default() })
+        .snapshot()
 }
 
 #[test]

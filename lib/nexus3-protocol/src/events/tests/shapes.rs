@@ -34,6 +34,8 @@ fn permissions() -> PermissionsView {
         disable_tools: vec![text("fs.read_file")],
         allowed_write_paths: Some(vec![text("/w")]),
         allowed_commands: Some(vec![text("cargo")]),
+        allowed_hosts: Some(vec![text("docs.rs")]),
+        denied_hosts: vec![text("x.org")],
         may_create: Some(Vec::new()),
         may_grant: Some(MayGrantParams { preset: Some(text("worker")), ..MayGrantParams::default() }),
         budget: BudgetParams { turns: Some(5), ..BudgetParams::default() },
@@ -42,7 +44,8 @@ fn permissions() -> PermissionsView {
 
 const PERMISSIONS: &str = concat!(
     r#"{"preset":"worker","permission_level":"SANDBOXED","tools":["echo"],"disable_tools":["fs.read_file"],"#,
-    r#""allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
+    r#""allowed_write_paths":["/w"],"allowed_commands":["cargo"],"allowed_hosts":["docs.rs"],"#,
+    r#""denied_hosts":["x.org"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
 );
 
 fn journal_event(record: JournalRecord, members: &str) -> (Event, String) {
