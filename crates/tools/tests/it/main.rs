@@ -3,6 +3,7 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test fails by panicking, and so do its helpers"
 )]
@@ -20,6 +21,7 @@ mod fixture;
 mod links;
 mod listings;
 mod memory;
+mod network;
 mod patches;
 mod plans;
 mod processes;
