@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use agent::ToolOutcome;
 use agent::journal::Serial;
 use agent::outside::{CachedResults, CallSite, KeyValues, Peers, PlanKeeper, ToolContext};
 use agent::permission::{Effect, FilePath, Permit};
+use agent::{AgentId, ToolOutcome};
 
 use crate::commands::PermittedCommand;
 use crate::fs::{ReadableFile, ReadableTree, RemovableEntry, WritableFile};
@@ -161,12 +161,17 @@ impl ToolEffects for CommandRun {
 }
 
 /// Connects to the host of a URL, and to those it redirects to.
-pub(crate) struct HostConnection(RequestedUrl);
+pub(crate) struct HostConnection {
+    url: RequestedUrl,
+    /// The calling agent, for the audit.
+    agent: AgentId,
+}
 
 impl HostConnection {
     /// Parses the URL as the model wrote it.
-    pub(crate) fn new(url: &str) -> Result<Self, String> {
-        RequestedUrl::parse(url).map(Self).map_err(|why| format!("Invalid input: field `url`: {why}"))
+    pub(crate) fn new(url: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        let url = RequestedUrl::parse(url).map_err(|why| format!("Invalid input: field `url`: {why}"))?;
+        Ok(Self { url, agent: site.agent.clone() })
     }
 }
 
@@ -176,11 +181,12 @@ impl ToolEffects for HostConnection {
     type Handle = PermittedConnection;
 
     fn list(&self) -> Vec<Effect> {
-        vec![Effect::Connect(self.0.destination().clone())]
+        vec![Effect::Connect(self.url.destination().clone())]
     }
 
     fn open(self, granted: Granted) -> Result<PermittedConnection, ToolOutcome> {
-        PermittedConnection::from_permit(granted.0.permit.connections.into_iter().next(), self.0)
+        let permit = granted.0.permit.connections.into_iter().next();
+        PermittedConnection::from_permit(permit, self.url, self.agent)
     }
 }
 

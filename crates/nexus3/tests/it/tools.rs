@@ -5,6 +5,7 @@ mod calls;
 mod commands;
 mod custom_tools;
 mod files;
+mod network;
 mod offered_tools;
 mod processes;
 mod pure;

@@ -13,9 +13,8 @@ mod resolver;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use agent::ToolOutcome;
-use agent::journal::Serial;
 use agent::permission::ConnectPermit;
+use agent::{AgentId, PrincipalId, ToolOutcome};
 use hyper::HeaderMap;
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
@@ -140,6 +139,7 @@ impl FetchedResponse {
 pub(crate) struct PermittedConnection {
     url: RequestedUrl,
     permit: ConnectPermit,
+    principal: PrincipalId,
 }
 
 /// The largest number of redirects that are followed.
@@ -147,9 +147,15 @@ const REDIRECTS_MAX: usize = 5;
 
 impl PermittedConnection {
     /// The connection of a permit to the URL of the same call.
-    pub(crate) fn from_permit(permit: Option<ConnectPermit>, url: RequestedUrl) -> Result<Self, ToolOutcome> {
+    pub(crate) fn from_permit(
+        permit: Option<ConnectPermit>,
+        url: RequestedUrl,
+        agent: AgentId,
+    ) -> Result<Self, ToolOutcome> {
         match permit {
-            Some(permit) if permit.destination() == url.destination() => Ok(Self { url, permit }),
+            Some(permit) if permit.destination() == url.destination() => {
+                Ok(Self { url, permit, principal: PrincipalId::Agent(agent) })
+            }
             _ => Err(ToolOutcome::Denied("Permission denied: no connection is permitted".to_owned())),
         }
     }
@@ -158,11 +164,10 @@ impl PermittedConnection {
     pub(crate) async fn fetch(
         self,
         client: &NetworkClient,
-        agent: Serial,
         request: OutgoingRequest,
     ) -> Result<FetchedResponse, ToolOutcome> {
         let total = client.limits.total_timeout;
-        let fetching = Box::pin(self.follow(client, agent, request));
+        let fetching = Box::pin(self.follow(client, request));
         tokio::time::timeout(total, fetching).await.unwrap_or_else(|_| {
             Err(execution_failed(format!("no complete response within {} seconds", total.as_secs_f64())))
         })
@@ -171,14 +176,13 @@ impl PermittedConnection {
     async fn follow(
         self,
         client: &NetworkClient,
-        agent: Serial,
         mut request: OutgoingRequest,
     ) -> Result<FetchedResponse, ToolOutcome> {
         let _permit = client.permits.acquire().await.map_err(execution_failed)?;
         let mut url = self.url;
         for hop in 0..=REDIRECTS_MAX {
             let checked = client.check(url, &self.permit).await?;
-            let response = client.exchange(&checked, &request, agent).await?;
+            let response = client.exchange(&checked, &request, &self.principal).await?;
             let Some(target) = redirect::target(&checked, &response)? else {
                 return complete(client, checked, response).await;
             };

@@ -62,14 +62,14 @@ impl ToolDefinition for Request {
     const CLASS: ToolClass = ToolClass::Once;
     const TIME_MS_MAX: u64 = 45_000;
 
-    fn effects(input: &Input, _site: &CallSite<'_>) -> Result<HostConnection, String> {
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<HostConnection, String> {
         outgoing(input).map_err(|why| format!("Invalid input: {why}"))?;
-        HostConnection::new(&input.url)
+        HostConnection::new(&input.url, site)
     }
 
     async fn run(input: Input, connection: PermittedConnection, call: Invocation) -> ToolResult {
         let request = outgoing(&input).map_err(invalid_input)?;
-        let response = connection.fetch(&call.dependencies.network, call.agent, request).await?;
+        let response = connection.fetch(&call.dependencies.network, request).await?;
         format(&response)
     }
 }

@@ -42,14 +42,14 @@ impl ToolDefinition for Fetch {
     const CLASS: ToolClass = ToolClass::Pure;
     const TIME_MS_MAX: u64 = 45_000;
 
-    fn effects(input: &Input, _site: &CallSite<'_>) -> Result<HostConnection, String> {
-        HostConnection::new(&input.url)
+    fn effects(input: &Input, site: &CallSite<'_>) -> Result<HostConnection, String> {
+        HostConnection::new(&input.url, site)
     }
 
     async fn run(input: Input, connection: PermittedConnection, call: Invocation) -> ToolResult {
         let mut request = OutgoingRequest::get();
         request.set_default_header("accept", ACCEPT);
-        let response = connection.fetch(&call.dependencies.network, call.agent, request).await?;
+        let response = connection.fetch(&call.dependencies.network, request).await?;
         if response.status >= 400 {
             let (status, text) = (response.status, response.status_text);
             return Err(execution_failed(format!("{} responded {status} {text}", response.url)));

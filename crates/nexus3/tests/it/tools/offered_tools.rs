@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{COMMAND_TOOLS, Fixture, offered_tools_except};
+use crate::support::{COMMAND_TOOLS, Fixture, HOST_TOOLS, offered_tools_except};
 
 const WRITE_TOOLS: [&str; 8] =
     ["fs.edit", "fs.write_file", "fs.append_file", "fs.patch", "fs.mkdir", "fs.move", "fs.copy", "fs.delete"];
@@ -22,9 +22,12 @@ fn names(fixture: &Fixture, agent: &str) -> Vec<String> {
     offered_tools(fixture, agent).iter().map(name).collect()
 }
 
-/// The names that models see of the tools that are offered by default, except these.
+/// The names that models see of the tools that are offered by default to agents without hosts, except these.
 fn model_names_except(excluded: &[&str]) -> Vec<String> {
-    offered_tools_except(excluded).iter().map(|spec| spec.model_name.to_string()).collect()
+    offered_tools_except(&[excluded, &HOST_TOOLS].concat())
+        .iter()
+        .map(|spec| spec.model_name.to_string())
+        .collect()
 }
 
 #[test]
@@ -46,6 +49,9 @@ fn each_preset_offers_the_tools_it_allows() {
     for tool in WRITE_TOOLS.map(|name| name.replace('.', "_")) {
         assert!(offered.contains(&tool), "an agent that may write is offered the tools for it: {offered:?}");
     }
+    fixture.create_with(json!({ "agent_id": "reader", "allowed_hosts": ["docs.rs"] }));
+    let offered = names(&fixture, "reader");
+    assert!(offered.contains(&"http_request".to_owned()) && offered.contains(&"web_fetch".to_owned()));
 }
 
 #[test]
@@ -111,7 +117,9 @@ fn tools_can_be_disabled_by_their_original_names() {
 fn tool_schema_forbids_additional_properties() {
     let fixture = Fixture::start();
     let every: Vec<_> = tools::builtin_specs().iter().map(|spec| spec.name.to_string()).collect();
-    fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted", "tools": every }));
+    fixture.create_with(
+        json!({ "agent_id": "worker", "preset": "trusted", "tools": every, "allowed_hosts": ["*"] }),
+    );
     let tools = offered_tools(&fixture, "worker");
     assert_eq!(tools.len(), every.len());
     for tool in &tools {

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::ToolOutcome;
-use agent::journal::Serial;
 use agent::permission::RemoteHost;
+use agent::{PrincipalId, ToolOutcome};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -68,12 +67,12 @@ impl NetworkClient {
         &self,
         url: &CheckedUrl,
         request: &OutgoingRequest,
-        agent: Serial,
+        principal: &PrincipalId,
     ) -> Result<RawResponse, ToolOutcome> {
         let stream = self.dial(url.addresses()).await?;
         let address = stream.peer_addr().map_err(execution_failed)?;
         let (stream, counts) = Metered::new(stream, self.limits.wire_bytes_max + OVERHEAD_BYTES_MAX);
-        let mut egress = EgressRecord { url: url.requested(), address, agent, counts, status: None };
+        let mut egress = EgressRecord { url: url.requested(), address, principal, counts, status: None };
         if !url.requested().is_https() {
             return self.converse(stream, url, request).await.inspect(|response| egress.set_status(response));
         }
@@ -202,7 +201,7 @@ fn failed(fault: &hyper::Error) -> ToolOutcome {
 struct EgressRecord<'a> {
     url: &'a RequestedUrl,
     address: SocketAddr,
-    agent: Serial,
+    principal: &'a PrincipalId,
     counts: Arc<ByteCounts>,
     /// None without a complete response.
     status: Option<u16>,
@@ -219,7 +218,7 @@ impl Drop for EgressRecord<'_> {
         tracing::info!(
             target: "nexus3::audit",
             event = "egress",
-            serial = self.agent,
+            principal = %self.principal,
             host = %self.url.destination(),
             address = %self.address,
             status = self.status,

@@ -21,7 +21,7 @@ use crate::fixture::Fixture;
 async fn threat_96_a_name_that_changes_is_resolved_once() {
     let peer = HttpPeer::with_actions(vec![PeerAction::Write(http_response("200 OK", "", "x"))]);
     let client = Client::with_resolver(&["flips.test"], Default::default(), |_, lookup| {
-        addresses(if lookup.is_multiple_of(2) { &["127.0.0.1"] } else { &["169.254.169.254"] })
+        addresses(if lookup.is_multiple_of(2) { &["127.0.0.1"] } else { &["192.0.2.1"] })
     });
     let url = format!("http://flips.test:{}/", peer.port());
     for round in 0..1_000 {

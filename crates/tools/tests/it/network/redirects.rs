@@ -40,7 +40,7 @@ async fn threat_98_redirects_to_closed_places_are_refused() {
         format!("http://user:secret@one.test:{port}/"),
         format!("http://rebound.example:{port}/"),
         format!("\\\\127.0.0.1:{port}\\"),
-        "http://169.254.169.254/latest/meta-data/".to_owned(),
+        format!("http://169.254.169.254:{port}/latest/meta-data/"),
         "http://one.test:22/".to_owned(),
         "http://other.example.evil/".to_owned(),
         "file:///etc/passwd".to_owned(),
