@@ -96,6 +96,7 @@ fn outside() -> Outside {
         clock: clock.clone(),
         entropy: entropy.clone(),
         commands: Arc::new(tools::CommandRunner::refusing("this program runs no commands")),
+        network: Arc::default(),
     };
     Outside {
         models: Arc::new(SingleModel),

@@ -10,7 +10,9 @@ pub use replay::{ApprovalState, OpenTurn, OpenTurnState, Replay, TurnProgress};
 
 pub use crate::compaction::CompactionRecord;
 use crate::outside::Timestamp;
-use crate::permission::{Budget, DirectoryIdentity, FilePath, Grantor, Level, Resource, RuleEntry};
+use crate::permission::{
+    Budget, DirectoryIdentity, FilePath, Grantor, HostPattern, Level, Resource, RuleEntry,
+};
 use crate::{
     AgentId, Halt, Message, NanoDollars, PrincipalId, RequestId, TodoItem, TokenCalibration, ToolClass,
     ToolOutcome, TurnEnd, UsageTotals,
@@ -296,6 +298,10 @@ pub struct StoredGrantRequest {
     pub write_paths: Option<Vec<FilePath>>,
     /// Commands that may be run; `*` stands for all.
     pub commands: Option<Vec<String>>,
+    /// Hosts that may be connected to.
+    pub hosts: Option<Vec<HostPattern>>,
+    /// Hosts that may not be connected to.
+    pub denied_hosts: Vec<HostPattern>,
     /// Presets that children may have.
     pub may_create: Option<Vec<String>>,
 }

@@ -1,6 +1,7 @@
 //! Permissions: what an agent may do, and what it may grant to children. Tools declare effects, grants say what is
 //! allowed, [`judge`] decides without knowing any tool. Default deny: without a policy nothing is allowed.
 
+mod address_class;
 mod approval;
 mod budget;
 mod directory_identity;
@@ -8,6 +9,9 @@ mod directory_set;
 mod effect;
 mod explain;
 mod grant;
+mod host;
+mod host_pattern;
+mod host_set;
 mod judge;
 mod name_set;
 mod permissions;
@@ -18,6 +22,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
+pub use address_class::AddressClass;
 pub use approval::{
     ApprovalRules, CallReview, Decision, Grantor, Question, RULES_MAX, RuleAction, RuleEntry, RuleScope,
     may_approve, review,
@@ -28,11 +33,16 @@ pub use directory_set::{DirectorySet, FilePath, PathFault, RootedPath};
 pub use effect::{CommandEffect, Confinement, Effect, PROGRAM_NAME_RULE, Relation, is_program_name};
 pub use explain::{GrantKind, Limit, explain};
 pub use grant::Grant;
+pub use host::{Destination, RemoteHost};
+pub use host_pattern::{HOST_PATTERN_RULE, HostPattern};
+pub use host_set::{HostDenial, HostSet};
 pub use judge::{Denial, Verdict, judge};
 pub use name_set::NameSet;
 pub use permissions::{Dimension, LineageLink, Permissions, Reasons, ceiling, effective};
-pub use permit::{FilePermit, Permit, ReadPermit, RunPermit, WritePermit};
-pub use preset::{GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset};
+pub use permit::{ConnectPermit, FilePermit, Permit, ReadPermit, RunPermit, WritePermit};
+pub use preset::{
+    GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset, connects_to_hosts,
+};
 pub use rule::{CallText, CommandRule, RULE_FORMS, Rule, RuleFault};
 pub use targets::Targets;
 

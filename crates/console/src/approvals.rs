@@ -56,7 +56,7 @@ pub(crate) enum ApprovalsCommand {
 pub(crate) struct AnswerArgs {
     /// Id of the request
     id: String,
-    /// once, agent, or subtree (with descendants)
+    /// Also later calls: once, agent or subtree
     #[arg(long, value_name = "SCOPE", default_value = "once", value_parser = parse_scope)]
     scope: ApprovalScope,
     /// Rule for later calls [default: exactly this call]

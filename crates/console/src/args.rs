@@ -124,7 +124,7 @@ Examples:
   nexus3 rpc create lead --preset trusted
   nexus3 rpc create helper --parent lead
   nexus3 rpc create worker -M 'Name three rivers.' -t 60")]
-    Create(CreateArgs),
+    Create(Box<CreateArgs>),
 
     /// Send a message to an agent and print its response
     #[command(after_help = "Ctrl-C and the timeout cancel the turn and print the partial text.
@@ -373,6 +373,12 @@ pub struct CreateArgs {
     /// Program the agent may run, * for all (repeatable)
     #[arg(long = "allow-command", value_name = "NAME")]
     pub(crate) allowed_commands: Vec<String>,
+    /// Host the agent may connect to (repeatable)
+    #[arg(long = "allow-host", value_name = "HOST")]
+    pub(crate) allowed_hosts: Vec<String>,
+    /// Host the agent may not connect to (repeatable)
+    #[arg(long = "deny-host", value_name = "HOST")]
+    pub(crate) denied_hosts: Vec<String>,
     /// Only tool the agent may call (repeatable)
     #[arg(long = "tool", value_name = "NAME")]
     pub(crate) tools: Vec<String>,

@@ -33,7 +33,7 @@ pub(crate) async fn run(
             streams,
             &connection.client().list_agents(&ListAgentsParams::default()).await?,
         ),
-        RpcCommand::Create(args) => create(args, connection, streams, interrupt).await,
+        RpcCommand::Create(args) => create(*args, connection, streams, interrupt).await,
         RpcCommand::Send(args) => send_message(args, connection, streams, interrupt).await,
         RpcCommand::Cancel { agent_id, request_id } => {
             print::<spec::Cancel>(streams, &cancel(connection, &agent_id, request_id).await?)
@@ -115,6 +115,8 @@ async fn create(
         ask: list(args.ask),
         allow: list(args.allow),
         deny: list(args.deny),
+        allowed_hosts: list(args.allowed_hosts),
+        denied_hosts: list(args.denied_hosts),
         model: args.model,
         on_restart: args.on_restart,
         ..CreateAgentParams::default()

@@ -219,6 +219,7 @@ fn outside(store: Arc<dyn Store>) -> Outside {
         clock: clock.clone(),
         entropy: entropy.clone(),
         commands: Arc::new(tools::CommandRunner::refusing("this program runs no commands")),
+        network: Arc::default(),
     };
     Outside {
         models: Arc::new(SingleModel(Arc::new(EchoModel))),

@@ -9,7 +9,7 @@ use agent::outside::{Clock, Models, Store, ToolSet, Toolbox};
 use agent::permission::FilePath;
 use runtime::{Outside, PoolHandle, PoolOptions};
 use store::{Maintenance, OpenFault, SqliteOptions, StoreOptions};
-use tools::{CommandRunner, LocalWorkspace, ToolDependencies, ToolRegistry};
+use tools::{CommandRunner, LocalWorkspace, NetworkClient, ToolDependencies, ToolRegistry};
 
 use crate::Failure;
 use crate::commands::command_runner;
@@ -56,6 +56,7 @@ pub(crate) struct Assembly {
     models: ModelSource,
     tools: Arc<ToolRegistry>,
     commands: Arc<CommandRunner>,
+    network: Arc<NetworkClient>,
     workspace: Arc<LocalWorkspace>,
     clock: Arc<dyn Clock>,
     entropy: Arc<SystemEntropy>,
@@ -75,15 +76,17 @@ impl Assembly {
         };
         let (clock, entropy) = (process::open_clock(clock_file), Arc::new(SystemEntropy));
         let commands = Arc::new(command_runner(config, environment));
+        let network = Arc::new(NetworkClient::default());
         let dependencies = ToolDependencies {
             clock: clock.clone(),
             entropy: entropy.clone(),
             commands: Arc::clone(&commands),
+            network: Arc::clone(&network),
         };
         let tools = Arc::new(tool_registry(config, dependencies)?);
         let options =
             PoolOptions { known_secrets, ..pool_options(config, home, &workspace, &tools.snapshot())? };
-        Ok(Self { options, models, tools, commands, workspace, clock, entropy })
+        Ok(Self { options, models, tools, commands, network, workspace, clock, entropy })
     }
 
     /// Adds a secret that tool results must not show.
@@ -96,9 +99,14 @@ impl Assembly {
         Arc::clone(&self.commands)
     }
 
+    /// Forbids tools to connect to the daemon itself.
+    pub(crate) fn set_own_port(&self, port: u16) {
+        self.network.set_own_port(port);
+    }
+
     /// Opens the pool. It loads only agents with turns that a crash interrupted, and resumes or marks those turns.
     pub(crate) async fn open(self, store: Arc<dyn Store>) -> Result<PoolHandle, Failure> {
-        let Self { options, models, tools, commands: _, workspace, clock, entropy } = self;
+        let Self { options, models, tools, commands: _, network: _, workspace, clock, entropy } = self;
         let models: Arc<dyn Models> = models.into_models().await?;
         let outside = Outside { models, tools, workspace, clock, entropy, store };
         PoolHandle::open(options, outside).await.map_err(|fault| {

@@ -308,6 +308,7 @@ const COMMANDS: &[&str] = &[
     "serve",
     "ask",
     "rpc",
+    "approvals",
     "backup",
     "check",
     "audit",
@@ -378,7 +379,8 @@ mod tests {
         let models = ["models", "models list", "models info", "models pull", "models remove", "models use"];
         let model_server = cfg!(feature = "local").then_some("model-server");
         let commands =
-            ["ask", "backup", "check", "audit verify", "import", "tools", "run", "doctor"].into_iter();
+            ["ask", "approvals", "backup", "check", "audit verify", "import", "tools", "run", "doctor"]
+                .into_iter();
         for line in commands.chain(models).chain(model_server) {
             let command = line.split(' ').fold(&top, |command, word| command.find_subcommand(word).unwrap());
             let help = command.clone().render_long_help().to_string();

@@ -1,6 +1,7 @@
 //! Layered configuration: defaults, then `config.toml`, then the environment, then flags. Reports all problems of all
 //! layers at once and records the origin of each value. The settings are declared in `settings`.
 
+mod choice;
 mod file;
 mod line_index;
 mod named_tables;
@@ -20,12 +21,12 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+pub(crate) use self::choice::Choice;
 use self::file::FileLayer;
 pub(crate) use self::render::{reference, show};
 pub(crate) use self::room_options::RoomOptions;
 pub(crate) use self::settings::{Config, LogSettings};
 use self::settings::{SETTINGS, setting_index};
-pub(crate) use self::value_kind::Choice;
 use self::value_kind::{InvalidValue, SettingValue, quote};
 
 /// Size limit of `config.toml`: stops an endless read when the path is a device or a wrong link.

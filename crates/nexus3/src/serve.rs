@@ -70,6 +70,7 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let rooms = config.room_options();
     let socket = bind(&rooms).await?;
     let address = socket.address();
+    assembly.set_own_port(address.port());
     let store = open_store(&home, config, environment)?;
     let token = if rooms.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
     token.iter().for_each(|token| assembly.add_known_secret(token));

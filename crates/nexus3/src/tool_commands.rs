@@ -9,10 +9,12 @@ use agent::outside::{
     NewPeer, PeerResponse, PeerStatus, Peers, PendingApproval, PlanKeeper, PreparedCall, ResultChunk, Store,
     Tool, ToolContext, Toolbox, Workspace,
 };
-use agent::permission::{Budget, Effect, FilePath, Grant, GrantRequest, Permit, Relation, Verdict, judge};
+use agent::permission::{
+    Effect, FilePath, Grant, GrantRequest, HostPattern, Permit, Preset, Relation, Verdict, judge,
+};
 use agent::{AgentId, Fault, FaultKind, RequestId, TodoItem, ToolOutcome, ToolSpec};
 use serde_json::{Map, Value, json};
-use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
+use tools::{LocalWorkspace, NetworkClient, ToolDependencies, ToolRegistry};
 
 use crate::assemble::{blocked_paths, open_store, parse_file_path, tool_registry};
 use crate::cli::{RunArgs, ToolsArgs};
@@ -121,7 +123,7 @@ fn is_text(schema_type: &Value) -> bool {
 /// Tools and permissions of a person at the command line.
 struct LocalSession {
     registry: ToolRegistry,
-    grant: Grant,
+    preset: Preset,
     cwd: FilePath,
     agent: AgentId,
 }
@@ -134,6 +136,7 @@ impl LocalSession {
             clock: process::open_clock(None),
             entropy: Arc::new(SystemEntropy),
             commands: Arc::new(command_runner(config, environment)),
+            network: Arc::new(NetworkClient::default()),
         };
         let registry = tool_registry(config, dependencies)?;
         let usage = |fault: String| Failure::Usage(fault);
@@ -141,19 +144,8 @@ impl LocalSession {
             .presets(&blocked_paths(home)?, &workspace, &registry.snapshot())
             .map_err(|fault| usage(fault.to_string()))?;
         let cwd = workspace.resolve_directory(".", &current_directory()?).map_err(usage)?;
-        let request = GrantRequest {
-            cwd: cwd.clone(),
-            write_paths: None,
-            commands: None,
-            tools: None,
-            disable_tools: Vec::new(),
-            may_create: None,
-            rules: Vec::new(),
-            budget: Budget::unlimited(),
-        };
-        let preset = presets.find(preset).map_err(|fault| usage(fault.to_string()))?;
-        let grant = preset.resolve(&request).map_err(|fault| usage(fault.to_string()))?.grant;
-        Ok(Self { registry, grant, cwd, agent: AgentId::main() })
+        let preset = presets.find(preset).map_err(|fault| usage(fault.to_string()))?.clone();
+        Ok(Self { registry, preset, cwd, agent: AgentId::main() })
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Tool>, Failure> {
@@ -202,10 +194,27 @@ impl LocalSession {
         Ok(outcome)
     }
 
+    /// The grant of the preset. The person has named the host of a URL, and so allowed it; it may redirect to public
+    /// hosts. A preset with a list of hosts, or without any, still limits them.
+    fn grant(&self, effects: &[Effect]) -> Result<Grant, ToolOutcome> {
+        let named = |effect: &Effect| match effect {
+            Effect::Connect(to) => Some(HostPattern::exactly(to)),
+            _ => None,
+        };
+        let mut hosts: Vec<_> = effects.iter().filter_map(named).collect();
+        if !hosts.is_empty() {
+            hosts.push(HostPattern::any());
+        }
+        let request = GrantRequest::default_in(self.cwd.clone());
+        let request = GrantRequest { hosts: (!hosts.is_empty()).then_some(hosts), ..request };
+        let resolved = self.preset.resolve(&request).map(|resolved| resolved.grant);
+        resolved.map_err(|fault| ToolOutcome::Denied(format!("Permission denied: {fault}")))
+    }
+
     fn judge(&self, tool: &Arc<dyn Tool>, call: &dyn PreparedCall) -> Result<Permit, ToolOutcome> {
         let mut effects = vec![Effect::Use(Arc::clone(&tool.spec().name))];
         effects.extend(call.effects());
-        match judge(&effects, &self.grant) {
+        match judge(&effects, &self.grant(&effects)?) {
             Verdict::Allowed(permit) => Ok(permit),
             Verdict::Denied(denial) => {
                 Err(ToolOutcome::Denied(format!("Permission denied: {}", denial.text)))

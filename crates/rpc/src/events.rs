@@ -9,7 +9,7 @@ use agent::journal::{
     StoredPermissions,
 };
 use agent::outside::{JournalEntry, ToolOutputStream};
-use agent::permission::{Budget, FilePath, Resource};
+use agent::permission::{Budget, FilePath, HostPattern, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
 use nexus3_protocol::events::{
     self, Event, EventKind, JournalEvent, JournalRecord, LiveEvent, NotJournalled,
@@ -193,6 +193,8 @@ fn permissions_view(permissions: &StoredPermissions) -> events::PermissionsView 
         disable_tools: permissions.may.disable_tools.clone(),
         allowed_write_paths: write_paths(&permissions.may),
         allowed_commands: permissions.may.commands.clone(),
+        allowed_hosts: permissions.may.hosts.as_deref().map(host_texts),
+        denied_hosts: host_texts(&permissions.may.denied_hosts),
         may_create: permissions.may.may_create.clone(),
         may_grant: may_grant_params(permissions),
         rules: permissions.rules.iter().map(rule_view).collect(),
@@ -233,8 +235,14 @@ pub(crate) fn may_grant_params(permissions: &StoredPermissions) -> Option<MayGra
         disable_tools: (!request.disable_tools.is_empty()).then(|| request.disable_tools.clone()),
         allowed_write_paths: write_paths(request),
         allowed_commands: request.commands.clone(),
+        allowed_hosts: request.hosts.as_deref().map(host_texts),
+        denied_hosts: (!request.denied_hosts.is_empty()).then(|| host_texts(&request.denied_hosts)),
         may_create: request.may_create.clone(),
     })
+}
+
+pub(crate) fn host_texts(hosts: &[HostPattern]) -> Vec<String> {
+    hosts.iter().map(ToString::to_string).collect()
 }
 
 pub(crate) fn write_paths(request: &StoredGrantRequest) -> Option<Vec<String>> {

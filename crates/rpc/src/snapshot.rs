@@ -15,7 +15,7 @@ use nexus3_protocol::methods::{ImportAgentParams, SnapshotDocument, SnapshotExtr
 use runtime::{AgentSpec, AgentStatus, Import, NameSpec, PermissionSpec};
 use serde_json::{Map, Value};
 
-use crate::events::{budget_params, may_grant_params, write_paths};
+use crate::events::{budget_params, host_texts, may_grant_params, write_paths};
 use crate::local_time::{format_local, parse_time};
 use crate::methods::agents::{
     self, invalid, parse_budget, parse_granted_tools, parse_id, parse_tool_names, restart_policy_from_wire,
@@ -51,6 +51,8 @@ impl Snapshot<'_> {
             tools: permissions.may.tools.clone(),
             allowed_write_paths: write_paths(&permissions.may),
             allowed_commands: permissions.may.commands.clone(),
+            allowed_hosts: permissions.may.hosts.as_deref().map(host_texts),
+            denied_hosts: Some(host_texts(&permissions.may.denied_hosts)).filter(|hosts| !hosts.is_empty()),
             may_create: permissions.may.may_create.clone(),
             may_grant: may_grant_params(permissions),
             ask: rule_texts(permissions, RuleAction::Ask),
@@ -190,6 +192,7 @@ impl ImportContext<'_> {
         let rules = parse_rules(extras.ask.take(), None, extras.deny.take())?;
         // Without its list of commands, an agent of `trusted` would run all.
         let commands = extras.allowed_commands.take().filter(|_| is_same || preset == PRESET_TRUSTED);
+        let denied_hosts = extras.denied_hosts.take().unwrap_or_default();
         // The other extras that belong to another preset may not fit this one.
         let extras = if is_same { extras } else { SnapshotExtras::default() };
         let limits = document.extras.as_ref().and_then(|extras| extras.budget.as_ref());
@@ -199,6 +202,8 @@ impl ImportContext<'_> {
             disable_tools,
             write_paths: extras.allowed_write_paths,
             commands,
+            hosts: extras.allowed_hosts,
+            denied_hosts,
             may_create: extras.may_create,
             may_grant: extras.may_grant.map(agents::parse_may_grant).transpose()?,
             rules,

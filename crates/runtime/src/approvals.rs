@@ -355,7 +355,10 @@ impl Pool {
             })?,
         };
         let call = CallText { tool, arguments };
-        if let Some(effect) = claim.effects.iter().find(|effect| !rule.matches(effect, &call)) {
+        let applies = |effect: &&Effect| {
+            if new.is_allowed { rule.allows(effect, &call) } else { rule.matches(effect, &call) }
+        };
+        if let Some(effect) = claim.effects.iter().find(|effect| !applies(effect)) {
             return Err(invalid(format!("rule '{rule}' does not match what is asked: {effect}")));
         }
         let action = if new.is_allowed { RuleAction::Allow } else { RuleAction::Deny };

@@ -234,6 +234,8 @@ fn agent_spec(new: NewPeer, source: MessageSource) -> AgentSpec {
             disable_tools: new.disable_tools,
             write_paths: new.write_paths,
             commands: new.commands,
+            hosts: new.hosts,
+            denied_hosts: new.denied_hosts,
             ..PermissionSpec::default()
         },
         level_max: Some(agent::permission::Level::Trusted),

@@ -10,6 +10,7 @@ mod lifecycle;
 mod list;
 mod permission_spec;
 mod permissions;
+mod requested_lists;
 mod restore;
 mod stored_permissions;
 mod wake;

@@ -8,8 +8,8 @@ use agent::outside::Tool;
 
 use crate::definition::{ToolDependencies, ToolEntry};
 use crate::{
-    agents, approvals, base64, commands, fs, git, hash, json, memory, plan, process, regex, result, text,
-    time, uuid,
+    agents, approvals, base64, commands, fs, git, hash, json, memory, net, plan, process, regex, result,
+    text, time, uuid,
 };
 
 const FAMILIES: &[&[ToolEntry]] = &[
@@ -24,6 +24,7 @@ const FAMILIES: &[&[ToolEntry]] = &[
     git::TOOLS,
     commands::TOOLS,
     process::TOOLS,
+    net::TOOLS,
     result::TOOLS,
     memory::TOOLS,
     plan::TOOLS,

@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::blocking::{CancelFlag, run_blocking};
 use crate::commands::CommandRunner;
 use crate::effects::{Granted, NoEffects, ToolEffects};
+use crate::net::NetworkClient;
 use crate::{arguments, spec};
 
 /// Dependencies that all tools share, beside the context of each call.
@@ -27,6 +28,8 @@ pub struct ToolDependencies {
     pub entropy: Arc<dyn Entropy>,
     /// Runs commands in the sandbox.
     pub commands: Arc<CommandRunner>,
+    /// Connects to hosts.
+    pub network: Arc<NetworkClient>,
 }
 
 /// The environment of one tool call.

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use agent::ToolOutcome;
 use agent::journal::Serial;
 use agent::outside::{CachedResults, CallSite, KeyValues, Peers, PlanKeeper, ToolContext};
 use agent::permission::{CommandEffect, Confinement, Effect, FilePath, Permit};
+use agent::{AgentId, ToolOutcome};
 
 use crate::commands::PermittedCommand;
 use crate::fs::{ReadableFile, ReadableRepository, ReadableTree, RemovableEntry, WritableFile};
+use crate::net::{PermittedConnection, RequestedUrl};
 use crate::process::{BackgroundProcess, ProcessTable};
 
 /// The effects of a tool call.
@@ -193,6 +194,36 @@ impl ToolEffects for CommandRun {
 
     fn open(self, granted: Granted) -> Result<PermittedCommand, ToolOutcome> {
         PermittedCommand::from_permit(granted.0.permit.commands.into_iter().next())
+    }
+}
+
+/// Connects to the host of a URL, and to those it redirects to.
+pub(crate) struct HostConnection {
+    url: RequestedUrl,
+    /// The calling agent, for the audit.
+    agent: AgentId,
+}
+
+impl HostConnection {
+    /// Parses the URL as the model wrote it.
+    pub(crate) fn new(url: &str, site: &CallSite<'_>) -> Result<Self, String> {
+        let url = RequestedUrl::parse(url).map_err(|why| format!("Invalid input: field `url`: {why}"))?;
+        Ok(Self { url, agent: site.agent.clone() })
+    }
+}
+
+impl ToolEffects for HostConnection {
+    /// A tool that sends more than reads is not `Pure` by its own declaration.
+    const ARE_WRITES: bool = false;
+    type Handle = PermittedConnection;
+
+    fn list(&self) -> Vec<Effect> {
+        vec![Effect::Connect(self.url.destination().clone())]
+    }
+
+    fn open(self, granted: Granted) -> Result<PermittedConnection, ToolOutcome> {
+        let permit = granted.0.permit.connections.into_iter().next();
+        PermittedConnection::from_permit(permit, self.url, self.agent)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Built-in tools that models call: computations, files beneath allowed directories, commands in a sandbox, stored
-//! values, other agents.
+//! Built-in tools that models call: computations, files beneath allowed directories, commands in a sandbox, hosts,
+//! stored values, other agents.
 //! A tool is one file and an entry in its family's file; the permission judge checks its effects before it runs.
 
 mod agents;
@@ -16,6 +16,7 @@ mod git;
 mod hash;
 mod json;
 mod memory;
+mod net;
 mod plan;
 mod process;
 mod regex;
@@ -34,5 +35,6 @@ pub use commands::{
 };
 pub use definition::ToolDependencies;
 pub use git::BUILT_INS;
+pub use net::{NetworkClient, NetworkLimits, NetworkOptions, Resolve, ResolvedAddresses, SystemResolver};
 pub use registry::{NameTaken, ToolRegistry};
 pub use workspace::LocalWorkspace;

@@ -33,8 +33,8 @@ pub use lifecycle::{
     SnapshotImage, SnapshotMessage, SnapshotToolCall,
 };
 pub use permissions::{
-    AgentOutput, ChildrenOutput, GrantView, LimitView, NameSetView, PermissionsOutput, ResourceUsageView,
-    SetPermissionsParams,
+    AgentOutput, ChildrenOutput, GrantView, HostSetView, LimitView, NameSetView, PermissionsOutput,
+    ResourceUsageView, SetPermissionsParams,
 };
 pub use scalars::{Count, OnRestart, PageOffset, PageSize, RequestIdParam};
 

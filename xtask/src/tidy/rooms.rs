@@ -46,9 +46,10 @@ const CLOCK: &[&str] = &["jiff", "chrono", "time"];
 const RANDOM: &[&str] = &["getrandom", "rand", "fastrand", "uuid"];
 const LOG: &[&str] = &["tracing", "log"];
 
-/// The modules of `tools` that open files or start processes: the one that opens files beneath a permitted root, for all
-/// tools, the one that runs permitted commands, and the workspace, which the runtime calls and no tool does.
-const TOOLS_IO: &[&str] = &["commands/runner", "fs/beneath_root", "workspace"];
+/// The modules of `tools` that open files or sockets or start processes: the one that opens files beneath a permitted
+/// root, for all tools, the one that runs permitted commands, the one that connects to permitted hosts, and the workspace,
+/// which the runtime calls and no tool does.
+const TOOLS_IO: &[&str] = &["commands/runner", "fs/beneath_root", "net/egress", "workspace"];
 
 /// The room table: name, allowed workspace crates, forbidden external crates, allowed parts of the standard library.
 /// ARCHITECTURE.md has the reasons. A row may exist before its crate: `mcp`, and the sandbox program `ash`.

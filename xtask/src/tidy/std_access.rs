@@ -17,8 +17,13 @@ const ENVIRONMENT_PATHS: &[&str] = &["std::env"];
 /// Paths that code without side effects must not use; its caller passes in what it needs. `Path` has methods that open
 /// files.
 const IO_PATHS: &[&str] = &[
+    "hyper",
+    "hyper_util",
     "libc",
+    "reqwest",
     "rustix",
+    "rustls",
+    "socket2",
     "std::env",
     "std::fs",
     "std::net",
@@ -31,6 +36,7 @@ const IO_PATHS: &[&str] = &[
     "tokio::fs",
     "tokio::net",
     "tokio::process",
+    "tokio_rustls",
 ];
 
 /// Reports forbidden paths in a file, outside its tests.
@@ -334,15 +340,27 @@ mod tests {
             ("use tokio::process::Command;", "tokio::process"),
             ("use std::net::TcpStream;", "std::net"),
             ("use tokio::net::TcpStream;", "tokio::net"),
+            ("use hyper::client::conn::http1;", "hyper"),
+            ("fn f(u: &str) { reqwest::get(u); }", "reqwest"),
+            ("use socket2::Socket;", "socket2"),
+            ("use tokio_rustls::TlsConnector;", "tokio_rustls"),
         ] {
-            for module in ["fs/list", "fs", "definition", "fs/beneath_roots", "text/workspace"] {
+            for module in
+                ["fs/list", "fs", "definition", "fs/beneath_roots", "text/workspace", "net", "net/web_fetch"]
+            {
                 assert_eq!(
                     violations_in(module, "tools", source),
                     [(1, path.to_owned())],
                     "{module}: {source}"
                 );
             }
-            for module in ["fs/beneath_root", "fs/beneath_root/replace", "workspace", "workspace/git"] {
+            for module in [
+                "fs/beneath_root",
+                "fs/beneath_root/replace",
+                "net/egress/connection",
+                "workspace",
+                "workspace/git",
+            ] {
                 assert_eq!(violations_in(module, "tools", source), [], "{module}: {source}");
             }
         }

@@ -164,6 +164,6 @@ fn tool_that_opens_a_path_fails() {
     assert_eq!(
         workspace.findings(),
         ["crates/tools/src/fs/list.rs:4: std-access: `tools` may not use `std::fs`; \
-          only commands/runner and fs/beneath_root and workspace may: take a handle from there"]
+          only commands/runner and fs/beneath_root and net/egress and workspace may: take a handle from there"]
     );
 }

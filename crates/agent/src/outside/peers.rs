@@ -27,6 +27,10 @@ pub struct NewPeer {
     pub write_paths: Option<Vec<String>>,
     /// Commands that it may run; `*` stands for all.
     pub commands: Option<Vec<String>>,
+    /// Hosts that it may connect to.
+    pub hosts: Option<Vec<String>>,
+    /// Hosts that it may not connect to.
+    pub denied_hosts: Vec<String>,
     /// Its model.
     pub model: Option<String>,
     /// Its first message.

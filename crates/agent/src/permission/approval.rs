@@ -170,7 +170,9 @@ pub fn review(review: &CallReview<'_>) -> Decision {
     for effect in review.effects {
         match judge(std::slice::from_ref(effect), &grant) {
             Verdict::Allowed(_) => asked.extend(review.asking_rule(effect).map(|why| (effect, why))),
-            Verdict::Denied(denial) if review.may_be_asked(&denial) => asked.push((effect, denial.text)),
+            Verdict::Denied(denial) if review.may_be_asked(&denial, &grant) => {
+                asked.push((effect, denial.text));
+            }
             Verdict::Denied(denial) => return Decision::Denied(denial),
         }
     }
@@ -219,8 +221,9 @@ impl CallReview<'_> {
         Some(format!("rule '{}' of agent '{}' asks for it", entry.rule, self.lineage[index].agent))
     }
 
-    /// Whether an effect that the grant forbids can be approved: only if a rule of the agent's own asks for it.
-    fn may_be_asked(&self, denial: &Denial) -> bool {
+    /// Whether an effect that the grant forbids can be approved: only if a rule of the agent's own asks for it, and an
+    /// approval could allow it.
+    fn may_be_asked(&self, denial: &Denial, grant: &Grant) -> bool {
         let is_askable = match denial.dimension {
             Dimension::Read | Dimension::Write | Dimension::Commands | Dimension::Hosts => true,
             Dimension::Tools
@@ -230,7 +233,9 @@ impl CallReview<'_> {
             | Dimension::Targets
             | Dimension::Budget(_) => false,
         };
+        let effect = std::slice::from_ref(&denial.effect);
         is_askable
+            && matches!(judge(effect, &grant.widened_by(effect)), Verdict::Allowed(_))
             && self
                 .rules(RuleAction::Ask)
                 .any(|(index, entry)| index == 0 && entry.rule.matches(&denial.effect, &self.call))
@@ -242,7 +247,7 @@ impl CallReview<'_> {
             |index: usize, grantor| allows(effect, grantor_ceiling(&self.lineage[index..], grantor).as_ref());
         self.approved_by.is_some_and(|grantor| may_grant(0, grantor))
             || self.rules(RuleAction::Allow).any(|(index, entry)| {
-                entry.rule.matches(effect, &self.call) && may_grant(index, entry.grantor)
+                entry.rule.allows(effect, &self.call) && may_grant(index, entry.grantor)
             })
     }
 }

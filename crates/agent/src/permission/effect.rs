@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::FilePath;
+use super::{Destination, FilePath};
 use crate::{AgentId, ToolSpec};
 
 /// One effect of a tool call.
@@ -20,7 +20,7 @@ pub enum Effect {
     /// Runs a program.
     Run(CommandEffect),
     /// Connects to this host.
-    Connect(Arc<str>),
+    Connect(Destination),
     /// Creates an agent: the names of its preset and of the presets it extends.
     Create(Vec<Arc<str>>),
     /// Accesses another agent.

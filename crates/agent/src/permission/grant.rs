@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::directory_identity::merge_identities;
-use super::{Budget, Confinement, DirectoryIdentity, DirectorySet, Effect, FilePath, NameSet, Targets};
+use super::{
+    Budget, Confinement, DirectoryIdentity, DirectorySet, Effect, FilePath, HostSet, NameSet, Targets,
+};
 use crate::ToolSpec;
 
 /// A set of allowed actions.
@@ -28,7 +30,7 @@ pub struct Grant {
     /// Whether commands may run outside the sandbox.
     pub unsandboxed: bool,
     /// Hosts that may be connected to.
-    pub hosts: NameSet,
+    pub hosts: HostSet,
     /// Presets that children may be created from.
     pub create: NameSet,
     /// Agents that may be accessed.
@@ -50,7 +52,7 @@ impl Grant {
             identities: Vec::new(),
             commands: NameSet::none(),
             unsandboxed: false,
-            hosts: NameSet::none(),
+            hosts: HostSet::none(),
             create: NameSet::none(),
             targets: Targets::none(),
             budget: Budget::zero(),
@@ -69,7 +71,7 @@ impl Grant {
             identities: Vec::new(),
             commands: NameSet::all(),
             unsandboxed: true,
-            hosts: NameSet::all(),
+            hosts: HostSet::everything(),
             create: NameSet::all(),
             targets: Targets::all(),
             budget: Budget::unlimited(),

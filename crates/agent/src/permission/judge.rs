@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::preset::{AGENT_TOOLS, COMMAND_TOOLS, OPT_IN_TOOLS, WRITE_TOOLS};
 use super::{
-    CommandEffect, Confinement, Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath, FilePermit,
-    Grant, NameSet, Permit, ReadPermit, Relation, RunPermit, WritePermit,
+    CommandEffect, Confinement, ConnectPermit, Dimension, DirectoryIdentity, DirectorySet, Effect, FilePath,
+    FilePermit, Grant, NameSet, Permit, ReadPermit, Relation, RunPermit, WritePermit,
 };
 
 /// The verdict on a call.
@@ -69,9 +69,12 @@ fn judge_one(effect: &Effect, grant: &Grant, permit: &mut Permit) -> Result<(), 
             permit.commands.push(judge_command(command, grant)?);
             Ok(())
         }
-        Effect::Connect(host) => require(grant.hosts.contains(host), Dimension::Hosts, || {
-            format!("connecting to '{host}' is not allowed; allowed: {}", grant.hosts)
-        }),
+        Effect::Connect(to) => {
+            let denied = |why| (Dimension::Hosts, format!("connecting to '{to}' is not allowed: {why}"));
+            grant.hosts.check(to).map_err(denied)?;
+            permit.connections.push(ConnectPermit { to: to.clone(), hosts: grant.hosts.clone() });
+            Ok(())
+        }
         // A tool gets the values of its caller's namespace only; presets that write nothing disable the tools.
         Effect::ReadValues | Effect::WriteValues => Ok(()),
         Effect::Create(inheritance) => judge_create(inheritance, grant),

@@ -1,9 +1,9 @@
-//! Permits: which files a permitted call may open and which commands it may run. Only the judge creates permits, one for
-//! each effect: a tool that declares only reads has nothing to write with.
+//! Permits: which files a permitted call may open, which commands it may run and where it may connect. Only the judge
+//! creates permits, one for each effect: a tool that declares only reads has nothing to write with.
 
 use std::sync::Arc;
 
-use super::{Confinement, DirectoryIdentity, FilePath, RootedPath};
+use super::{Confinement, Destination, DirectoryIdentity, FilePath, HostSet, RootedPath};
 
 /// The permit for a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -14,6 +14,8 @@ pub struct Permit {
     pub writable: Vec<WritePermit>,
     /// The commands to run, in the order of the effects.
     pub commands: Vec<RunPermit>,
+    /// The connections to open, in the order of the effects.
+    pub connections: Vec<ConnectPermit>,
 }
 
 impl Permit {
@@ -66,6 +68,27 @@ impl RunPermit {
     #[must_use]
     pub fn writable(&self) -> &[WritePermit] {
         &self.writable
+    }
+}
+
+/// The permit to connect to one host, and to those it redirects to. A redirect and each address are judged again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectPermit {
+    pub(super) to: Destination,
+    pub(super) hosts: HostSet,
+}
+
+impl ConnectPermit {
+    /// The host of the call.
+    #[must_use]
+    pub fn destination(&self) -> &Destination {
+        &self.to
+    }
+
+    /// The hosts that may be connected to.
+    #[must_use]
+    pub fn hosts(&self) -> &HostSet {
+        &self.hosts
     }
 }
 

@@ -1,16 +1,21 @@
 //! Presets: named grants. Four are built in; the configuration defines custom ones that narrow others.
 
 mod builtin;
+mod fault;
+mod lists;
 mod presets;
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{
-    ApprovalRules, Budget, Confinement, Dimension, DirectorySet, FilePath, Grant, NameSet, Permissions,
-    Reasons, Resource, Rule, RuleEntry, Targets,
+    ApprovalRules, Budget, Confinement, Dimension, DirectorySet, FilePath, Grant, HostPattern, HostSet,
+    NameSet, Permissions, Reasons, Resource, Rule, RuleEntry, Targets,
 };
+use crate::ToolSpec;
+use builtin::HOST_TOOLS;
 pub(super) use builtin::{AGENT_TOOLS, COMMAND_TOOLS, OPT_IN_TOOLS, WRITE_TOOLS};
+pub use fault::PresetFault;
 pub use presets::Presets;
 
 /// The trust level of a preset.
@@ -53,7 +58,8 @@ pub struct Preset {
     pub description: Arc<str>,
     read: DirectoryScope,
     write: DirectoryScope,
-    commands: CommandScope,
+    commands: ListScope,
+    hosts: ListScope,
     /// The approval rules of its agents.
     rules: Vec<RuleEntry>,
     /// The grant before the scopes are applied: the most that a request can get.
@@ -74,12 +80,12 @@ enum DirectoryScope {
     Nowhere,
 }
 
-/// The commands that a preset allows.
+/// The commands or hosts that a preset allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CommandScope {
+enum ListScope {
     /// All of the base grant, or the requested ones.
     All,
-    /// Requested commands; none otherwise.
+    /// The requested ones; none otherwise.
     Requested,
     Never,
 }
@@ -101,6 +107,10 @@ pub struct Narrowing {
     pub blocked_paths: Vec<FilePath>,
     /// Run only these commands; all if `*` is among them. Also the default of a preset that runs only requested ones.
     pub commands: Option<Vec<Arc<str>>>,
+    /// Connect only to these hosts. Also the default of a preset that connects only to requested ones.
+    pub hosts: Option<Vec<HostPattern>>,
+    /// Connect to none of these hosts, whatever else is allowed.
+    pub denied_hosts: Vec<HostPattern>,
     /// Only children with these presets.
     pub may_create: Option<Vec<Arc<str>>>,
     /// Only these agents.
@@ -124,12 +134,35 @@ pub struct GrantRequest {
     pub disable_tools: Vec<Arc<str>>,
     /// Commands that it may run, if specified; all if `*` is among them.
     pub commands: Option<Vec<Arc<str>>>,
+    /// Hosts that it may connect to, if specified.
+    pub hosts: Option<Vec<HostPattern>>,
+    /// Hosts that it may not connect to, whatever else is allowed.
+    pub denied_hosts: Vec<HostPattern>,
     /// Presets that its children may have, if specified.
     pub may_create: Option<Vec<Arc<str>>>,
     /// Approval rules beside those of the preset.
     pub rules: Vec<RuleEntry>,
     /// Budget limits.
     pub budget: Budget,
+}
+
+impl GrantRequest {
+    /// A request for what a preset grants by default, in this working directory.
+    #[must_use]
+    pub fn default_in(cwd: FilePath) -> Self {
+        Self {
+            cwd,
+            write_paths: None,
+            tools: None,
+            disable_tools: Vec::new(),
+            commands: None,
+            hosts: None,
+            denied_hosts: Vec::new(),
+            may_create: None,
+            rules: Vec::new(),
+            budget: Budget::unlimited(),
+        }
+    }
 }
 
 /// A preset applied to a request.
@@ -141,58 +174,6 @@ pub struct ResolvedPreset {
     pub reasons: Reasons,
     /// The approval rules.
     pub approvals: ApprovalRules,
-}
-
-/// Why a preset is invalid or does not fit a request.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PresetFault {
-    /// There is no preset of that name.
-    #[error("unknown preset '{name}'; choose one of {choices}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The available presets.
-        choices: String,
-    },
-    /// A preset of that name exists.
-    #[error("there is a preset '{0}' already")]
-    DuplicateName(String),
-    /// It would allow more than the preset it extends.
-    #[error("preset '{name}' can only narrow '{base}': {what} would widen it")]
-    Widens {
-        /// The preset.
-        name: String,
-        /// The preset it extends.
-        base: String,
-        /// The setting that would widen it.
-        what: &'static str,
-    },
-    /// Writable directories were requested for a read-only preset.
-    #[error("preset '{0}' cannot write: leave allowed_write_paths out, or choose another preset")]
-    CannotWrite(String),
-    /// Commands were requested for a preset that runs none.
-    #[error("preset '{0}' runs no commands: leave allowed_commands out, or choose another preset")]
-    RunsNoCommands(String),
-    /// A command beyond the list of the preset was requested.
-    #[error(
-        "allowed_command '{command}' is not among the commands of preset '{name}'; choose from: {allowed}"
-    )]
-    CommandBeyondPreset {
-        /// The requested command.
-        command: String,
-        /// The preset.
-        name: String,
-        /// Its commands.
-        allowed: NameSet,
-    },
-    /// A writable directory outside the working directory was requested for a sandboxed preset.
-    #[error("allowed_write_path '{path}' is outside sandbox root '{root}'")]
-    OutsideRoot {
-        /// The requested directory.
-        path: FilePath,
-        /// The working directory.
-        root: FilePath,
-    },
 }
 
 impl Preset {
@@ -212,6 +193,7 @@ impl Preset {
         let read = self.directories(self.read, &request.cwd, None);
         let write = self.write_directories(request, &mut reasons)?.intersection(&self.base_grant.write);
         let commands = self.command_set(request, &mut reasons)?;
+        let hosts = self.host_set(request, &mut reasons)?;
         let mut tools = self.base_grant.tools.without(&request.disable_tools);
         if let Some(origin) = tools_origin(request) {
             reasons.set(Dimension::Tools, format!("preset '{}'{origin}", self.name()));
@@ -253,6 +235,7 @@ impl Preset {
             read: read.intersection(&self.base_grant.read),
             write,
             commands,
+            hosts,
             create,
             targets: self.reachable_targets(request),
             budget: self.base_grant.budget.intersection(&request.budget),
@@ -313,37 +296,6 @@ impl Preset {
         Ok(self.directories(self.write, &request.cwd, requested))
     }
 
-    fn command_set(&self, request: &GrantRequest, reasons: &mut Reasons) -> Result<NameSet, PresetFault> {
-        let most = &self.base_grant.commands;
-        let Some(names) = &request.commands else {
-            let is_default = self.commands == CommandScope::All;
-            return Ok(if is_default { most.clone() } else { NameSet::none() });
-        };
-        if self.commands == CommandScope::Never && !names.is_empty() {
-            return Err(PresetFault::RunsNoCommands(self.name().to_string()));
-        }
-        reasons.set(Dimension::Commands, "allowed_commands");
-        Ok(NameSet::with_wildcard(names).intersection(most))
-    }
-
-    /// Checks that the preset allows every requested command. `resolve` leaves the others out, because the list of a
-    /// preset may have become shorter since the request.
-    ///
-    /// # Errors
-    /// When a command is beyond the preset.
-    pub fn check_commands(&self, request: &GrantRequest) -> Result<(), PresetFault> {
-        let most = &self.base_grant.commands;
-        let is_beyond = |name: &&Arc<str>| !NameSet::with_wildcard([*name]).is_within(most);
-        match request.commands.iter().flatten().find(is_beyond) {
-            None => Ok(()),
-            Some(command) => Err(PresetFault::CommandBeyondPreset {
-                command: command.to_string(),
-                name: self.name().to_string(),
-                allowed: most.clone(),
-            }),
-        }
-    }
-
     /// Derives a narrower preset.
     fn extend(&self, name: &str, narrowing: Narrowing) -> Result<Preset, PresetFault> {
         let directories =
@@ -353,10 +305,12 @@ impl Preset {
         if let Some(what) = self.find_widening(&narrowing) {
             return Err(PresetFault::Widens { name: name.to_owned(), base: self.name().to_string(), what });
         }
-        let commands = match &narrowing.commands {
-            Some(names) if !names.is_empty() => CommandScope::All,
-            _ => self.commands,
-        };
+        let scope = |is_listed: bool, scope| if is_listed { ListScope::All } else { scope };
+        let commands =
+            scope(narrowing.commands.as_ref().is_some_and(|names| !names.is_empty()), self.commands);
+        let hosts = scope(narrowing.hosts.as_ref().is_some_and(|hosts| !hosts.is_empty()), self.hosts);
+        let allowed_hosts =
+            narrowing.hosts.map_or_else(HostSet::everything, |allowed| HostSet::new(allowed, []));
         let restriction = Grant {
             tools: tools.without(&narrowing.disable_tools),
             disabled_tools: narrowing.disable_tools.into_iter().collect(),
@@ -364,6 +318,7 @@ impl Preset {
             write: directories(narrowing.write_paths),
             blocked: narrowing.blocked_paths,
             commands: narrowing.commands.as_ref().map_or_else(NameSet::all, NameSet::with_wildcard),
+            hosts: allowed_hosts.intersection(&HostSet::all_except(narrowing.denied_hosts)),
             create: names(narrowing.may_create),
             targets: narrowing.targets.unwrap_or_else(Targets::all),
             budget: narrowing.budget,
@@ -378,6 +333,7 @@ impl Preset {
             read: self.read,
             write: self.write,
             commands,
+            hosts,
             rules: [&self.rules[..], &narrowing.rules].concat(),
             base_grant: self.base_grant.intersection(&restriction),
             restriction: self.restriction.intersection(&restriction),
@@ -398,6 +354,7 @@ impl Preset {
             .commands
             .as_ref()
             .is_some_and(|new| !NameSet::with_wildcard(new).is_within(&old.commands));
+        let hosts_widen = narrowing.hosts.iter().flatten().any(|host| !lists::is_allowed(host, &old.hosts));
         let is_looser =
             |resource: &Resource| match (narrowing.budget.limit(*resource), old.budget.limit(*resource)) {
                 (Some(new), Some(old)) => new > old,
@@ -409,12 +366,19 @@ impl Preset {
             ("write_paths", directories_widen(&narrowing.write_paths, &old.write)),
             ("write_paths", has_write_paths && self.write == DirectoryScope::Nowhere),
             ("allowed_commands", commands_widen),
+            ("allowed_hosts", hosts_widen),
             ("may_create", names_widen(&narrowing.may_create, &old.create)),
             ("targets", narrowing.targets.as_ref().is_some_and(|new| !is_no_wider_target(new, &old.targets))),
         ];
         let wider = checks.into_iter().find(|(_, wider)| *wider).map(|(what, _)| what);
         wider.or_else(|| Resource::ALL.into_iter().find(is_looser).map(Resource::name))
     }
+}
+
+/// Whether a tool connects to hosts.
+#[must_use]
+pub fn connects_to_hosts(tool: &ToolSpec) -> bool {
+    HOST_TOOLS.contains(&&*tool.name)
 }
 
 /// Whether a list of tools names none beyond the set; `*` names those of the set.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::effect::{CommandEffect, Confinement};
-use super::{Effect, FilePath};
+use super::{Effect, FilePath, HostPattern};
 
 /// A pattern over the effects of tool calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum Rule {
     },
     /// Commands.
     Run(CommandRule),
-    /// Connections to a host: its name, `*.` and a domain, or `*` for every host.
-    Host(Arc<str>),
+    /// Connections to hosts.
+    Host(HostPattern),
     /// Reading in a directory.
     Read(FilePath),
     /// Writing in a directory.
@@ -79,12 +79,7 @@ impl Rule {
             return CommandRule::parse(Confinement::Unsandboxed, command).map(Rule::Run).map_err(fault);
         }
         if let Some(host) = text.strip_prefix("host:") {
-            let is_host = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control());
-            return if is_host {
-                Ok(Rule::Host(host.to_ascii_lowercase().into()))
-            } else {
-                Err(fault("the host is missing"))
-            };
+            return HostPattern::parse(host).map(Rule::Host).ok_or_else(|| fault("the host is invalid"));
         }
         if let Some(directory) = text.strip_prefix("read:") {
             return path(directory).map(Rule::Read);
@@ -106,18 +101,29 @@ impl Rule {
         })
     }
 
-    /// Whether the rule applies to one effect of a call.
+    /// Whether the rule applies to one effect of a call. As for `denied_hosts`, `*` stands for all hosts, and a host without
+    /// a port for all ports.
     #[must_use]
     pub fn matches(&self, effect: &Effect, call: &CallText<'_>) -> bool {
         match (self, effect) {
             (Rule::Call { tool, arguments }, _) => **tool == *call.tool && **arguments == *call.arguments,
             (Rule::Tool(name), Effect::Use(tool)) => &**name == "*" || name == tool,
             (Rule::Run(rule), Effect::Run(command)) => rule.matches(command),
-            (Rule::Host(pattern), Effect::Connect(host)) => matches_host(pattern, host),
+            (Rule::Host(pattern), Effect::Connect(to)) => pattern.denies(to),
             (Rule::Read(directory), Effect::Read(path)) | (Rule::Write(directory), Effect::Write(path)) => {
                 directory.contains(path)
             }
             _ => false,
+        }
+    }
+
+    /// Whether the rule allows one effect of a call. As for `allowed_hosts`, `*` stands for the public hosts only, and a
+    /// host without a port for the default ports.
+    #[must_use]
+    pub fn allows(&self, effect: &Effect, call: &CallText<'_>) -> bool {
+        match (self, effect) {
+            (Rule::Host(pattern), Effect::Connect(to)) => pattern.allows(to),
+            _ => self.matches(effect, call),
         }
     }
 
@@ -171,13 +177,6 @@ impl CommandRule {
         is_prefix
             && self.confinement == command.confinement
             && self.directory.as_ref().is_none_or(|directory| directory.contains(&command.cwd))
-    }
-}
-
-fn matches_host(pattern: &str, host: &str) -> bool {
-    match pattern.strip_prefix("*.") {
-        Some(domain) => host.strip_suffix(domain).is_some_and(|name| name.len() > 1 && name.ends_with('.')),
-        None => pattern == "*" || pattern == host,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    CommandEffect, Confinement, Effect, FilePath, Grant, GrantRequest, LineageLink, NameSet, Narrowing,
-    Permit, Presets, Relation, Resource, Verdict, ceiling, effective, judge,
+    CommandEffect, Confinement, Effect, FilePath, Grant, GrantRequest, HostSet, LineageLink, NameSet,
+    Narrowing, Permit, Presets, Relation, Resource, Verdict, ceiling, effective, judge,
 };
 use testkit::TestRng;
 
@@ -76,7 +76,8 @@ fn check_narrower(
         |name: &str, request: &GrantRequest| presets.find(name).expect("found before").resolve(request);
     // The commands of a custom preset are its default, which its base would grant only on request.
     let commands = request.commands.clone().or_else(|| narrowing.commands.clone());
-    let requested = GrantRequest { commands, ..request.clone() };
+    let hosts = request.hosts.clone().or_else(|| narrowing.hosts.clone());
+    let requested = GrantRequest { commands, hosts, ..request.clone() };
     match (resolve(name, &request), resolve(base, &requested)) {
         (Ok(own), Ok(outer)) => {
             assert!(own.grant.is_within(&outer.grant), "{name} is wider than {base} for {request:?}");
@@ -90,6 +91,8 @@ fn check_narrower(
                 .iter()
                 .all(|names| own.grant.commands.is_within(&NameSet::with_wildcard(names)));
             assert!(commands, "{name} runs {} for {request:?}", own.grant.commands);
+            let hosts = HostSet::all_except(narrowing.denied_hosts.clone());
+            assert!(own.grant.hosts.is_within(&hosts), "{name} connects to {}", own.grant.hosts);
             let create = narrowing
                 .may_create
                 .iter()
@@ -144,6 +147,7 @@ fn check_within(
     let mut all = true;
     for effect in &effects {
         tally.judged += 1;
+        assert_same_addresses(agent, effect, effective_grant, sets, generator);
         match judge(std::slice::from_ref(effect), effective_grant) {
             Verdict::Allowed(permit) => {
                 tally.allowed += 1;
@@ -169,6 +173,25 @@ fn assert_allowed_by_all(agent: &str, effect: &Effect, sets: &[&Grant]) {
         assert!(is_allowed(effect, set), "{agent} may {effect:?}, but {set:?} does not allow it");
         assert!(oracle::allows(set, effect), "{agent} may {effect:?}, but the oracle denies it for {set:?}");
     }
+}
+
+/// Checks that a connection may go to an address exactly if every set allows that.
+fn assert_same_addresses(
+    agent: &str,
+    effect: &Effect,
+    effective_grant: &Grant,
+    sets: &[&Grant],
+    generator: &mut Generator<'_>,
+) {
+    let Effect::Connect(to) = effect else { return };
+    let address = *generator.rng.pick(&generator.vocabulary.addresses);
+    let is_allowed = effective_grant.hosts.check_address(to, address).is_ok();
+    let allowed_by_all = sets.iter().all(|set| oracle::reaches_address(&set.hosts, to, address));
+    assert_eq!(
+        is_allowed, allowed_by_all,
+        "{agent}: {to} at {address} in {:?}: {sets:?}",
+        effective_grant.hosts
+    );
 }
 
 /// Checks that every set contains the directory the file is opened beneath, and that no blocked path is missing.
@@ -204,19 +227,18 @@ fn is_allowed(effect: &Effect, grant: &Grant) -> bool {
 /// A random effect; files are mostly near the borders of these grants.
 fn effect(generator: &mut Generator<'_>, grants: &[&Grant]) -> Effect {
     let vocabulary = generator.vocabulary;
-    let thing = |rng: &mut TestRng| Arc::clone(rng.pick(&vocabulary.programs_and_hosts));
     match generator.rng.below(12) {
         0 => Effect::Use(Arc::clone(generator.rng.pick(&vocabulary.tools))),
         1 => Effect::UseAlias(Arc::clone(generator.rng.pick(&vocabulary.tools))),
         2..5 => Effect::Read(file(generator, grants)),
         5..8 => Effect::Write(file(generator, grants)),
         8 => {
-            let program = thing(&mut generator.rng);
+            let program = Arc::clone(generator.rng.pick(&vocabulary.programs));
             let confinement = *generator.rng.pick(&[Confinement::Sandboxed, Confinement::Unsandboxed]);
             let command = CommandEffect::sandboxed(program, [], file(generator, grants));
             Effect::Run(CommandEffect { confinement, ..command })
         }
-        9 => Effect::Connect(thing(&mut generator.rng)),
+        9 => Effect::Connect(generator.rng.pick(&vocabulary.destinations).clone()),
         10 => {
             let inheritance =
                 (0..generator.rng.between(0, 2)).map(|_| Arc::clone(generator.rng.pick(&vocabulary.presets)));

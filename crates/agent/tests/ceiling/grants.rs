@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    Budget, DirectoryIdentity, DirectorySet, FilePath, Grant, GrantRequest, NameSet, Narrowing, Permissions,
-    Presets, Reasons, Resource, Targets,
+    Budget, DirectoryIdentity, DirectorySet, FilePath, Grant, GrantRequest, HostPattern, HostSet, NameSet,
+    Narrowing, Permissions, Presets, Reasons, Resource, Targets,
 };
 use testkit::TestRng;
 
@@ -42,6 +42,21 @@ impl Generator<'_> {
         }
     }
 
+    fn host_patterns(&mut self, max: usize) -> Vec<HostPattern> {
+        let vocabulary = self.vocabulary;
+        (0..self.rng.between(0, max)).map(|_| self.rng.pick(&vocabulary.host_patterns).clone()).collect()
+    }
+
+    fn host_set(&mut self) -> HostSet {
+        match self.rng.below(10) {
+            0..3 => HostSet::everything(),
+            3 => HostSet::none(),
+            4 => HostSet::all_except(self.host_patterns(3)),
+            5 => HostSet::new(self.host_patterns(6), self.host_patterns(3)),
+            _ => HostSet::new(self.host_patterns(6), []),
+        }
+    }
+
     fn targets(&mut self) -> Targets {
         match self.rng.below(8) {
             0..3 => Targets::all(),
@@ -76,9 +91,9 @@ impl Generator<'_> {
             write: self.directories(),
             blocked,
             identities,
-            commands: self.names(&self.vocabulary.programs_and_hosts),
+            commands: self.names(&self.vocabulary.programs),
             unsandboxed: self.rng.percent(50),
-            hosts: self.names(&self.vocabulary.programs_and_hosts),
+            hosts: self.host_set(),
             create: self.names(&self.vocabulary.presets),
             targets: self.targets(),
             budget: self.budget(),
@@ -95,6 +110,8 @@ impl Generator<'_> {
             write_paths: self.rng.percent(30).then(|| self.paths(1)),
             blocked_paths: self.paths(2),
             commands: self.commands(30),
+            hosts: self.hosts(30),
+            denied_hosts: self.host_patterns(1),
             may_create: self.rng.percent(20).then(|| self.sample(&vocabulary.presets[..2], 2)),
             targets: self.rng.percent(20).then(|| self.targets()),
             rules: Vec::new(),
@@ -105,11 +122,16 @@ impl Generator<'_> {
     /// A list of commands, or none; sometimes all commands.
     fn commands(&mut self, percent: usize) -> Option<Vec<Arc<str>>> {
         let vocabulary = self.vocabulary;
-        let mut names = self.rng.percent(percent).then(|| self.sample(&vocabulary.programs_and_hosts, 2))?;
+        let mut names = self.rng.percent(percent).then(|| self.sample(&vocabulary.programs, 2))?;
         if self.rng.percent(20) {
             names.push(Arc::from("*"));
         }
         Some(names)
+    }
+
+    /// A list of hosts, or none.
+    fn hosts(&mut self, percent: usize) -> Option<Vec<HostPattern>> {
+        self.rng.percent(percent).then(|| self.host_patterns(4))
     }
 
     pub(crate) fn request(&mut self) -> GrantRequest {
@@ -120,6 +142,8 @@ impl Generator<'_> {
             tools: self.rng.percent(20).then(|| self.sample(&vocabulary.tools, 4)),
             disable_tools: self.sample(&vocabulary.tools, 2),
             commands: self.commands(50),
+            hosts: self.hosts(50),
+            denied_hosts: self.host_patterns(1),
             may_create: self.rng.percent(40).then(|| self.sample(&vocabulary.presets, 4)),
             rules: Vec::new(),
             budget: self.budget(),
@@ -137,8 +161,8 @@ impl Generator<'_> {
         if let Ok(resolved) = preset.resolve(&request) {
             return resolved.grant;
         }
-        (request.write_paths, request.commands) = (None, None);
-        preset.resolve(&request).expect("a request without paths and commands fits every preset").grant
+        (request.write_paths, request.commands, request.hosts) = (None, None, None);
+        preset.resolve(&request).expect("a request without paths, commands and hosts fits every preset").grant
     }
 
     pub(crate) fn permissions(&mut self, presets: &Presets) -> Permissions {

@@ -55,6 +55,12 @@ async fn create_sends_every_option() {
         "cargo",
         "--allow-command",
         "/usr/bin/git",
+        "--allow-host",
+        "*.docs.rs",
+        "--allow-host",
+        "localhost:3000",
+        "--deny-host",
+        "x.docs.rs",
         "--tool",
         "echo",
         "--tool",
@@ -71,6 +77,7 @@ async fn create_sends_every_option() {
     let expected = json!({
         "agent_id": "a", "system_prompt": "be brief", "preset": "trusted",
         "tools": ["echo", "get_time"], "allowed_commands": ["cargo", "/usr/bin/git"],
+        "allowed_hosts": ["*.docs.rs", "localhost:3000"], "denied_hosts": ["x.docs.rs"],
         "disable_tools": ["fs.read_file", "agent_send"], "parent_agent_id": "lead", "cwd": "/srv/project",
         "allowed_write_paths": ["/srv/project/out", "docs"], "model": "openai/gpt-4o-mini",
     });

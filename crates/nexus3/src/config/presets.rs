@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use agent::outside::{ToolSet, Workspace};
 use agent::permission::{
-    Budget, FilePath, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Rule, RuleAction, RuleEntry,
-    Targets,
+    Budget, FilePath, HostPattern, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Rule,
+    RuleAction, RuleEntry, Targets,
 };
 
 use self::keys::EXTENDS;
@@ -123,6 +123,11 @@ impl CustomPreset {
         Some(paths.collect())
     }
 
+    fn hosts(&self, key: &str) -> Option<Vec<HostPattern>> {
+        // The parser has validated the patterns, so none is dropped here.
+        Some(self.list(key)?.iter().filter_map(|text| HostPattern::parse(text)).collect())
+    }
+
     fn targets(&self) -> Option<Targets> {
         Some(match self.value("targets")? {
             SettingValue::Text(word) => match word.as_str() {
@@ -168,6 +173,8 @@ impl CustomPreset {
             write_paths: self.paths("write_paths"),
             blocked_paths: self.paths("blocked_paths").unwrap_or_default(),
             commands: self.list("allowed_commands"),
+            hosts: self.hosts("allowed_hosts"),
+            denied_hosts: self.hosts("denied_hosts").unwrap_or_default(),
             may_create: self.list("may_create"),
             targets: self.targets(),
             rules: self.rules(),

@@ -20,8 +20,8 @@ start-up that names its position: nexus3 never falls back to a default silently.
 ";
 
 const PRESETS_DESCRIPTION: &str = "\
-A custom permission preset: it narrows what another preset allows. Four presets are built in: `yolo` (everything; only
-for a person at the machine), `trusted` (reads anywhere, writes in its working directory, creates sandboxed and worker
+A custom permission preset: it narrows what another preset allows. Four presets are built in: `yolo` (everything except
+hosts; only for a person at the machine), `trusted` (reads anywhere, writes in its working directory, creates sandboxed and worker
 agents), `sandboxed` (reads in its working directory, writes only to paths granted at creation) and `worker` (reads in
 its working directory). A key can only narrow the extended preset; one that would allow more is an error at start-up.
 These tables can only be set in the file, not by environment variables or flags.";

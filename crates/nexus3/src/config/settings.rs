@@ -7,9 +7,10 @@ use store::Durability;
 use tracing::Level;
 
 use super::Origin;
+use super::choice::Choice;
 use super::named_tables::NamedTable;
 use super::presets::CustomPreset;
-use super::value_kind::{Choice, SettingField, SettingValue, ValueKind};
+use super::value_kind::{SettingField, SettingValue, ValueKind};
 use crate::local_engine::LocalEngine;
 
 const DAY_MS: u64 = 86_400_000;

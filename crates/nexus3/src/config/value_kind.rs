@@ -3,14 +3,10 @@
 use std::ops::Range;
 
 use agent::AgentId;
-use agent::journal::RestartPolicy;
-use agent::permission::{Rule, is_program_name};
+use agent::permission::{HostPattern, Rule, is_program_name};
 use provider::Secret;
 use provider::catalog::{PROVIDERS, known_provider};
-use runtime::DefaultAnswer;
-use store::Durability;
 use toml::de::{DeArray, DeValue};
-use tracing::Level;
 
 use super::named_tables::table_values;
 use super::presets::{NAME_RULE, is_table_name};
@@ -54,6 +50,8 @@ pub(crate) enum ValueKind {
     Commands,
     /// Approval rules.
     Rules,
+    /// Patterns of hosts.
+    Hosts,
     /// Absolute paths, or beneath the user's home.
     Paths,
     /// A word for related agents, such as parent, or a list of agent ids.
@@ -147,6 +145,9 @@ impl ValueKind {
                 r#"a list of approval rules like "fs.delete", "run:git push" or "host:*""#.to_owned()
             }
             Self::Commands => r#"a list of programs like "cargo", or ["*"] for all"#.to_owned(),
+            Self::Hosts => {
+                r#"a list of hosts like "example.com", "*.example.com", "10.1.2.3:8080" or "*""#.to_owned()
+            }
             Self::Paths => r#"a list of paths that are absolute or start with "~/""#.to_owned(),
             Self::Targets => r#""none", "parent", "children", "family", or a list of agent ids"#.to_owned(),
             Self::SingleLine => format!("one line of at most {LINE_CHARS_MAX} characters"),
@@ -172,6 +173,7 @@ impl ValueKind {
             | Self::ToolNames
             | Self::Commands
             | Self::Rules
+            | Self::Hosts
             | Self::Paths
             | Self::Models
             | Self::Command
@@ -206,6 +208,7 @@ impl ValueKind {
                 | Self::ToolNames
                 | Self::Commands
                 | Self::Rules
+                | Self::Hosts
                 | Self::Paths
                 | Self::Targets
                 | Self::Models
@@ -265,7 +268,7 @@ impl ValueKind {
             Self::Description => is_description(text),
             Self::Boolean | Self::Integer { .. } => false,
             Self::Origins | Self::Presets | Self::ToolNames | Self::Commands | Self::Paths => false,
-            Self::Models | Self::Command | Self::Arguments | Self::Rules => false,
+            Self::Hosts | Self::Models | Self::Command | Self::Arguments | Self::Rules => false,
             Self::Headers | Self::Variables | Self::RawTable => false,
         };
         is_valid.then(|| SettingValue::Text(text.to_owned()))
@@ -297,6 +300,7 @@ impl ValueKind {
             Self::Rules => {
                 return Rule::parse(text).map(|rule| rule.to_string()).map_err(|fault| fault.to_string());
             }
+            Self::Hosts => HostPattern::parse(text).is_some(),
             Self::Models => is_model_name(text),
             Self::Command | Self::Arguments => !text.contains('\0'),
             Self::Paths => text.starts_with('/') || text == "~" || text.starts_with("~/"),
@@ -397,49 +401,6 @@ impl SettingField for Vec<String> {
 
     fn get(&self) -> SettingValue {
         SettingValue::List(self.clone())
-    }
-}
-
-/// An enum type whose values have names in the configuration.
-pub(crate) trait Choice: Copy + PartialEq + 'static {
-    /// The names.
-    const NAMES: &'static [&'static str];
-    /// The values, in the order of the names.
-    const VALUES: &'static [Self];
-}
-
-impl Choice for Level {
-    const NAMES: &'static [&'static str] = &["error", "warn", "info", "debug", "trace"];
-    const VALUES: &'static [Self] = &[Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
-}
-
-impl Choice for Durability {
-    const NAMES: &'static [&'static str] = &["full", "normal"];
-    const VALUES: &'static [Self] = &[Durability::Full, Durability::Normal];
-}
-
-impl Choice for DefaultAnswer {
-    const NAMES: &'static [&'static str] = &["deny", "allow"];
-    const VALUES: &'static [Self] = &[DefaultAnswer::Deny, DefaultAnswer::Allow];
-}
-
-impl Choice for RestartPolicy {
-    const NAMES: &'static [&'static str] = &["resume", "mark"];
-    const VALUES: &'static [Self] = &[RestartPolicy::Resume, RestartPolicy::Mark];
-}
-
-impl<W: Choice> SettingField for W {
-    fn set(&mut self, value: SettingValue) -> bool {
-        let SettingValue::Text(text) = value else { return false };
-        let index = W::NAMES.iter().position(|name| *name == text);
-        let Some(value) = index.and_then(|index| W::VALUES.get(index)) else { return false };
-        *self = *value;
-        true
-    }
-
-    fn get(&self) -> SettingValue {
-        let index = W::VALUES.iter().position(|value| value == self);
-        index.map_or(SettingValue::Unset, |index| SettingValue::Text(W::NAMES[index].to_owned()))
     }
 }
 

@@ -256,6 +256,9 @@ pub(crate) const COMMAND_TOOLS: [&str; 7] = [
     "shell.exec",
 ];
 
+/// The tools that connect to hosts: hidden from agents without hosts.
+pub(crate) const HOST_TOOLS: [&str; 2] = ["http.request", "web.fetch"];
+
 /// The built-in tools that are offered by default, except these, in the order in which models see them.
 pub(crate) fn offered_tools_except(excluded: &[&str]) -> Vec<Arc<ToolSpec>> {
     let mut specs = tools::builtin_specs();

@@ -8,6 +8,7 @@ mod custom_tools;
 mod files;
 mod git;
 mod killed_writes;
+mod network;
 mod offered_tools;
 mod processes;
 mod pure;

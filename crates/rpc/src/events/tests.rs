@@ -3,7 +3,7 @@
 use agent::compaction::{CompactionMethod, CompactionPart};
 use agent::journal::{AcceptedTurn, RestartPolicy};
 use agent::outside::Timestamp;
-use agent::permission::{Grantor, Level, Rule, RuleAction, RuleEntry, RuleScope};
+use agent::permission::{Grantor, HostPattern, Level, Rule, RuleAction, RuleEntry, RuleScope};
 use agent::{
     AgentId, Ending, Fault, FaultKind, Halt, MessageSource, PrincipalId, ToolCall, ToolOutcome, Usage,
 };
@@ -15,6 +15,10 @@ const DIGEST: [u8; 32] = [0xab; 32];
 
 fn path(text: &str) -> FilePath {
     FilePath::resolve(text, &FilePath::root()).unwrap()
+}
+
+fn host(text: &str) -> HostPattern {
+    HostPattern::parse(text).unwrap()
 }
 
 fn stored_permissions() -> StoredPermissions {
@@ -32,6 +36,8 @@ fn stored_permissions() -> StoredPermissions {
             disable_tools: vec!["a".into()],
             write_paths: Some(vec![path("/w")]),
             commands: Some(vec!["cargo".into()]),
+            hosts: Some(vec![host("docs.rs"), host("10.0.0.1:8080")]),
+            denied_hosts: vec![host("*.evil.com")],
             may_create: Some(Vec::new()),
         },
         may_grant: Some((None, grant_request)),
@@ -141,7 +147,8 @@ fn agent_records() -> Vec<(Record, Value)> {
     let by = || PrincipalId::Admin;
     let permissions = json!({
         "preset": "worker", "permission_level": "SANDBOXED", "tools": ["t"], "disable_tools": ["a"],
-        "allowed_write_paths": ["/w"], "allowed_commands": ["cargo"], "may_create": [],
+        "allowed_write_paths": ["/w"], "allowed_commands": ["cargo"],
+        "allowed_hosts": ["docs.rs", "10.0.0.1:8080"], "denied_hosts": ["*.evil.com"], "may_create": [],
         "may_grant": { "disable_tools": ["b"], "allowed_commands": ["*"] }, "rules": [rule_json()], "budget": { "tokens": 9 },
     });
     vec![

@@ -180,6 +180,8 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
             disable_tools: parse_tool_names("disable_tools", params.disable_tools.unwrap_or_default())?,
             write_paths: params.allowed_write_paths,
             commands: params.allowed_commands,
+            hosts: params.allowed_hosts,
+            denied_hosts: params.denied_hosts.unwrap_or_default(),
             may_create: params.may_create,
             may_grant: params.may_grant.map(parse_may_grant).transpose()?,
             rules: parse_rules(params.ask, params.allow, params.deny)?,
@@ -199,6 +201,8 @@ pub(crate) fn parse_may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fa
         disable_tools: parse_tool_names("may_grant.disable_tools", params.disable_tools.unwrap_or_default())?,
         write_paths: params.allowed_write_paths,
         commands: params.allowed_commands,
+        hosts: params.allowed_hosts,
+        denied_hosts: params.denied_hosts.unwrap_or_default(),
         may_create: params.may_create,
     })
 }

@@ -1,9 +1,11 @@
 //! Agent methods that show an agent and its children, and show, explain and change its permissions.
 
-use agent::permission::{FilePath, Grant, Limit, NameSet, Resource};
+use std::collections::BTreeSet;
+
+use agent::permission::{FilePath, Grant, HostPattern, HostSet, Limit, NameSet, Resource};
 use agent::{AgentId, Fault};
 use nexus3_protocol::methods::{
-    AgentOutput, ChildrenOutput, GrantView, LimitView, NameSetView, NoParams, PermissionsOutput,
+    AgentOutput, ChildrenOutput, GrantView, HostSetView, LimitView, NameSetView, NoParams, PermissionsOutput,
     ResourceUsageView, SetPermissionsParams, spec,
 };
 use runtime::{AgentHandle, AgentPermissions, PermissionChange, ResourceUsage};
@@ -94,6 +96,8 @@ fn permission_change(params: SetPermissionsParams) -> Result<PermissionChange, F
         disable_tools: tool_names("disable_tools", params.disable_tools)?,
         write_paths: params.allowed_write_paths,
         commands: params.allowed_commands,
+        hosts: params.allowed_hosts,
+        denied_hosts: params.denied_hosts,
         may_create: params.may_create,
         may_grant: params.may_grant.map(parse_may_grant).transpose()?,
         rules: parse_rule_lists(params.ask, params.allow, params.deny)?,
@@ -129,19 +133,27 @@ fn grant_view(grant: &Grant) -> GrantView {
         blocked: paths(&grant.blocked),
         commands: name_set_view(&grant.commands),
         unsandboxed: grant.unsandboxed,
-        hosts: name_set_view(&grant.hosts),
+        hosts: host_set_view(&grant.hosts),
         create: name_set_view(&grant.create),
         targets: grant.targets.to_string(),
     }
 }
 
 fn name_set_view(names: &NameSet) -> NameSetView {
-    let list = |names: &std::collections::BTreeSet<std::sync::Arc<str>>| {
-        Some(names.iter().map(ToString::to_string).collect())
-    };
+    let list = |names: &BTreeSet<std::sync::Arc<str>>| Some(names.iter().map(ToString::to_string).collect());
     match names {
         NameSet::Only(names) => NameSetView { only: list(names), all_but: None },
         NameSet::AllExcept(names) => NameSetView { only: None, all_but: list(names) },
+    }
+}
+
+fn host_set_view(hosts: &HostSet) -> HostSetView {
+    let list = |hosts: &BTreeSet<HostPattern>| hosts.iter().map(ToString::to_string).collect();
+    match hosts.allowed() {
+        Some(allowed) => {
+            HostSetView { only: Some(list(allowed)), all_but: None, denied: list(hosts.denied()) }
+        }
+        None => HostSetView { only: None, all_but: Some(list(hosts.denied())), denied: Vec::new() },
     }
 }
 

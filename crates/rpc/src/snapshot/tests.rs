@@ -109,6 +109,8 @@ fn extras_are_dropped_with_a_replaced_preset() {
         tools: Some(vec!["echo".to_owned()]),
         allowed_write_paths: Some(vec!["/srv/out".to_owned()]),
         allowed_commands: Some(vec!["cargo".to_owned()]),
+        allowed_hosts: Some(vec!["docs.rs".to_owned()]),
+        denied_hosts: Some(vec!["x.org".to_owned()]),
         may_create: Some(vec!["worker".to_owned()]),
         may_grant: Some(MayGrantParams { preset: Some("worker".to_owned()), ..MayGrantParams::default() }),
         ask: Some(vec!["fs.edit".to_owned()]),
@@ -133,6 +135,7 @@ fn extras_are_dropped_with_a_replaced_preset() {
     assert_eq!(same.permissions.may_create.as_deref(), Some(["worker".to_owned()].as_slice()));
     assert_eq!(same.permissions.may_grant.and_then(|grant| grant.preset).as_deref(), Some("worker"));
     let (echo, cargo) = (Some(vec!["echo".to_owned()]), Some(vec!["cargo".to_owned()]));
+    assert_eq!(same.permissions.hosts.as_deref(), Some(["docs.rs".to_owned()].as_slice()));
     assert_eq!((same.permissions.tools, same.permissions.commands), (echo.clone(), cargo.clone()));
     assert_eq!(same.on_restart, Some(agent::journal::RestartPolicy::Mark));
     let unrestricted = with_level("yolo", "yolo").permissions;
@@ -142,6 +145,7 @@ fn extras_are_dropped_with_a_replaced_preset() {
     assert_eq!((narrowed.write_paths, narrowed.may_create, narrowed.may_grant), (None, None, None));
     assert_eq!((narrowed.tools, narrowed.commands), (echo, None));
     assert_eq!(narrowed.disable_tools, ["write_file"], "restrictions remain");
+    assert_eq!((narrowed.hosts, narrowed.denied_hosts), (None, vec!["x.org".to_owned()]));
     assert_eq!(narrowed.budget.limit(Resource::Turns), Some(3), "limits remain");
 }
 

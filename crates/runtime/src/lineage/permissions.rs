@@ -3,8 +3,8 @@
 
 use agent::ToolSpec;
 use agent::permission::{
-    CallReview, CallText, Decision, Denial, DirectorySet, Effect, Grant, Grantor, LineageLink, Permit,
-    ceiling, effective, review,
+    CallReview, CallText, Decision, Denial, DirectorySet, Effect, Grant, Grantor, LineageLink, Permit, Rule,
+    ceiling, connects_to_hosts, effective, review,
 };
 
 use super::LineageNode;
@@ -49,12 +49,19 @@ impl LineageNode {
         ceiling(self.lineage().iter().map(|link| &*link.permissions))
     }
 
-    /// Returns a predicate for tools: equal to `may().allows_tool`, without computing the whole grant.
+    /// Returns a predicate for the tools that a model sees: those of `may().allows_tool`, computed without the whole grant,
+    /// and tools that connect only if there is a host to connect to or to ask for.
     pub(crate) fn tool_filter(&self) -> impl Fn(&ToolSpec) -> bool + use<> {
         let own = self.permissions();
         let ancestors: Vec<_> = self.ancestors().map(LineageNode::permissions).collect();
+        let hosts = ancestors
+            .iter()
+            .fold(own.may.hosts.clone(), |hosts, ancestor| hosts.intersection(&ancestor.may_grant.hosts));
+        let may_connect = !hosts.is_empty() || own.approvals.asks_for(|rule| matches!(rule, Rule::Host(_)));
         move |tool| {
-            own.may.allows_tool(tool) && ancestors.iter().all(|ancestor| ancestor.may_grant.allows_tool(tool))
+            own.may.allows_tool(tool)
+                && ancestors.iter().all(|ancestor| ancestor.may_grant.allows_tool(tool))
+                && (may_connect || !connects_to_hosts(tool))
         }
     }
 

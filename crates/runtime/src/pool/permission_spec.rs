@@ -16,6 +16,10 @@ pub struct PermissionSpec {
     pub write_paths: Option<Vec<String>>,
     /// Commands the agent may run, `*` for all; the preset's own if `None`.
     pub commands: Option<Vec<String>>,
+    /// Hosts the agent may connect to; the preset's own if `None`.
+    pub hosts: Option<Vec<String>>,
+    /// Hosts the agent may not connect to.
+    pub denied_hosts: Vec<String>,
     /// Presets its children may have; the preset's own if `None`. Admin only.
     pub may_create: Option<Vec<String>>,
     /// What it may grant, if different from what it may do. Admin only.
@@ -39,6 +43,10 @@ pub struct MayGrantSpec {
     pub write_paths: Option<Vec<String>>,
     /// Commands it may let children run, `*` for all.
     pub commands: Option<Vec<String>>,
+    /// Hosts it may let children connect to.
+    pub hosts: Option<Vec<String>>,
+    /// Hosts it may not let children connect to.
+    pub denied_hosts: Vec<String>,
     /// Presets its children may in turn create.
     pub may_create: Option<Vec<String>>,
 }
@@ -56,11 +64,15 @@ impl PermissionSpec {
             ("disable_tools", self.disable_tools.len()),
             ("allowed_write_paths", count(&self.write_paths)),
             ("allowed_commands", count(&self.commands)),
+            ("allowed_hosts", count(&self.hosts)),
+            ("denied_hosts", self.denied_hosts.len()),
             ("may_create", count(&self.may_create)),
             ("may_grant.tools", count(&may_grant.tools)),
             ("may_grant.disable_tools", may_grant.disable_tools.len()),
             ("may_grant.allowed_write_paths", count(&may_grant.write_paths)),
             ("may_grant.allowed_commands", count(&may_grant.commands)),
+            ("may_grant.allowed_hosts", count(&may_grant.hosts)),
+            ("may_grant.denied_hosts", may_grant.denied_hosts.len()),
             ("may_grant.may_create", count(&may_grant.may_create)),
             ("ask, allow and deny together", self.rules.len()),
         ];
@@ -87,6 +99,10 @@ pub struct PermissionChange {
     pub write_paths: Option<Vec<String>>,
     /// Commands the agent may run, `*` for all; the preset's own if `None`.
     pub commands: Option<Vec<String>>,
+    /// Hosts the agent may connect to; the preset's own if `None`.
+    pub hosts: Option<Vec<String>>,
+    /// New, complete list of hosts it may not connect to.
+    pub denied_hosts: Option<Vec<String>>,
     /// Presets its children may have. Admin only.
     pub may_create: Option<Vec<String>>,
     /// What it may grant. Admin only.
@@ -114,6 +130,12 @@ impl PermissionChange {
         }
         if self.commands.is_some() {
             spec.commands.clone_from(&self.commands);
+        }
+        if self.hosts.is_some() {
+            spec.hosts.clone_from(&self.hosts);
+        }
+        if let Some(hosts) = &self.denied_hosts {
+            spec.denied_hosts.clone_from(hosts);
         }
         if self.may_create.is_some() {
             spec.may_create.clone_from(&self.may_create);

@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 
 use agent::journal::{Record, StoredPermissions};
 use agent::permission::{
-    Dimension, DirectoryIdentity, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit, NameSet,
-    PROGRAM_NAME_RULE, Permissions, Preset, PresetFault, ResolvedPreset, Resource, Rule, RuleAction,
-    RuleEntry, Verdict, explain, is_program_name, judge,
+    Dimension, DirectoryIdentity, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit,
+    Permissions, Preset, PresetFault, ResolvedPreset, Resource, Rule, RuleAction, RuleEntry, Verdict,
+    explain, judge,
 };
 use agent::{AgentId, Fault, FaultKind};
 
 use super::create::{Initiator, OwnedInitiator};
 use super::permission_spec::{MayGrantSpec, PermissionChange, PermissionSpec};
+use super::requested_lists::{resolve_commands, resolve_denied_hosts, resolve_hosts};
 use super::stored_permissions::{spec_from_stored, to_stored_permissions, to_stored_request};
 use super::{Pool, PoolHandle};
 use crate::handle::AgentHandle;
@@ -234,6 +235,8 @@ impl Pool {
             tools: spec.tools.as_deref().map(|names| self.canonical_tool_names(names)),
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
             commands: resolve_commands(spec.commands.as_deref(), ceiling)?,
+            hosts: resolve_hosts(spec.hosts.as_deref(), ceiling)?,
+            denied_hosts: resolve_denied_hosts(&spec.denied_hosts)?,
             may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), ceiling)?,
             rules: spec.rules.iter().map(|entry| self.canonical_entry(entry)).collect(),
             budget: spec.budget,
@@ -282,6 +285,8 @@ impl Pool {
             tools: spec.tools.as_deref().map(|names| self.canonical_tool_names(names)),
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
             commands: resolve_commands(spec.commands.as_deref(), ceiling)?,
+            hosts: resolve_hosts(spec.hosts.as_deref(), ceiling)?,
+            denied_hosts: resolve_denied_hosts(&spec.denied_hosts)?,
             may_create: self.resolve_preset_names(
                 "may_grant.may_create",
                 spec.may_create.as_deref(),
@@ -370,7 +375,7 @@ impl Pool {
 /// Maximum characters of caller input echoed in an error.
 const ECHOED_CHARS_MAX: usize = 200;
 
-fn echoed(text: &str) -> String {
+pub(super) fn echoed(text: &str) -> String {
     text.chars().take(ECHOED_CHARS_MAX).collect()
 }
 
@@ -391,31 +396,8 @@ fn resolve_preset(preset: &Preset, request: &GrantRequest) -> Result<ResolvedPre
     let invalid = |fault: PresetFault| Fault::new(FaultKind::Invalid, fault.to_string());
     let resolved = preset.resolve(request).map_err(invalid)?;
     preset.check_commands(request).map_err(invalid)?;
+    preset.check_hosts(request).map_err(invalid)?;
     Ok(resolved)
-}
-
-/// Checks requested commands against what the parent may grant.
-fn resolve_commands(
-    commands: Option<&[String]>,
-    ceiling: Option<&Grant>,
-) -> Result<Option<Vec<Arc<str>>>, Fault> {
-    let Some(commands) = commands else { return Ok(None) };
-    let resolve = |text: &String| {
-        if !is_program_name(text) {
-            let got = echoed(text);
-            let text =
-                format!("allowed_command '{}' invalid: it must be {PROGRAM_NAME_RULE}", got.escape_debug());
-            return Err(Fault::new(FaultKind::Invalid, text));
-        }
-        let command = Arc::from(text.as_str());
-        let is_within = |ceiling: &Grant| NameSet::with_wildcard([&command]).is_within(&ceiling.commands);
-        if !ceiling.is_none_or(is_within) {
-            let text = format!("allowed_command '{command}' is not among the commands the parent may grant");
-            return Err(Fault::denied(Dimension::Commands.name(), text));
-        }
-        Ok(command)
-    };
-    commands.iter().map(resolve).collect::<Result<_, _>>().map(Some)
 }
 
 fn reserved_by_children(shortfall: InsufficientBudget) -> Fault {

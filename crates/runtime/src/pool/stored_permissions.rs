@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use agent::journal::{StoredGrantRequest, StoredPermissions};
 use agent::permission::{
-    Budget, DirectoryIdentity, FilePath, Grant, GrantRequest, Level, Permissions, Preset, Reasons,
+    Budget, DirectoryIdentity, FilePath, Grant, GrantRequest, HostPattern, Level, Permissions, Preset,
+    Reasons,
 };
 
 use super::Pool;
@@ -30,6 +31,8 @@ pub(super) fn to_stored_request(request: &GrantRequest) -> StoredGrantRequest {
         disable_tools: strings(&request.disable_tools),
         write_paths: request.write_paths.clone(),
         commands: request.commands.as_deref().map(strings),
+        hosts: request.hosts.clone(),
+        denied_hosts: request.denied_hosts.clone(),
         may_create: request.may_create.as_deref().map(strings),
     }
 }
@@ -92,10 +95,16 @@ fn from_stored_request(stored: &StoredGrantRequest, cwd: &FilePath, budget: Budg
         tools: stored.tools.as_deref().map(names),
         disable_tools: names(&stored.disable_tools),
         commands: stored.commands.as_deref().map(names),
+        hosts: stored.hosts.clone(),
+        denied_hosts: stored.denied_hosts.clone(),
         may_create: stored.may_create.as_deref().map(names),
         rules: Vec::new(),
         budget,
     }
+}
+
+fn host_strings(hosts: &[HostPattern]) -> Vec<String> {
+    hosts.iter().map(ToString::to_string).collect()
 }
 
 /// Rebuilds the request from its stored form.
@@ -107,6 +116,8 @@ pub(super) fn spec_from_stored(stored: &StoredPermissions) -> PermissionSpec {
         disable_tools: stored.may.disable_tools.clone(),
         write_paths: stored.may.write_paths.as_ref().map(strings),
         commands: stored.may.commands.clone(),
+        hosts: stored.may.hosts.as_deref().map(host_strings),
+        denied_hosts: host_strings(&stored.may.denied_hosts),
         may_create: stored.may.may_create.clone(),
         may_grant: stored.may_grant.as_ref().map(|(preset, may_grant)| MayGrantSpec {
             preset: preset.clone(),
@@ -114,6 +125,8 @@ pub(super) fn spec_from_stored(stored: &StoredPermissions) -> PermissionSpec {
             disable_tools: may_grant.disable_tools.clone(),
             write_paths: may_grant.write_paths.as_ref().map(strings),
             commands: may_grant.commands.clone(),
+            hosts: may_grant.hosts.as_deref().map(host_strings),
+            denied_hosts: host_strings(&may_grant.denied_hosts),
             may_create: may_grant.may_create.clone(),
         }),
         rules: stored.rules.clone(),

@@ -17,6 +17,7 @@ const DISABLED: &[&str] =
     &["note", "slow", "read", "write", "agent_send", "agent_create", "step", "nonsense"];
 
 const COMMANDS: &[&str] = &["cargo", "git", "/bin/ls", "*", ""];
+const HOSTS: &[&str] = &["docs.rs", "*.example.com", "localhost:8080", "*", "http://x"];
 
 const PATHS: &[&str] = &["/work", "a", "b", "a/deep", "/elsewhere", "deep"];
 
@@ -106,6 +107,8 @@ impl Driver {
             disable_tools: random_item(rng, profile.unusual_percent, DISABLED).into_iter().collect(),
             write_paths: random_item(rng, profile.unusual_percent, PATHS).map(|path| vec![path]),
             commands: random_item(rng, profile.unusual_percent, COMMANDS).map(|command| vec![command]),
+            hosts: random_item(rng, profile.unusual_percent, HOSTS).map(|host| vec![host]),
+            denied_hosts: random_item(rng, profile.unusual_percent, HOSTS).into_iter().collect(),
             may_create: random_item(rng, profile.unusual_percent, PRESETS).map(|preset| vec![preset]),
             may_grant: rng.percent(profile.unusual_percent / 2).then(|| MayGrantSpec {
                 preset: random_item(rng, 50, PRESETS),
@@ -162,6 +165,8 @@ impl Driver {
             || spec.permissions.preset.is_some()
             || spec.permissions.write_paths.is_some()
             || spec.permissions.commands.is_some()
+            || spec.permissions.hosts.is_some()
+            || !spec.permissions.denied_hosts.is_empty()
             || spec.permissions.may_create.is_some()
             || spec.permissions.may_grant.is_some();
         let is_allowed = match fault.kind {
@@ -189,6 +194,8 @@ impl Driver {
             disable_tools: rng.percent(40).then(|| tools[..rng.below(3)].to_vec()),
             write_paths: rng.percent(20).then(|| vec![rng.pick(PATHS).to_string()]),
             commands: rng.percent(20).then(|| vec![rng.pick(COMMANDS).to_string()]),
+            hosts: rng.percent(20).then(|| vec![rng.pick(HOSTS).to_string()]),
+            denied_hosts: rng.percent(20).then(|| vec![rng.pick(HOSTS).to_string()]),
             may_create: rng
                 .percent(self.profile.unusual_percent)
                 .then(|| vec![rng.pick(PRESETS).to_string()]),

@@ -66,6 +66,7 @@ pub(crate) async fn dispatcher(model: Arc<ScriptedProvider>) -> Dispatcher {
         clock: clock.clone(),
         entropy: entropy.clone(),
         commands: Arc::new(tools::CommandRunner::refusing("this test runs no commands")),
+        network: Arc::default(),
     };
     let outside = Outside {
         models: Arc::new(SingleModel { model, names: Vec::new() }),

@@ -7,7 +7,7 @@ use agent::journal::{
     StoredPermissions,
 };
 use agent::outside::Timestamp;
-use agent::permission::{Budget, DirectoryIdentity, FilePath, Level, Resource};
+use agent::permission::{Budget, DirectoryIdentity, FilePath, HostPattern, Level, Resource};
 use agent::{AgentId, PrincipalId, TodoItem, TodoStatus, TokenCalibration, UsageTotals};
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +120,10 @@ struct GrantRequestBody<'a> {
     write_paths: Option<Vec<Cow<'a, str>>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     commands: Option<Cow<'a, [String]>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hosts: Option<Vec<Cow<'a, str>>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    denied_hosts: Vec<Cow<'a, str>>,
     may_create: Option<Cow<'a, [String]>>,
 }
 
@@ -159,7 +163,15 @@ impl<'a> PermissionsBody<'a> {
 
 impl<'a> GrantRequestBody<'a> {
     fn encode(request: &'a StoredGrantRequest) -> Self {
-        let StoredGrantRequest { tools, disable_tools, write_paths, commands, may_create } = request;
+        let StoredGrantRequest {
+            tools,
+            disable_tools,
+            write_paths,
+            commands,
+            hosts,
+            denied_hosts,
+            may_create,
+        } = request;
         let texts = |paths: &'a Vec<FilePath>| paths.iter().map(|path| path.as_str().into()).collect();
         let list = |names: &'a Option<Vec<String>>| names.as_ref().map(|names| names.into());
         Self {
@@ -167,6 +179,8 @@ impl<'a> GrantRequestBody<'a> {
             disable_tools: disable_tools.into(),
             write_paths: write_paths.as_ref().map(texts),
             commands: list(commands),
+            hosts: hosts.as_deref().map(encode_hosts),
+            denied_hosts: encode_hosts(denied_hosts),
             may_create: list(may_create),
         }
     }
@@ -178,6 +192,8 @@ impl<'a> GrantRequestBody<'a> {
             disable_tools: self.disable_tools.into_owned(),
             write_paths: self.write_paths.map(paths).transpose()?,
             commands: self.commands.map(Cow::into_owned),
+            hosts: self.hosts.as_deref().map(decode_hosts).transpose()?,
+            denied_hosts: decode_hosts(&self.denied_hosts)?,
             may_create: self.may_create.map(Cow::into_owned),
         })
     }
@@ -324,6 +340,17 @@ pub(super) fn decode_principal(text: &str) -> Result<PrincipalId, CodecFault> {
 
 pub(super) fn decode_agent_id(text: &str) -> Result<AgentId, CodecFault> {
     AgentId::parse(text).map_err(CodecFault::new)
+}
+
+fn encode_hosts<'a>(hosts: &[HostPattern]) -> Vec<Cow<'a, str>> {
+    hosts.iter().map(|host| host.to_string().into()).collect()
+}
+
+fn decode_hosts(texts: &[Cow<'_, str>]) -> Result<Vec<HostPattern>, CodecFault> {
+    let decode = |text: &Cow<'_, str>| {
+        HostPattern::parse(text).ok_or_else(|| CodecFault::new(format!("unknown host pattern {text:?}")))
+    };
+    texts.iter().map(decode).collect()
 }
 
 fn decode_file_path(text: &str) -> Result<FilePath, CodecFault> {

@@ -1,12 +1,12 @@
 //! Round trips of the codec, and texts it has to reject.
 
-use agent::journal::{AgentState, Record};
+use agent::journal::{AgentRecord, AgentState, Record};
 use proptest::prelude::*;
 
 use super::*;
 use crate::conformance::samples::{
-    agent_record, edge_case_texts, every_record, kind_count, ledger, permissions, state,
-    state_with_identities, state_with_plan,
+    agent_record, edge_case_texts, every_record, kind_count, ledger, permissions, permissions_with_hosts,
+    state, state_with_identities, state_with_plan,
 };
 
 #[test]
@@ -28,6 +28,11 @@ fn agents_permissions_states_and_ledgers_round_trip() {
         assert_eq!(decode_agent(&agent, "worker-1", &permissions).unwrap(), record);
         assert_eq!(decode_agent(&agent, "renamed", &permissions).unwrap().id.as_str(), "renamed");
     }
+    let hosts = AgentRecord { permissions: permissions_with_hosts("worker"), ..agent_record("worker") };
+    let permissions = encode_permissions(&hosts.permissions).unwrap();
+    let agent = encode_agent(&hosts).unwrap();
+    assert_eq!(decode_agent(&agent, "worker-1", &permissions).unwrap(), hosts);
+    assert!(decode_agent(&agent, "worker-1", &permissions.replace("a.example.com", "a/b")).is_err());
     for state in [state(7), state_with_identities(), state_with_plan()] {
         assert_eq!(decode_state(&encode_state(&state).unwrap()).unwrap(), state);
     }
@@ -53,6 +58,7 @@ fn stored_format_is_the_golden_one() {
     for state in [state_with_identities(), state_with_plan()] {
         lines.push(format!("state {}", encode_state(&state).unwrap()));
     }
+    lines.push(format!("permissions {}", encode_permissions(&permissions_with_hosts(text)).unwrap()));
     let golden = include_str!("../../fixtures/stored_format.txt");
     for (line, expected) in lines.iter().zip(golden.lines()) {
         assert_eq!(line, expected);

@@ -7,7 +7,8 @@ use agent::journal::{
 };
 use agent::outside::{Append, EntryRange, Timestamp};
 use agent::permission::{
-    Budget, DirectoryIdentity, FilePath, Grantor, Level, Resource, Rule, RuleAction, RuleEntry, RuleScope,
+    Budget, DirectoryIdentity, FilePath, Grantor, HostPattern, Level, Resource, Rule, RuleAction, RuleEntry,
+    RuleScope,
 };
 use agent::{
     AgentId, Ending, Fault, FaultKind, Halt, Image, Message, MessageSource, PrincipalId, RequestId, Role,
@@ -255,6 +256,18 @@ fn turn_ends(text: &str) -> Vec<TurnEnd> {
         halted: Some(halt),
     }));
     ends
+}
+
+/// Permissions with lists of hosts, which stores of earlier versions do not have.
+pub(crate) fn permissions_with_hosts(text: &str) -> StoredPermissions {
+    let host = |text| HostPattern::parse(text).unwrap();
+    let may = StoredGrantRequest {
+        hosts: Some(vec![host("*.example.com"), host("[::1]:8080")]),
+        denied_hosts: vec![host("a.example.com")],
+        ..StoredGrantRequest::default()
+    };
+    let may_grant = StoredGrantRequest { hosts: Some(Vec::new()), ..StoredGrantRequest::default() };
+    StoredPermissions { may, may_grant: Some((None, may_grant)), ..permissions(text) }
 }
 
 /// Permissions with lists of tools and commands, which stores of earlier versions do not have.

@@ -33,6 +33,10 @@ pub(crate) struct Input {
     allowed_write_paths: Option<Vec<String>>,
     /// Programs that the child may run in a sandbox: names or paths; `*` for all.
     allowed_commands: Option<Vec<String>>,
+    /// Hosts that the child may connect to: `example.com`, `*.example.com`, `*` for all public ones.
+    allowed_hosts: Option<Vec<String>>,
+    /// Hosts that the child may not connect to.
+    denied_hosts: Option<Vec<String>>,
     /// The child's model.
     model: Option<String>,
     /// The child's first message.
@@ -92,6 +96,8 @@ impl ToolDefinition for Create {
             cwd: input.cwd,
             write_paths: input.allowed_write_paths,
             commands: input.allowed_commands,
+            hosts: input.allowed_hosts,
+            denied_hosts: input.denied_hosts.unwrap_or_default(),
             model: input.model,
             initial_message: input.initial_message,
             wait: input.wait_for_initial_response.unwrap_or(false),

@@ -13,7 +13,7 @@ use crate::builtin_specs;
 fn registry() -> ToolRegistry {
     let (clock, entropy) = (Arc::new(TestClock::default()), Arc::new(CountingEntropy::default()));
     let commands = Arc::new(crate::CommandRunner::refusing("this test runs no commands"));
-    ToolRegistry::new(ToolDependencies { clock, entropy, commands })
+    ToolRegistry::new(ToolDependencies { clock, entropy, commands, network: Arc::default() })
 }
 
 fn schemas() -> Vec<(String, Value)> {

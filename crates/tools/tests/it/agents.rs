@@ -101,6 +101,7 @@ async fn create_passes_all_arguments_on() {
     let fixture = Fixture::confined_to("/nowhere");
     let arguments = json!({
         "agent_id": "child-1", "preset": "reader", "system_prompt": "be kind", "disable_tools": ["echo"], "tools": ["echo", "get_time"], "allowed_commands": ["cargo"],
+        "allowed_hosts": ["docs.rs"], "denied_hosts": ["x.org"],
         "cwd": "sub", "allowed_write_paths": ["out"], "model": "m", "initial_message": "go",
         "wait_for_initial_response": true,
     });
@@ -116,6 +117,8 @@ async fn create_passes_all_arguments_on() {
         tools: Some(vec!["echo".into(), "get_time".into()]),
         disable_tools: vec!["echo".into()],
         commands: Some(vec!["cargo".into()]),
+        hosts: Some(vec!["docs.rs".to_owned()]),
+        denied_hosts: vec!["x.org".to_owned()],
         cwd: Some("sub".into()),
         write_paths: Some(vec!["out".into()]),
         model: Some("m".into()),

@@ -17,14 +17,15 @@ use serde_json::Value;
 use store::MemoryStore;
 use testkit::{CountingEntropy, TestClock};
 use tools::{
-    CommandOptions, CommandRunner, CustomTool, CustomToolSettings, LocalWorkspace, ToolDependencies,
-    ToolRegistry,
+    CommandOptions, CommandRunner, CustomTool, CustomToolSettings, LocalWorkspace, NetworkClient,
+    NetworkOptions, ToolDependencies, ToolRegistry,
 };
 
 /// The agent `me` with a grant.
 pub(crate) struct Fixture {
     pub(crate) registry: ToolRegistry,
     pub(crate) commands: Arc<CommandRunner>,
+    pub(crate) network: Arc<NetworkClient>,
     pub(crate) peers: Arc<RecordingPeers>,
     pub(crate) output: Arc<RecordingSink>,
     pub(crate) plan: Arc<RecordingPlan>,
@@ -83,39 +84,48 @@ impl Fixture {
     }
 
     pub(crate) fn with_grant(cwd: &str, grant: Grant) -> Self {
-        Self::with_runner(cwd, grant, &Arc::new(CommandRunner::refusing("this test runs no commands")))
+        Self::with_network(cwd, grant, NetworkOptions::default())
+    }
+
+    /// An agent whose connections have these options, and which runs no commands.
+    pub(crate) fn with_network(cwd: &str, grant: Grant, options: NetworkOptions) -> Self {
+        let runner = Arc::new(CommandRunner::refusing("this test runs no commands"));
+        Self::with_runner(cwd, grant, &runner, NetworkClient::new(options))
     }
 
     /// An agent that runs commands in the sandbox.
     pub(crate) fn with_commands(cwd: &str, grant: Grant) -> Self {
-        Self::with_runner(cwd, grant, &command_runner())
+        Self::with_runner(cwd, grant, &command_runner(), NetworkClient::default())
     }
 
     /// An agent that runs commands with another search path.
     pub(crate) fn with_search_path(cwd: &str, grant: Grant, search_path: &str) -> Self {
-        Self::with_runner(cwd, grant, &runner_with_path(search_path))
+        Self::with_runner(cwd, grant, &runner_with_path(search_path), NetworkClient::default())
     }
 
     /// An agent with a custom tool.
     pub(crate) fn with_custom_tool(cwd: &str, grant: Grant, settings: &CustomToolSettings) -> Self {
         let commands = command_runner();
-        let fixture = Self::with_runner(cwd, grant, &commands);
+        let fixture = Self::with_runner(cwd, grant, &commands, NetworkClient::default());
         let tool = CustomTool::new(settings).expect("a valid definition");
         fixture.registry.add(tool.build(commands)).expect("a free name");
         fixture
     }
 
-    fn with_runner(cwd: &str, grant: Grant, commands: &Arc<CommandRunner>) -> Self {
+    fn with_runner(cwd: &str, grant: Grant, commands: &Arc<CommandRunner>, network: NetworkClient) -> Self {
+        let network = Arc::new(network);
         let clock = Arc::new(TestClock::at(Timestamp(1_700_000_000_123_456)));
         let dependencies = ToolDependencies {
             clock: Arc::clone(&clock) as _,
             entropy: Arc::new(CountingEntropy::default()),
             commands: Arc::clone(commands),
+            network: Arc::clone(&network),
         };
         let (registry, cwd) = (ToolRegistry::new(dependencies), path(cwd));
         Self {
             registry,
             commands: Arc::clone(commands),
+            network,
             peers: Arc::default(),
             output: Arc::default(),
             plan: Arc::default(),

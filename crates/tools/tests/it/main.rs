@@ -3,6 +3,7 @@
 
 #![expect(
     clippy::expect_used,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test fails by panicking, and so do its helpers"
 )]
@@ -25,6 +26,7 @@ mod injections;
 mod links;
 mod listings;
 mod memory;
+mod network;
 mod patches;
 mod plans;
 mod processes;

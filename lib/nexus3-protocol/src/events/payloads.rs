@@ -59,6 +59,10 @@ pub struct PermissionsView {
     pub allowed_write_paths: Option<Vec<String>>,
     /// Programs it may run; null: those of the preset.
     pub allowed_commands: Option<Vec<String>>,
+    /// Hosts it may connect to; null: those of the preset.
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Hosts it may not connect to.
+    pub denied_hosts: Vec<String>,
     /// Presets its children may have; null: those of the preset.
     pub may_create: Option<Vec<String>>,
     /// What it may grant to its children; null: what it may do itself.

@@ -53,6 +53,14 @@ pub struct CreateAgentParams {
     /// a sandbox with the agent's directories. Default: those of its preset (`sandboxed`: none, `trusted`: all).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_commands: Option<Vec<String>>,
+    /// Hosts the agent may connect to: `example.com`, `*.example.com` (names below it), `*` (all public hosts), IP
+    /// addresses, each also with `:port`. Addresses that are not public, and names such as `localhost`, have to be listed
+    /// themselves. Default: those of its preset (built-in presets: none).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Hosts the agent may not connect to, even if `allowed_hosts` contains them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_hosts: Option<Vec<String>>,
     /// Model, such as `openai/gpt-4o-mini`. Default: the daemon's default model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -107,6 +115,12 @@ pub struct MayGrantParams {
     /// Programs the agent may let children run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_commands: Option<Vec<String>>,
+    /// Hosts the agent may let children connect to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Hosts the agent may not let children connect to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_hosts: Option<Vec<String>>,
     /// Presets the agent may let children create agents from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_create: Option<Vec<String>>,

@@ -293,6 +293,12 @@ pub struct SnapshotExtras {
     /// Programs it may run; null: those of the preset.
     #[serde(default)]
     pub allowed_commands: Option<Vec<String>>,
+    /// Hosts it may connect to; null: those of the preset.
+    #[serde(default)]
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Hosts it may not connect to; null: none.
+    #[serde(default)]
+    pub denied_hosts: Option<Vec<String>>,
     /// Presets its children may have; null: those of the preset.
     #[serde(default)]
     pub may_create: Option<Vec<String>>,

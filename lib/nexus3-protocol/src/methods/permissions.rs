@@ -61,6 +61,12 @@ pub struct SetPermissionsParams {
     /// Programs it may run, `["*"]` for all; replaces the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_commands: Option<Vec<String>>,
+    /// Hosts it may connect to, as in `create_agent`; replaces the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_hosts: Option<Vec<String>>,
+    /// Hosts it may not connect to; replaces the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_hosts: Option<Vec<String>>,
     /// Presets its children may have; replaces the list. Admin only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub may_create: Option<Vec<String>>,
@@ -131,7 +137,7 @@ pub struct GrantView {
     #[serde(default)]
     pub unsandboxed: bool,
     /// Hosts that may be connected to.
-    pub hosts: NameSetView,
+    pub hosts: HostSetView,
     /// Presets that children may be created from.
     pub create: NameSetView,
     /// Agents that may be called, as text.
@@ -148,6 +154,21 @@ pub struct NameSetView {
     /// All names except these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_but: Option<Vec<String>>,
+}
+
+/// A set of hosts: `only` or `all_but` is present.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HostSetView {
+    /// Only hosts of these patterns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<Vec<String>>,
+    /// All hosts, also those of the local network, except these patterns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub all_but: Option<Vec<String>>,
+    /// With `only`: patterns that are denied nevertheless; omitted if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<String>,
 }
 
 /// One limit on permissions or resources.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{CommandScope, DirectoryScope, Level, Preset};
-use crate::permission::{CommandRule, Confinement, Grant, NameSet, Rule, RuleAction, RuleEntry, Targets};
+use super::{DirectoryScope, Level, ListScope, Preset};
+use crate::permission::{
+    CommandRule, Confinement, Grant, HostPattern, HostSet, NameSet, Rule, RuleAction, RuleEntry, Targets,
+};
 
 /// The tools that write files: hidden from agents without writable directories.
 pub(in crate::permission) const WRITE_TOOLS: &[&str] = &[
@@ -28,6 +30,9 @@ pub(in crate::permission) const COMMAND_TOOLS: &[&str] = &[
     "process.list",
 ];
 
+/// The tools that connect to hosts: models of agents without hosts do not see them.
+pub(in crate::permission) const HOST_TOOLS: &[&str] = &["http.request", "web.fetch"];
+
 /// The tools that change stored values: denied to agents that write nothing.
 const VALUE_WRITE_TOOLS: &[&str] = &["memory.store", "memory.delete"];
 
@@ -38,13 +43,10 @@ pub(in crate::permission) const OPT_IN_TOOLS: &[&str] = &["approvals_list", "app
 pub(in crate::permission) const AGENT_TOOLS: &[&str] =
     &["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
 
-fn preset(
-    name: &str,
-    level: Level,
-    description: &str,
-    scopes: (DirectoryScope, DirectoryScope, CommandScope),
-    base_grant: Grant,
-) -> Preset {
+/// The scopes of a preset: reading, writing, commands, hosts.
+type Scopes = (DirectoryScope, DirectoryScope, ListScope, ListScope);
+
+fn preset(name: &str, level: Level, description: &str, scopes: Scopes, base_grant: Grant) -> Preset {
     Preset {
         inheritance: vec![Arc::from(name)],
         level,
@@ -52,16 +54,16 @@ fn preset(
         read: scopes.0,
         write: scopes.1,
         commands: scopes.2,
+        hosts: scopes.3,
         rules: Vec::new(),
         base_grant,
         restriction: Grant::everything(),
     }
 }
 
-/// The bound of all presets that clients can request over the network: no outbound connections, no commands outside
-/// the sandbox.
+/// The bound of all presets that clients can request over the network: no commands outside the sandbox.
 fn confined() -> Grant {
-    Grant { hosts: NameSet::none(), unsandboxed: false, ..Grant::everything() }
+    Grant { unsandboxed: false, ..Grant::everything() }
 }
 
 /// What trusted agents ask for: leaving the sandbox, and connections.
@@ -69,7 +71,7 @@ fn trusted_rules() -> Vec<RuleEntry> {
     let every_command =
         CommandRule { confinement: Confinement::Unsandboxed, words: Vec::new(), directory: None };
     let ask = |rule| RuleEntry::of_creator(RuleAction::Ask, rule);
-    vec![ask(Rule::Run(every_command)), ask(Rule::Host(Arc::from("*")))]
+    vec![ask(Rule::Run(every_command)), ask(Rule::Host(HostPattern::any()))]
 }
 
 pub(super) fn yolo() -> Preset {
@@ -77,8 +79,8 @@ pub(super) fn yolo() -> Preset {
     preset(
         "yolo",
         Level::Yolo,
-        "everything; only for a person at the machine",
-        (DirectoryScope::Anywhere, DirectoryScope::Anywhere, CommandScope::All),
+        "everything but unlisted hosts; only for a person at the machine",
+        (DirectoryScope::Anywhere, DirectoryScope::Anywhere, ListScope::All, ListScope::Requested),
         base_grant,
     )
 }
@@ -91,7 +93,7 @@ pub(super) fn trusted() -> Preset {
     };
     let description = "reads anywhere, writes and runs commands in its cwd, creates sandboxed agents; \
                        asks for hosts and for commands outside the sandbox";
-    let scopes = (DirectoryScope::Anywhere, DirectoryScope::Cwd, CommandScope::All);
+    let scopes = (DirectoryScope::Anywhere, DirectoryScope::Cwd, ListScope::All, ListScope::Requested);
     Preset { rules: trusted_rules(), ..preset("trusted", Level::Trusted, description, scopes, base_grant) }
 }
 
@@ -107,7 +109,7 @@ pub(super) fn sandboxed() -> Preset {
         "sandboxed",
         Level::Sandboxed,
         description,
-        (DirectoryScope::Cwd, DirectoryScope::Requested, CommandScope::Requested),
+        (DirectoryScope::Cwd, DirectoryScope::Requested, ListScope::Requested, ListScope::Requested),
         base_grant,
     )
 }
@@ -120,13 +122,14 @@ pub(super) fn worker() -> Preset {
         create: NameSet::none(),
         targets: Targets::none(),
         commands: NameSet::none(),
+        hosts: HostSet::none(),
         ..confined()
     };
     preset(
         "worker",
         Level::Sandboxed,
         "reads in its cwd, writes and runs nothing",
-        (DirectoryScope::Cwd, DirectoryScope::Nowhere, CommandScope::Never),
+        (DirectoryScope::Cwd, DirectoryScope::Nowhere, ListScope::Never, ListScope::Never),
         base_grant,
     )
 }

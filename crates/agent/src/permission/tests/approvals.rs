@@ -16,6 +16,10 @@ fn unsandboxed(line: &str) -> Effect {
     Effect::Run(CommandEffect { confinement: Confinement::Unsandboxed, ..command(line, "/w") })
 }
 
+fn connect_to(host: &str) -> Effect {
+    Effect::Connect(Destination { host: RemoteHost::parse(host).expect("a valid host"), port: 443 })
+}
+
 const CALL: CallText<'static> = CallText { tool: "cmd.exec", arguments: r#"{"command":"cargo"}"# };
 
 #[test]
@@ -92,14 +96,26 @@ fn threat_90_exact_rules_match_one_call_byte_for_byte() {
 
 #[test]
 fn host_rules_match_whole_labels() {
-    let matches = |text: &str, host: &str| rule(text).matches(&Effect::Connect(host.into()), &CALL);
+    let matches = |text: &str, host: &str| rule(text).matches(&connect_to(host), &CALL);
     assert!(matches("host:*", "a.example") && matches("host:a.example", "a.example"));
     assert!(matches("host:*.example", "a.example") && matches("host:*.example", "b.a.example"));
-    for (text, host) in
-        [("host:*.example", "example"), ("host:*.example", "evilexample"), ("host:*.example", ".example")]
-    {
+    for (text, host) in [("host:*.example", "example"), ("host:*.example", "evilexample")] {
         assert!(!matches(text, host), "{text} {host}");
     }
+    // All hosts are asked for or denied, but only public ones are allowed.
+    let local = connect_to("10.1.2.3");
+    assert!(rule("host:*").matches(&local, &CALL) && !rule("host:*").allows(&local, &CALL));
+    assert!(rule("host:10.1.2.3").allows(&local, &CALL));
+}
+
+#[test]
+fn what_no_approval_could_allow_is_not_asked_for() {
+    let own = lineage(vec![permissions(narrow(), &[(RuleAction::Ask, "host:*")])]);
+    // Multicast and reserved addresses are closed by every set of hosts.
+    for host in ["224.0.0.1", "0.0.0.0", "240.0.0.1"] {
+        assert!(matches!(decide(&own, &[connect_to(host)], None), Decision::Denied(_)), "{host}");
+    }
+    assert!(is_asked(&decide(&own, &[connect_to("10.1.2.3")], None)));
 }
 
 /// Permissions with rules, each as its action and text.
@@ -140,7 +156,7 @@ fn narrow() -> Grant {
         read: directories(&["/w"]),
         write: DirectorySet::none(),
         commands: NameSet::only(["git"]),
-        hosts: NameSet::none(),
+        hosts: HostSet::none(),
         unsandboxed: false,
         blocked: paths(&["/w/secret"]),
         ..Grant::everything()
@@ -150,7 +166,7 @@ fn narrow() -> Grant {
 #[test]
 fn forbidden_effects_are_asked_for_only_by_the_agents_own_rules() {
     let own = lineage(vec![permissions(narrow(), &[(RuleAction::Ask, "host:*")])]);
-    let connect = [Effect::Connect("a.example".into())];
+    let connect = [connect_to("a.example")];
     assert!(is_asked(&decide(&own, &connect, None)));
     assert!(matches!(decide(&own, &[unsandboxed("git")], None), Decision::Denied(_)));
     let inherited = lineage(vec![
@@ -201,7 +217,7 @@ fn deny_rules_win_over_approvals_and_grants() {
     let rules =
         [(RuleAction::Ask, "host:*"), (RuleAction::Deny, "host:evil.example"), (RuleAction::Allow, "host:*")];
     let lineage = lineage(vec![permissions(narrow(), &rules)]);
-    let connect = |host: &str| [Effect::Connect(host.into())];
+    let connect = |host: &str| [connect_to(host)];
     assert!(is_allowed(&decide(&lineage, &connect("good.example"), None)));
     let Decision::Denied(denial) = decide(&lineage, &connect("evil.example"), Some(Grantor::Admin)) else {
         panic!("not denied")
@@ -213,14 +229,14 @@ fn deny_rules_win_over_approvals_and_grants() {
 #[test]
 fn approvals_never_exceed_what_the_grantor_may_grant() {
     let ask = [(RuleAction::Ask, "run:*"), (RuleAction::Ask, "host:*")];
-    let parent = Grant { commands: NameSet::only(["make"]), hosts: NameSet::none(), ..Grant::everything() };
+    let parent = Grant { commands: NameSet::only(["make"]), hosts: HostSet::none(), ..Grant::everything() };
     let lineage = lineage(vec![
         permissions(narrow(), &ask),
         permissions(parent, &[]),
         permissions(Grant::everything(), &[]),
     ]);
     let run = |program: &str| [Effect::Run(command(program, "/w"))];
-    let connect = [Effect::Connect("a.example".into())];
+    let connect = [connect_to("a.example")];
     for (grantor, make, cargo, host) in [
         (Grantor::Admin, true, true, true),
         // The parent, the root, an agent elsewhere, the agent itself.
@@ -251,7 +267,7 @@ fn allow_rules_apply_to_their_scope_and_within_their_grantor() {
         };
         lineage(vec![permissions(narrow(), [vec![ask.clone()], own].concat()), permissions(narrow(), parent)])
     };
-    let connect = [Effect::Connect("a.example".into())];
+    let connect = [connect_to("a.example")];
     let allowed = |lineage: &[LineageLink]| is_allowed(&decide(lineage, &connect, None));
     assert!(allowed(&with(vec![entry(RuleScope::Agent, Grantor::Admin)], Vec::new())));
     assert!(allowed(&with(Vec::new(), vec![entry(RuleScope::Subtree, Grantor::Admin)])));
@@ -264,23 +280,13 @@ fn allow_rules_apply_to_their_scope_and_within_their_grantor() {
 #[test]
 fn trusted_agents_ask_for_hosts_and_for_leaving_the_sandbox() {
     let presets = Presets::builtin(&[]);
-    let request = GrantRequest {
-        cwd: path("/w"),
-        write_paths: None,
-        tools: None,
-        disable_tools: Vec::new(),
-        commands: None,
-        may_create: None,
-        rules: Vec::new(),
-        budget: Budget::unlimited(),
-    };
+    let request = GrantRequest::default_in(path("/w"));
     let decide_as = |preset: &str, effect: Effect| {
         let resolved = presets.find(preset).unwrap().resolve(&request).unwrap();
         decide(&lineage(vec![resolved.into_permissions()]), &[effect], None)
     };
-    for effect in [Effect::Connect("a.example".into()), unsandboxed("make")] {
+    for effect in [connect_to("a.example"), unsandboxed("make")] {
         assert!(is_asked(&decide_as("trusted", effect.clone())));
-        assert!(is_allowed(&decide_as("yolo", effect.clone())));
         for preset in ["sandboxed", "worker"] {
             assert!(matches!(decide_as(preset, effect.clone()), Decision::Denied(_)), "{preset} {effect}");
         }
@@ -292,16 +298,7 @@ fn trusted_agents_ask_for_hosts_and_for_leaving_the_sandbox() {
 fn approval_tools_are_off_unless_named() {
     let presets = Presets::builtin(&[]);
     let tools = |names: Option<&[&str]>| {
-        let request = GrantRequest {
-            cwd: path("/w"),
-            write_paths: None,
-            tools: names.map(arcs),
-            disable_tools: Vec::new(),
-            commands: None,
-            may_create: None,
-            rules: Vec::new(),
-            budget: Budget::unlimited(),
-        };
+        let request = GrantRequest { tools: names.map(arcs), ..GrantRequest::default_in(path("/w")) };
         let grant = presets.find("trusted").unwrap().resolve(&request).unwrap().grant;
         ["approvals_answer", "approvals_list", "fs.edit"].map(|tool| grant.tools.contains(tool))
     };

@@ -24,7 +24,7 @@ fn expected(rows: &[(Dimension, &str, &str, &str)]) -> Vec<(Dimension, String, S
 /// A root without access to hosts, a parent bound to directories, a child with one disabled tool.
 fn three_generations() -> [LineageLink; 3] {
     let root = Grant {
-        hosts: NameSet::none(),
+        hosts: HostSet::none(),
         blocked: paths(&["/w/.git"]),
         budget: Budget::unlimited().with_limit(Resource::Turns, Some(100)),
         ..Grant::everything()
@@ -34,7 +34,7 @@ fn three_generations() -> [LineageLink; 3] {
     let parent = Grant {
         read: directories(&["/w"]),
         write: directories(&["/w/out", "/tmp"]),
-        hosts: NameSet::only(["example.com"]),
+        hosts: hosts(&["example.com"]),
         budget: Budget::unlimited()
             .with_limit(Resource::Turns, Some(500))
             .with_limit(Resource::Tokens, Some(9)),

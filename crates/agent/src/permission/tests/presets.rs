@@ -3,16 +3,7 @@
 use super::*;
 
 fn request() -> GrantRequest {
-    GrantRequest {
-        cwd: path("/w"),
-        write_paths: None,
-        tools: None,
-        disable_tools: Vec::new(),
-        commands: None,
-        may_create: None,
-        rules: Vec::new(),
-        budget: Budget::unlimited(),
-    }
+    GrantRequest::default_in(path("/w"))
 }
 
 fn builtin() -> Presets {
@@ -74,22 +65,16 @@ fn worker_reads_stored_values_and_changes_none() {
 #[test]
 fn presets_grant_their_tools_targets_and_children() {
     let all = ["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send"];
-    let cases: [(&str, &[&str], NameSet, NameSet, Targets); 4] = [
-        ("yolo", &all, NameSet::all(), NameSet::all(), Targets::all()),
-        (
-            "trusted",
-            &all,
-            NameSet::none(),
-            NameSet::only(["sandboxed", "worker"]),
-            Targets::parent_and_descendants(),
-        ),
-        ("sandboxed", &["fs.read_file", "agent_send"], NameSet::none(), NameSet::none(), Targets::parent()),
-        ("worker", &["fs.read_file"], NameSet::none(), NameSet::none(), Targets::none()),
+    let cases: [(&str, &[&str], NameSet, Targets); 4] = [
+        ("yolo", &all, NameSet::all(), Targets::all()),
+        ("trusted", &all, NameSet::only(["sandboxed", "worker"]), Targets::parent_and_descendants()),
+        ("sandboxed", &["fs.read_file", "agent_send"], NameSet::none(), Targets::parent()),
+        ("worker", &["fs.read_file"], NameSet::none(), Targets::none()),
     ];
-    for (name, tools_allowed, hosts, create, targets) in cases {
+    for (name, tools_allowed, create, targets) in cases {
         let grant = resolve(&builtin(), name, &request());
         assert_eq!(tools(&grant), tools_allowed, "{name}");
-        assert_eq!((grant.hosts, grant.create, grant.targets), (hosts, create, targets), "{name}");
+        assert_eq!((grant.create, grant.targets), (create, targets), "{name}");
         assert_eq!(grant.budget, Budget::unlimited(), "{name}");
     }
 }
@@ -287,6 +272,8 @@ fn custom_preset_narrows_its_base() {
             write_paths: Some(paths(&["/w/out"])),
             blocked_paths: paths(&["/lib/private"]),
             commands: Some(arcs(&["git"])),
+            hosts: Some(patterns(&["docs.rs"])),
+            denied_hosts: Vec::new(),
             may_create: Some(arcs(&["worker"])),
             targets: Some(Targets::parent()),
             rules: Vec::new(),

@@ -168,7 +168,7 @@ fn narrower(dimension: Dimension) -> Grant {
         Dimension::Commands => grant.commands = all_except(&["x"]),
         // Not part of a grant.
         Dimension::Rules => {}
-        Dimension::Hosts => grant.hosts = all_except(&["x"]),
+        Dimension::Hosts => grant.hosts = HostSet::all_except(patterns(&["x"])),
         Dimension::Create => grant.create = all_except(&["x"]),
         Dimension::Targets => grant.targets = Targets::parent_and_descendants(),
         Dimension::Budget(resource) => grant.budget = grant.budget.with_limit(resource, Some(1)),

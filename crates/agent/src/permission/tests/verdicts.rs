@@ -12,7 +12,7 @@ fn grant() -> Grant {
         identities: Vec::new(),
         commands: NameSet::only(["git"]),
         unsandboxed: false,
-        hosts: NameSet::only(["example.com"]),
+        hosts: hosts(&["example.com"]),
         create: NameSet::only(["sandboxed"]),
         targets: Targets { named: NameSet::only(["bob"]), ..Targets::parent() },
         budget: Budget::unlimited(),
@@ -36,7 +36,7 @@ fn effects_within_the_grant_are_allowed() {
         Effect::Read(path("/lib/x/y")),
         Effect::Write(path("/work/out/new")),
         run("git", "/work"),
-        Effect::Connect("example.com".into()),
+        Effect::Connect(destination("example.com:443")),
         Effect::Create(arcs(&["sandboxed"])),
         Effect::Create(arcs(&["mine", "sandboxed"])),
         reach("anyone", Relation::Parent),
@@ -94,9 +94,11 @@ fn hosts_and_agents_beyond_the_grant_are_denied() {
     let targets = "allowed: parent agent, and only bob";
     assert_denied([
         (
-            Effect::Connect("example.com.evil".into()),
+            Effect::Connect(destination("example.com.evil:443")),
             Dimension::Hosts,
-            "connecting to 'example.com.evil' is not allowed; allowed: only example.com".to_owned(),
+            "connecting to 'example.com.evil:443' is not allowed: it is not among the allowed hosts (only \
+             example.com); add 'example.com.evil' to allowed_hosts of the agent or its preset"
+                .to_owned(),
         ),
         (
             Effect::Create(arcs(&["trusted"])),
@@ -195,7 +197,7 @@ fn permit_separates_files_to_read_from_files_to_write() {
     let permit = Permit {
         readable: vec![ReadPermit(file("/lib", ""))],
         writable: vec![WritePermit(file("/work/out", "x"))],
-        commands: Vec::new(),
+        ..Permit::default()
     };
     assert_eq!(judge(&effects, &grant()), Verdict::Allowed(permit));
     assert_eq!(judge(&[], &grant()), Verdict::Allowed(Permit::default()));

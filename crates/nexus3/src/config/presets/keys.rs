@@ -55,6 +55,14 @@ pub(crate) static PRESET_KEYS: &[PresetKey] = &[
         INHERITED,
     ),
     key(
+        "allowed_hosts",
+        ValueKind::Hosts,
+        "Allow connections only to these hosts: `example.com`, `*.example.com`, `*` (all public hosts), IP addresses, \
+         each also with `:port`. Hosts that are not public have to be listed themselves.",
+        INHERITED,
+    ),
+    key("denied_hosts", ValueKind::Hosts, "Deny connections to these hosts.", NO_ADDITIONS),
+    key(
         "ask",
         ValueKind::Rules,
         "Ask for these calls: a tool's name, `run:PROGRAM …`, `unsandboxed:PROGRAM …`, `host:NAME`, `read:/PATH`, `write:/PATH`.",

@@ -5,7 +5,7 @@ use std::fs;
 
 use agent::AgentId;
 use agent::outside::Toolbox as _;
-use agent::permission::{Budget, DirectorySet, Grant, GrantRequest, NameSet, Relation, Resource, Targets};
+use agent::permission::{DirectorySet, Grant, GrantRequest, NameSet, Relation, Resource, Targets};
 use tempfile::TempDir;
 
 use super::*;
@@ -24,6 +24,8 @@ read_paths = ["/w", "~/lib/"]
 write_paths = ["/w/notes"]
 blocked_paths = ["~/lib/../lib/private"]
 allowed_commands = ["cargo", "/usr/bin/git"]
+allowed_hosts = ["*.Example.com", "[::1]:8080"]
+denied_hosts = ["a.example.com"]
 may_create = ["worker"]
 targets = "parent"
 max_turns = 7
@@ -72,23 +74,15 @@ fn directories(texts: &[&str]) -> DirectorySet {
 
 fn grant(config: &Config, name: &str) -> Grant {
     let presets = config.presets(&[path("/daemon")], &LinkedWorkspace, &tools()).unwrap();
-    let request = GrantRequest {
-        cwd: path("/w"),
-        write_paths: None,
-        tools: None,
-        disable_tools: Vec::new(),
-        commands: None,
-        may_create: None,
-        rules: Vec::new(),
-        budget: Budget::unlimited(),
-    };
+    let request = GrantRequest::default_in(path("/w"));
     presets.find(name).unwrap().resolve(&request).unwrap().grant
 }
 
 fn tools() -> Arc<ToolSet> {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
     let commands = Arc::new(tools::CommandRunner::refusing("this test runs no commands"));
-    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy, commands }).snapshot()
+    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy, commands, network: Arc::default() })
+        .snapshot()
 }
 
 #[test]
@@ -104,6 +98,7 @@ fn every_key_narrows_its_permission() {
     assert_eq!(grant.write, directories(&["/w/notes"]));
     assert_eq!(grant.blocked, [path("/daemon"), path("/users/me/lib/private")]);
     assert_eq!(grant.commands, NameSet::only(["cargo", "/usr/bin/git"]));
+    assert_eq!(grant.hosts.to_string(), "only *.example.com, [::1]:8080, but not a.example.com");
     assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent()));
     let limits = Resource::ALL.map(|resource| grant.budget.limit(resource));
     assert_eq!(limits, [Some(7), Some(0), Some(1_000_000), Some(60_000), Some(2)]);
@@ -298,6 +293,17 @@ fn invalid_keys_and_values_are_reported_with_a_suggestion() {
 }
 
 #[test]
+fn each_invalid_host_is_reported() {
+    let text = "[presets.x]\nextends = 'trusted'\ndenied_hosts = ['docs.rs', 'http://a', '127.1']";
+    let rule = r#"presets.x.denied_hosts must be a list of hosts like "example.com", "*.example.com", "10.1.2.3:8080" or "*""#;
+    let expected = [
+        format!("config.toml:3:28: {rule}, got \"http://a\""),
+        format!("config.toml:3:40: {rule}, got \"127.1\""),
+    ];
+    assert_eq!(load_invalid(text), expected);
+}
+
+#[test]
 fn missing_bases_and_cycles_are_reported() {
     let cases = [
         (
@@ -371,6 +377,7 @@ fn widening_is_reported_at_the_key_that_causes_it() {
         ("extends = 'n'\nmax_turns = 6", "8:13", "max_turns", "n"),
         ("extends = 'worker'\nwrite_paths = ['/w']", "8:15", "write_paths", "worker"),
         ("extends = 'worker'\nallowed_commands = ['git']", "8:20", "allowed_commands", "worker"),
+        ("extends = 'worker'\nallowed_hosts = ['docs.rs']", "8:17", "allowed_hosts", "worker"),
         ("extends = 'sandboxed'\nmay_create = ['worker']", "8:14", "may_create", "sandboxed"),
         ("extends = 'sandboxed'\ntargets = 'family'", "8:11", "targets", "sandboxed"),
     ];

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::folder::TestDirectory;
-use crate::support::{Fixture, offered_tools_except};
+use crate::support::{Fixture, HOST_TOOLS, offered_tools_except};
 
 /// The tools that the leaf may not use: those that its preset denies, and the one that middle has disabled.
 const NOT_FOR_LEAF: [&str; 23] = [
@@ -151,8 +151,10 @@ fn get_agent_lists_lineage_tools_and_queue() {
         (&leaf["depth"], &leaf["ancestors"], &leaf["children"]),
         (&json!(2), &json!(["middle", "lead"]), &json!([]))
     );
-    let tools: Vec<_> =
-        offered_tools_except(&NOT_FOR_LEAF).iter().map(|spec| spec.name.to_string()).collect();
+    let tools: Vec<_> = offered_tools_except(&[&NOT_FOR_LEAF[..], &HOST_TOOLS].concat())
+        .iter()
+        .map(|spec| spec.name.to_string())
+        .collect();
     assert_eq!(leaf["tools"], json!(tools));
     assert_eq!(
         (&leaf["working"], &leaf["queued"], &leaf["halted"]),

@@ -182,6 +182,15 @@ pub(super) const HOSTILE_CALLS: &[(&str, &str, Expected)] = &[
     ("process.write", r#"{"process_id":"p1","text":"touch work/ran"}"#, Refused),
     ("process.stop", r#"{"process_id":"PID"}"#, Refused),
     ("process.list", r#"{"agent_id":"bystander"}"#, Refused),
+    // Hosts: none is allowed.
+    ("http.request", r#"{"url":"http://127.0.0.1/"}"#, Refused),
+    ("http.request", r#"{"url":"http://169.254.169.254:9/latest/meta-data/"}"#, Refused),
+    ("http.request", r#"{"url":"http://example.com/?q=canary","method":"POST","body":"canary"}"#, Refused),
+    ("http.request", r#"{"url":"file://OUT/secret.txt"}"#, Refused),
+    ("http.request", r#"{"url":"http://example.com/","headers":{"X":"a\r\nY: b"}}"#, Refused),
+    ("web.fetch", r#"{"url":"http://localhost:1/"}"#, Refused),
+    ("web.fetch", r#"{"url":"unix://HOME/nexus3.sock"}"#, Refused),
+    ("agent_create", r#"{"agent_id":"evil-net","preset":"sandboxed","allowed_hosts":["*"]}"#, Refused),
     // Values of others, and time without end.
     ("memory.recall", r#"{"key":"../1/secret"}"#, WithoutEffect),
     ("memory.list", r#"{"prefix":"%"}"#, WithoutEffect),

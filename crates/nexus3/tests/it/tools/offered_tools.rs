@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{COMMAND_TOOLS, Fixture, offered_tools_except};
+use crate::support::{COMMAND_TOOLS, Fixture, HOST_TOOLS, offered_tools_except};
 
 const WRITE_TOOLS: [&str; 8] =
     ["fs.edit", "fs.write_file", "fs.append_file", "fs.patch", "fs.mkdir", "fs.move", "fs.copy", "fs.delete"];
@@ -33,9 +33,17 @@ fn each_preset_offers_the_tools_it_allows() {
     for (preset, denied) in [
         (
             "worker",
-            [&WRITE_TOOLS[..], &VALUE_WRITE_TOOLS, &AGENT_TOOLS, &COMMAND_TOOLS, &["agent_send"]].concat(),
+            [
+                &WRITE_TOOLS[..],
+                &VALUE_WRITE_TOOLS,
+                &AGENT_TOOLS,
+                &COMMAND_TOOLS,
+                &HOST_TOOLS,
+                &["agent_send"],
+            ]
+            .concat(),
         ),
-        ("sandboxed", [&WRITE_TOOLS[..], &AGENT_TOOLS, &COMMAND_TOOLS].concat()),
+        ("sandboxed", [&WRITE_TOOLS[..], &AGENT_TOOLS, &COMMAND_TOOLS, &HOST_TOOLS].concat()),
         ("trusted", Vec::new()),
     ] {
         fixture.create_with(json!({ "agent_id": preset, "preset": preset }));
@@ -50,6 +58,9 @@ fn each_preset_offers_the_tools_it_allows() {
     for tool in WRITE_TOOLS.map(|name| name.replace('.', "_")) {
         assert!(offered.contains(&tool), "an agent that may write is offered the tools for it: {offered:?}");
     }
+    fixture.create_with(json!({ "agent_id": "reader", "allowed_hosts": ["docs.rs"] }));
+    let offered = names(&fixture, "reader");
+    assert!(offered.contains(&"http_request".to_owned()) && offered.contains(&"web_fetch".to_owned()));
 }
 
 #[test]
@@ -115,7 +126,9 @@ fn tools_can_be_disabled_by_their_original_names() {
 fn tool_schema_forbids_additional_properties() {
     let fixture = Fixture::start();
     let every: Vec<_> = tools::builtin_specs().iter().map(|spec| spec.name.to_string()).collect();
-    fixture.create_with(json!({ "agent_id": "worker", "preset": "trusted", "tools": every }));
+    fixture.create_with(
+        json!({ "agent_id": "worker", "preset": "trusted", "tools": every, "allowed_hosts": ["*"] }),
+    );
     let tools = offered_tools(&fixture, "worker");
     assert_eq!(tools.len(), every.len());
     for tool in &tools {

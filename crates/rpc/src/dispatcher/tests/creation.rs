@@ -107,6 +107,20 @@ const INVALID: &[(&str, &str)] = &[
          characters, or '*'",
     ),
     (
+        r#"{"preset":"worker","allowed_hosts":["docs.rs"]}"#,
+        "preset 'worker' connects to no hosts: leave allowed_hosts out, or choose another preset",
+    ),
+    (
+        r#"{"allowed_hosts":["docs.rs","http://docs.rs"]}"#,
+        "allowed_host 'http://docs.rs' invalid: it must be a host like 'example.com', '*.example.com', '*' or \
+         '10.1.2.3', optionally with ':port'",
+    ),
+    (
+        r#"{"denied_hosts":["a\nb"]}"#,
+        "denied_host 'a\\nb' invalid: it must be a host like 'example.com', '*.example.com', '*' or \
+         '10.1.2.3', optionally with ':port'",
+    ),
+    (
         r#"{"tools":["fs.read_file","a b"]}"#,
         "tools[1] must be a tool's name: 1 to 128 letters, digits, '.', '_' and '-'",
     ),
@@ -147,6 +161,10 @@ const DENIED_CREATES: &[(&str, &str)] = &[
     (
         r#"{"parent_agent_id":"pen","allowed_commands":["cargo"]}"#,
         "allowed_command 'cargo' is not among the commands the parent may grant",
+    ),
+    (
+        r#"{"parent_agent_id":"pen","allowed_hosts":["docs.rs"]}"#,
+        "allowed_host 'docs.rs' is not among the hosts the parent may grant",
     ),
     (
         r#"{"parent_agent_id":"pen","allowed_commands":["*"]}"#,

@@ -174,6 +174,44 @@ async fn commands_are_granted_within_the_parents_and_explained() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn hosts_are_granted_within_the_parents_and_explained() {
+    let fixture = Fixture::new().await;
+    for params in [
+        r#"{"agent_id":"lead","preset":"trusted","allowed_hosts":["*","localhost:3000"],"denied_hosts":["*.evil.com"]}"#,
+        r#"{"agent_id":"child","parent_agent_id":"lead","allowed_hosts":["docs.rs","a.evil.com"]}"#,
+        r#"{"agent_id":"none","preset":"trusted"}"#,
+        concat!(
+            r#"{"agent_id":"planner","preset":"trusted","#,
+            r#""may_grant":{"preset":"trusted","allowed_hosts":["docs.rs"],"denied_hosts":["x.docs.rs"]}}"#
+        ),
+        r#"{"agent_id":"reader","parent_agent_id":"planner","allowed_hosts":["docs.rs"]}"#,
+    ] {
+        let (_, response) = fixture.request_create(params).await;
+        assert!(response.contains(r#""result":"#), "{params}: {response}");
+    }
+    let own =
+        ["hosts", "only *, localhost:3000, but not *.evil.com", "lead", "allowed_hosts and denied_hosts"];
+    let lead = json!({ "only": ["*", "localhost:3000"], "denied": ["*.evil.com"] });
+    let docs = json!({ "only": ["docs.rs"] });
+    for (agent, hosts, limits) in [
+        ("lead", lead, &[own][..]),
+        ("child", docs.clone(), &[own, ["hosts", "only docs.rs", "child", "allowed_hosts"]]),
+        ("none", json!({ "only": [] }), &[["hosts", "none", "none", "preset 'trusted'"]]),
+        ("planner", json!({ "only": [] }), &[["hosts", "none", "planner", "preset 'trusted'"]]),
+        ("reader", docs, &[["hosts", "only docs.rs", "planner", "preset 'trusted'"]]),
+    ] {
+        let permissions = fixture.call_ok(agent, "get_permissions", "{}").await;
+        assert_eq!(permissions["may"]["hosts"], hosts, "{agent}");
+        let rows = limit_rows(&permissions["limits"]);
+        let rows: Vec<_> = rows.into_iter().filter(|row| row[0] == "hosts").collect();
+        assert_eq!(rows, limits, "{agent}");
+    }
+    fixture.call_ok("lead", "set_permissions", r#"{"denied_hosts":["docs.rs","*.evil.com"]}"#).await;
+    let child = fixture.call_ok("child", "get_permissions", "{}").await;
+    assert_eq!(child["may"]["hosts"], json!({ "only": [] }), "the parent's list applies at once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn list_of_tools_limits_and_disable_tools_wins() {
     let fixture = Fixture::new().await;
     let params = r#"{"agent_id":"a","preset":"trusted","tools":["read_file","agent_list"],"disable_tools":["agent_list"]}"#;

@@ -58,7 +58,8 @@ const EXPORTED: &str = concat!(
     r#""working_directory":"/home/user/agents","permission_level":"sandboxed","permission_preset":"sandboxed","#,
     r#""disabled_tools":[],"session_allowances":{},"model_alias":null,"clipboard_agent_entries":[],"#,
     r#""token_usage":{"cached_tokens":4,"input_tokens":5,"output_tokens":2,"requests":1},"provenance":"user","#,
-    r#""nexus3":{"tools":null,"allowed_write_paths":null,"allowed_commands":null,"may_create":null,"may_grant":null,"ask":null,"deny":null,"#,
+    r#""nexus3":{"tools":null,"allowed_write_paths":null,"allowed_commands":null,"allowed_hosts":null,"#,
+    r#""denied_hosts":null,"may_create":null,"may_grant":null,"ask":null,"deny":null,"#,
     r#""budget":{},"on_restart":"resume","#,
     r#""origin":null}}}"#
 );

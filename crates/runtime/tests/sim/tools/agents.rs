@@ -61,6 +61,8 @@ impl<'a> ParsedArguments<'a> {
             tools: owned("only").map(|tool| vec![tool]),
             disable_tools: owned("disable").into_iter().collect(),
             commands: owned("run").map(|command| vec![command]),
+            hosts: None,
+            denied_hosts: Vec::new(),
             model: owned("model"),
             initial_message: Some(self.message.to_owned()).filter(|text| !text.is_empty()),
             wait: self.is_blocking(),

@@ -37,6 +37,8 @@ fn permissions() -> PermissionsView {
         disable_tools: vec![text("fs.read_file")],
         allowed_write_paths: Some(vec![text("/w")]),
         allowed_commands: Some(vec![text("cargo")]),
+        allowed_hosts: Some(vec![text("docs.rs")]),
+        denied_hosts: vec![text("x.org")],
         may_create: Some(Vec::new()),
         may_grant: Some(MayGrantParams { preset: Some(text("worker")), ..MayGrantParams::default() }),
         rules: vec![rule()],
@@ -57,7 +59,8 @@ const RULE: &str = r#"{"action":"allow","rule":"run:cargo test","scope":"subtree
 
 const PERMISSIONS: &str = concat!(
     r#"{"preset":"worker","permission_level":"SANDBOXED","tools":["echo"],"disable_tools":["fs.read_file"],"#,
-    r#""allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":[],"may_grant":{"preset":"worker"},"#,
+    r#""allowed_write_paths":["/w"],"allowed_commands":["cargo"],"allowed_hosts":["docs.rs"],"#,
+    r#""denied_hosts":["x.org"],"may_create":[],"may_grant":{"preset":"worker"},"#,
     r#""rules":[{"action":"allow","rule":"run:cargo test","scope":"subtree","granted_by":"serial:7"}],"budget":{"turns":5}}"#,
 );
 

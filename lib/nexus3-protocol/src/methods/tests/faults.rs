@@ -137,7 +137,15 @@ fn flags_must_be_booleans() {
 
 #[test]
 fn list_error_names_the_invalid_item() {
-    for name in ["tools", "disable_tools", "allowed_write_paths", "allowed_commands", "may_create"] {
+    let lists = [
+        "tools",
+        "disable_tools",
+        "allowed_write_paths",
+        "allowed_commands",
+        "allowed_hosts",
+        "denied_hosts",
+    ];
+    for name in lists.into_iter().chain(["may_create"]) {
         let cases = [
             (r#""a""#, format!("{name} must be list, got: str")),
             ("5", format!("{name} must be list, got: int")),

@@ -154,6 +154,8 @@ fn additional_data_is_under_its_own_member() {
         tools: Some(vec![text("echo")]),
         allowed_write_paths: Some(vec![text("/w")]),
         allowed_commands: Some(vec![text("cargo")]),
+        allowed_hosts: Some(vec![text("docs.rs")]),
+        denied_hosts: None,
         may_create: None,
         may_grant: Some(MayGrantParams::default()),
         ask: Some(vec![text("fs.delete")]),
@@ -165,7 +167,8 @@ fn additional_data_is_under_its_own_member() {
     check_round_trip(
         extras,
         concat!(
-            r#"{"tools":["echo"],"allowed_write_paths":["/w"],"allowed_commands":["cargo"],"may_create":null,"may_grant":{},"ask":["fs.delete"],"deny":null,"budget":{"turns":1},"#,
+            r#"{"tools":["echo"],"allowed_write_paths":["/w"],"allowed_commands":["cargo"],"allowed_hosts":["docs.rs"],"#,
+            r#""denied_hosts":null,"may_create":null,"may_grant":{},"ask":["fs.delete"],"deny":null,"budget":{"turns":1},"#,
             r#""on_restart":"mark","origin":null}"#,
         ),
     );

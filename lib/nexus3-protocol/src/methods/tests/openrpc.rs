@@ -94,7 +94,15 @@ fn nested_parameters_are_described_in_full() {
     let expected = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<HashSet<_>>();
     let budget = expected(&["turns", "tool_calls", "tokens", "wall_ms", "children"]);
     assert_eq!(members("BudgetParams"), budget);
-    let lists = ["tools", "disable_tools", "allowed_write_paths", "allowed_commands", "may_create"];
+    let lists = [
+        "tools",
+        "disable_tools",
+        "allowed_write_paths",
+        "allowed_commands",
+        "allowed_hosts",
+        "denied_hosts",
+        "may_create",
+    ];
     let mut grant = expected(&lists);
     grant.insert("preset".to_owned());
     assert_eq!(members("MayGrantParams"), grant);

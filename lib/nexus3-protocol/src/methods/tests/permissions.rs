@@ -48,7 +48,7 @@ fn set_permissions_params_are_all_optional() {
     check_round_trip(SetPermissionsParams::default(), "{}");
     let nulls = concat!(
         r#"{"preset":null,"tools":null,"disable_tools":null,"allowed_write_paths":null,"#,
-        r#""allowed_commands":null,"budget":null,"#,
+        r#""allowed_commands":null,"allowed_hosts":null,"denied_hosts":null,"budget":null,"#,
         r#""unlimited":null}"#
     );
     check_parses(nulls, SetPermissionsParams::default());
@@ -58,6 +58,8 @@ fn set_permissions_params_are_all_optional() {
         disable_tools: Some(Vec::new()),
         allowed_write_paths: Some(names(&["/w"])),
         allowed_commands: Some(names(&["cargo"])),
+        allowed_hosts: Some(names(&["docs.rs"])),
+        denied_hosts: Some(Vec::new()),
         budget: Some(BudgetParams { tokens: Some(u64::MAX), ..BudgetParams::default() }),
         unlimited: Some(names(&["turns"])),
         ..SetPermissionsParams::default()
@@ -66,7 +68,7 @@ fn set_permissions_params_are_all_optional() {
         params,
         concat!(
             r#"{"preset":"worker","tools":["echo"],"disable_tools":[],"allowed_write_paths":["/w"],"#,
-            r#""allowed_commands":["cargo"],"#,
+            r#""allowed_commands":["cargo"],"allowed_hosts":["docs.rs"],"denied_hosts":[],"#,
             r#""budget":{"tokens":18446744073709551615},"unlimited":["turns"]}"#
         ),
     );
@@ -76,6 +78,8 @@ fn set_permissions_params_are_all_optional() {
 fn name_set_has_either_only_or_all_but() {
     check_round_trip(NameSetView { only: Some(Vec::new()), all_but: None }, r#"{"only":[]}"#);
     check_round_trip(NameSetView { only: None, all_but: Some(names(&["a"])) }, r#"{"all_but":["a"]}"#);
+    let hosts = HostSetView { only: Some(names(&["*"])), all_but: None, denied: names(&["x.org"]) };
+    check_round_trip(hosts, r#"{"only":["*"],"denied":["x.org"]}"#);
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn permissions_have_grants_and_limits_with_reasons() {
         blocked: names(&["/b"]),
         commands: NameSetView { only: Some(Vec::new()), all_but: None },
         unsandboxed: false,
-        hosts: any(),
+        hosts: HostSetView { only: None, all_but: Some(Vec::new()), denied: Vec::new() },
         create: any(),
         targets: "parent agent".to_owned(),
     };

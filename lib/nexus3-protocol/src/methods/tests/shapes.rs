@@ -81,7 +81,7 @@ fn create_agent_params_with_id_and_prompt() {
 }
 
 #[test]
-fn create_agent_params_have_twenty_members_and_accept_null() {
+fn create_agent_params_have_22_members_and_accept_null() {
     let text = |text: &str| Some(text.to_owned());
     let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
     let params = CreateAgentParams {
@@ -95,6 +95,8 @@ fn create_agent_params_have_twenty_members_and_accept_null() {
         cwd: text("/srv"),
         allowed_write_paths: texts(&["out"]),
         allowed_commands: texts(&["cargo"]),
+        allowed_hosts: texts(&["docs.rs"]),
+        denied_hosts: texts(&["x.org"]),
         model: text("a/b"),
         initial_message: text("hi"),
         wait_for_initial_response: Some(true),
@@ -105,6 +107,8 @@ fn create_agent_params_have_twenty_members_and_accept_null() {
             disable_tools: texts(&["a"]),
             allowed_write_paths: texts(&["b"]),
             allowed_commands: texts(&["*"]),
+            allowed_hosts: texts(&["*"]),
+            denied_hosts: texts(&["y.org"]),
             may_create: texts(&["c"]),
         }),
         ask: texts(&["fs.delete"]),
@@ -123,16 +127,17 @@ fn create_agent_params_have_twenty_members_and_accept_null() {
         r#"{"agent_id":"w1","temporary":false,"system_prompt":"Be brief.","preset":"trusted","#,
         r#""tools":["echo"],"disable_tools":["fs.read_file"],"parent_agent_id":"p","cwd":"/srv","#,
         r#""allowed_write_paths":["out"],"allowed_commands":["cargo"],"#,
+        r#""allowed_hosts":["docs.rs"],"denied_hosts":["x.org"],"#,
         r#""model":"a/b","initial_message":"hi","wait_for_initial_response":true,"may_create":[],"#,
         r#""may_grant":{"preset":"worker","tools":["t"],"disable_tools":["a"],"allowed_write_paths":["b"],"#,
-        r#""allowed_commands":["*"],"may_create":["c"]},"#,
+        r#""allowed_commands":["*"],"allowed_hosts":["*"],"denied_hosts":["y.org"],"may_create":["c"]},"#,
         r#""ask":["fs.delete"],"allow":["host:a"],"deny":[],"#,
         r#""budget":{"turns":1,"tool_calls":2,"tokens":3,"wall_ms":4,"children":0},"on_restart":"mark"}"#,
     );
     check_round_trip(params, full);
     let members: Map<String, Value> = serde_json::from_str(full).unwrap();
     let nulls: Map<String, Value> = members.into_iter().map(|(name, _)| (name, Value::Null)).collect();
-    assert_eq!(nulls.len(), 20);
+    assert_eq!(nulls.len(), 22);
     check_parses(&Value::from(nulls).to_string(), CreateAgentParams::default());
     check_round_trip(MayGrantParams::default(), "{}");
     check_round_trip(BudgetParams::default(), "{}");

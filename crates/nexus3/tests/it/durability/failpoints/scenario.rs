@@ -16,6 +16,9 @@ use crate::support::{Fixture, agent_ids, agent_path, daemon_builder, wait_until}
 
 /// Request id of the send that stays open until the scenario cancels it.
 const HELD_REQUEST_ID: &str = "held";
+/// Request id of the send whose tool call asks.
+const ASKED_REQUEST_ID: &str = "asked";
+const ASKED_SCRIPT: &str = "!tool fs_append_file {\"path\":\"asked\",\"content\":\"line\"}";
 const TOOL_SCRIPT: &str =
     "!tool echo {\"text\":\"hi\"}\n!tool fs_append_file {\"path\":\"file\",\"content\":\"line\"}";
 const STEERED_MESSAGE: &str = "!hold gate so far";
@@ -47,6 +50,7 @@ impl Scenario {
         let mut scenario = Self::new(point);
         scenario.create();
         scenario.use_tools();
+        scenario.approve();
         scenario.steer();
         scenario.cancel();
         scenario.narrow();
@@ -102,7 +106,7 @@ impl Scenario {
         assert_eq!((status.signal(), *aborts), (Some(6), 1), "{point}: {status} {stderr}");
         model.release("gate");
         let fixture = Fixture { daemon: self.builder.clone().start(), model };
-        wait_turns_ended(&fixture.daemon, &[HELD_REQUEST_ID]);
+        wait_turns_ended(&fixture.daemon, &[HELD_REQUEST_ID, ASKED_REQUEST_ID]);
         assert_sound(fixture.daemon.home());
         self.fixture = Some(fixture);
     }
@@ -136,8 +140,12 @@ impl Scenario {
     }
 
     fn open_send(&self, content: &str, request_id: &str) -> OpenSend {
+        self.open_send_to("a", content, request_id)
+    }
+
+    fn open_send_to(&self, agent: &str, content: &str, request_id: &str) -> OpenSend {
         let daemon = &self.fixture().daemon;
-        let bytes = request_bytes(daemon, "/agent/a", 1, "send", send_params(content, request_id));
+        let bytes = request_bytes(daemon, &agent_path(agent), 1, "send", send_params(content, request_id));
         let port = daemon.port();
         let (sender, receiver) = channel();
         thread::spawn(move || {
@@ -168,6 +176,38 @@ impl Scenario {
         assert!(lines == 1 || (lines == 0 && is_unknown), "{}: {lines} lines, {content}", self.failpoint);
         assert!(!is_unknown || self.aborts == 1, "{}: {content}", self.failpoint);
         assert!(content.contains("hi"), "{}: the pure tool should run again: {content}", self.failpoint);
+    }
+
+    /// Allows a call that asks: it runs at most once, and exactly once unless the outcome is reported as unknown.
+    fn approve(&mut self) {
+        let params = json!({
+            "agent_id": "asker", "preset": "trusted", "cwd": self.folder.path_str(), "ask": ["fs.append_file"],
+        });
+        self.call_once("create_agent", &params, "Agent already exists: asker");
+        let mut pending = self.open_send_to("asker", ASKED_SCRIPT, ASKED_REQUEST_ID);
+        while pending.0.try_recv() != Ok(None) && self.folder.read("asked").is_none() {
+            let list = self.call("/", "list_approvals", &json!({}));
+            if let Some(id) = list["result"]["approvals"][0]["approval_id"].as_str() {
+                let answer =
+                    self.call("/", "answer_approval", &json!({ "approval_id": id, "answer": "allow" }));
+                let text = answer["error"]["message"].as_str().unwrap_or_default();
+                // A repeated answer finds the request answered, or the turn ended.
+                let is_done =
+                    self.aborts > 0 && (text.contains("answered already") || text.contains("not found"));
+                assert!(answer.get("result").is_some() || is_done, "{}: {answer}", self.failpoint);
+                break;
+            }
+            if self.aborts > 0 {
+                // The send itself may be lost with the daemon; a repeated one joins its turn.
+                pending = self.open_send_to("asker", ASKED_SCRIPT, ASKED_REQUEST_ID);
+            }
+        }
+        let result = self.send_to("asker", ASKED_SCRIPT, ASKED_REQUEST_ID);
+        let content = result["content"].as_str().unwrap_or_default();
+        let lines = self.folder.read("asked").map_or(0, |text| text.lines().count());
+        let is_unknown = content.contains("Outcome unknown");
+        assert!(lines == 1 || (lines == 0 && is_unknown), "{}: {lines} lines, {content}", self.failpoint);
+        self.call_once("destroy_agent", &json!({ "agent_id": "asker" }), "");
     }
 
     fn steer(&mut self) {
