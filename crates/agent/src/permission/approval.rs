@@ -170,10 +170,10 @@ pub fn review(review: &CallReview<'_>) -> Decision {
     for effect in review.effects {
         match judge(std::slice::from_ref(effect), &grant) {
             Verdict::Allowed(_) => asked.extend(review.asking_rule(effect).map(|why| (effect, why))),
-            Verdict::Denied(denial) if review.may_be_asked(&denial, &grant) => {
-                asked.push((effect, denial.text));
-            }
-            Verdict::Denied(denial) => return Decision::Denied(denial),
+            Verdict::Denied(denial) => match review.own_asking_rule(&denial, &grant) {
+                Some(why) => asked.push((effect, why)),
+                None => return Decision::Denied(denial),
+            },
         }
     }
     let open: Vec<_> = asked.iter().filter(|(effect, _)| !review.is_approved(effect)).collect();
@@ -221,9 +221,8 @@ impl CallReview<'_> {
         Some(format!("rule '{}' of agent '{}' asks for it", entry.rule, self.lineage[index].agent))
     }
 
-    /// Whether an effect that the grant forbids can be approved: only if a rule of the agent's own asks for it, and an
-    /// approval could allow it.
-    fn may_be_asked(&self, denial: &Denial, grant: &Grant) -> bool {
+    /// Why an effect that the grant forbids is asked for: a rule of the agent's own says so, and an approval could allow it.
+    fn own_asking_rule(&self, denial: &Denial, grant: &Grant) -> Option<String> {
         let is_askable = match denial.dimension {
             Dimension::Read | Dimension::Write | Dimension::Commands | Dimension::Hosts => true,
             Dimension::Tools
@@ -234,11 +233,16 @@ impl CallReview<'_> {
             | Dimension::Budget(_) => false,
         };
         let effect = std::slice::from_ref(&denial.effect);
-        is_askable
-            && matches!(judge(effect, &grant.widened_by(effect)), Verdict::Allowed(_))
-            && self
-                .rules(RuleAction::Ask)
-                .any(|(index, entry)| index == 0 && entry.rule.matches(&denial.effect, &self.call))
+        let is_allowable = matches!(judge(effect, &grant.widened_by(effect)), Verdict::Allowed(_));
+        let applies = |(index, entry): &(usize, &RuleEntry)| {
+            *index == 0 && entry.rule.matches(&denial.effect, &self.call)
+        };
+        let (_, entry) = self.rules(RuleAction::Ask).find(applies).filter(|_| is_askable && is_allowable)?;
+        let agent = &self.lineage[0].agent;
+        Some(format!(
+            "it is beyond the permissions of agent '{agent}', whose rule '{}' asks for it",
+            entry.rule
+        ))
     }
 
     /// Whether the call was approved, or a rule allows the effect, by an authority that may grant it.
