@@ -4,7 +4,8 @@
 
 use super::judge::judge_each;
 use super::{
-    CallText, Denial, Dimension, Effect, Grant, LineageLink, Permit, Rule, Verdict, ceiling, effective, judge,
+    CallText, Denial, Dimension, Effect, Grant, HostPattern, HostSet, LineageLink, Permit, Rule, Verdict,
+    ceiling, effective, judge,
 };
 use crate::journal::Serial;
 
@@ -183,6 +184,7 @@ pub fn review(review: &CallReview<'_>) -> Decision {
         let effects = open.iter().map(|(effect, _)| (*effect).clone()).collect();
         return Decision::Ask(Question { effects, reason: reasons.join("; ") });
     }
+    let grant = Grant { hosts: grant.hosts.intersection(&review.redirect_hosts()), ..grant };
     let widened = grant.widened_by(asked.iter().map(|(effect, _)| *effect));
     let is_asked = |effect: &Effect| asked.iter().any(|(other, _)| std::ptr::eq(*other, effect));
     let grants =
@@ -214,10 +216,14 @@ impl CallReview<'_> {
         Some(Denial { effect: effect.clone(), dimension: Dimension::Rules, text })
     }
 
-    /// Why an effect that the grant allows is asked for.
+    /// Why an effect that the grant allows is asked for. `host:*` asks for hosts that are not permitted, else a list of
+    /// permitted hosts would have no meaning beside it.
     fn asking_rule(&self, effect: &Effect) -> Option<String> {
-        let (index, entry) =
-            self.rules(RuleAction::Ask).find(|(_, entry)| entry.rule.matches(effect, &self.call))?;
+        let every_host = Rule::Host(HostPattern::any());
+        let asks = |(_, entry): &(usize, &RuleEntry)| {
+            entry.rule != every_host && entry.rule.matches(effect, &self.call)
+        };
+        let (index, entry) = self.rules(RuleAction::Ask).find(asks)?;
         Some(format!("rule '{}' of agent '{}' asks for it", entry.rule, self.lineage[index].agent))
     }
 
@@ -243,6 +249,22 @@ impl CallReview<'_> {
             "it is beyond the permissions of agent '{agent}', whose rule '{}' asks for it",
             entry.rule
         ))
+    }
+
+    /// The hosts to which a permitted connection may redirect, as far as rules limit them: none that a rule denies or asks
+    /// for, because nothing is asked during a call.
+    fn redirect_hosts(&self) -> HostSet {
+        let is_asked_for = |pattern: &HostPattern| {
+            let matches = |effect: &Effect| matches!(effect, Effect::Connect(to) if pattern.denies(to));
+            self.effects.iter().any(matches)
+        };
+        let host = |(_, entry): (usize, &RuleEntry)| match &entry.rule {
+            Rule::Host(pattern) => Some(pattern.clone()),
+            _ => None,
+        };
+        let asked = self.rules(RuleAction::Ask).filter_map(host);
+        let asked = asked.filter(|pattern| *pattern != HostPattern::any() && !is_asked_for(pattern));
+        HostSet::all_except(self.rules(RuleAction::Deny).filter_map(host).chain(asked))
     }
 
     /// Whether the call was approved, or a rule allows the effect, by an authority that may grant it.

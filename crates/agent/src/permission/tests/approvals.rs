@@ -109,6 +109,37 @@ fn host_rules_match_whole_labels() {
 }
 
 #[test]
+fn listed_hosts_are_not_asked_for_by_a_rule_for_all_hosts() {
+    let listed = Grant { hosts: HostSet::new([HostPattern::parse("docs.example").unwrap()], []), ..narrow() };
+    let own = lineage(vec![permissions(listed, &[(RuleAction::Ask, "host:*")])]);
+    assert!(is_allowed(&decide(&own, &[connect_to("docs.example")], None)));
+    assert!(is_asked(&decide(&own, &[connect_to("other.example")], None)));
+    let any = Grant { hosts: HostSet::new([HostPattern::any()], []), ..narrow() };
+    let own = lineage(vec![permissions(any, &[(RuleAction::Ask, "host:prod.example")])]);
+    assert!(is_asked(&decide(&own, &[connect_to("prod.example")], None)));
+}
+
+#[test]
+fn redirects_reach_no_host_that_a_rule_denies_or_asks_for() {
+    let any = Grant { hosts: HostSet::new([HostPattern::any()], []), ..narrow() };
+    let rules = [(RuleAction::Ask, "host:prod.example"), (RuleAction::Deny, "host:evil.example")];
+    let own = lineage(vec![permissions(any, &rules)]);
+    let may_redirect = |from: &str, to: &str, approved_by| {
+        let Decision::Allowed(permit) = decide(&own, &[connect_to(from)], approved_by) else {
+            panic!("{from}")
+        };
+        let Effect::Connect(to) = connect_to(to) else { panic!("no connection") };
+        permit.connections[0].hosts.contains(&to)
+    };
+    assert!(may_redirect("docs.example", "other.example", None));
+    for host in ["prod.example", "evil.example"] {
+        assert!(!may_redirect("docs.example", host, None), "{host}");
+    }
+    assert!(may_redirect("prod.example", "prod.example", Some(Grantor::Admin)));
+    assert!(!may_redirect("prod.example", "evil.example", Some(Grantor::Admin)));
+}
+
+#[test]
 fn what_no_approval_could_allow_is_not_asked_for() {
     let own = lineage(vec![permissions(narrow(), &[(RuleAction::Ask, "host:*")])]);
     // Multicast and reserved addresses are closed by every set of hosts.
