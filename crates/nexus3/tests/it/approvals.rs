@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::folder::TestDirectory;
 use crate::support::{BIN, Fixture, daemon_builder, wait_until};
-use testkit::{ScriptedModel, run};
+use testkit::{HttpPeer, PeerAction, ScriptedModel, http_response, run};
 
 /// A command that leaves the sandbox: it writes beside the working directory.
 fn leave_sandbox(directory: &TestDirectory) -> String {
@@ -182,6 +182,29 @@ fn command_line_lists_shows_and_answers() {
     let (code, _, errors) = nexus3(&["approvals", "deny", id]);
     assert!(code == 1 && errors.contains("was answered already: allowed by admin"), "{errors}");
     assert_eq!(directory.read("ran").as_deref(), Some("ran\n"));
+}
+
+#[test]
+fn trusted_agent_asks_for_a_host_and_may_keep_it() {
+    let response = http_response("200 OK", "Content-Type: text/plain\r\n", "hello");
+    let peer = HttpPeer::start_on_thread(move |_| vec![PeerAction::Write(response.clone())]);
+    let fixture = Fixture::start();
+    fixture.create_with(json!({ "agent_id": "root", "preset": "trusted" }));
+    let fetch = format!("!tool web.fetch {}", json!({ "url": format!("http://127.0.0.1:{}/", peer.port()) }));
+    let pending = fixture.start_send("root", &fetch, "r");
+    let approval = wait_for_approval(&fixture);
+    assert_eq!(approval["effects"], json!([format!("connect to 127.0.0.1:{}", peer.port())]));
+    assert!(peer.log().requests.is_empty(), "nothing is sent before the answer");
+    answer(
+        &fixture,
+        json!({
+            "approval_id": approval["approval_id"], "answer": "allow", "scope": "agent",
+            "rule": format!("host:127.0.0.1:{}", peer.port()),
+        }),
+    );
+    assert!(pending.next_result()["content"].as_str().unwrap().contains("hello"));
+    assert!(fixture.send_text("root", &fetch).contains("hello"), "the rule covers it");
+    assert_eq!(peer.log().requests.len(), 2);
 }
 
 #[test]
