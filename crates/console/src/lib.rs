@@ -10,6 +10,7 @@ mod images;
 mod lifecycle;
 mod send;
 mod snapshot_file;
+mod terminal_text;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use std::pin::{Pin, pin};
 pub use args::{AskArgs, CreateArgs, EventsArgs, RpcArgs, RpcCommand, SendArgs};
 pub use ask::AskRequest;
 pub use snapshot_file::{SnapshotFileFault, input_label, read_snapshot};
+pub use terminal_text::TerminalWriter;
 
 use connection::ConnectionOptions;
 

@@ -22,7 +22,7 @@ mod token_file;
 mod tool_commands;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -137,9 +137,23 @@ fn run_rpc(
 ) -> Result<u8, Failure> {
     let options = console_options(home, config, environment)?;
     let runtime = console_runtime()?;
-    let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let (mut input, mut output, mut errors) = (std::io::stdin(), console_output(), console_errors());
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
     Ok(runtime.block_on(console::run(args, &options, streams, signals::wait_for_interrupt())))
+}
+
+/// Standard output for texts from models and tools. A program gets them unchanged, a terminal without control characters.
+fn console_output() -> Box<dyn std::io::Write> {
+    let output = std::io::stdout();
+    match output.is_terminal() {
+        true => Box::new(console::TerminalWriter::new(output)),
+        false => Box::new(output),
+    }
+}
+
+/// Standard error, which people read wherever it leads.
+fn console_errors() -> console::TerminalWriter<std::io::Stderr> {
+    console::TerminalWriter::new(std::io::stderr())
 }
 
 fn console_options(
