@@ -24,7 +24,7 @@ use crate::redact::PLACEHOLDER;
 /// Shortest secret that is replaced. A shorter one may be an ordinary word, such as `none` for a server without keys.
 pub const SECRET_BYTES_MIN: usize = 8;
 
-/// Maximum number of secrets; the oldest are forgotten. Keys from commands change over time.
+/// Maximum number of secrets that change over time, as keys from commands do; the oldest are forgotten.
 const SECRETS_MAX: usize = 256;
 
 /// How often escapes are decoded: JSON in JSON in a URL.
@@ -41,6 +41,8 @@ pub struct KnownSecrets {
 
 #[derive(Default)]
 struct State {
+    /// Those that are never forgotten.
+    permanent: Vec<String>,
     values: VecDeque<String>,
     /// Built when it is needed first.
     matcher: OnceLock<Arc<Matcher>>,
@@ -55,10 +57,19 @@ struct Matcher {
 }
 
 impl KnownSecrets {
-    /// Adds a secret; results that arrive from now on do not show it.
+    /// Adds a secret of the configuration, which is never forgotten.
+    pub fn add_permanent(&self, value: &str) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if state.accepts(value) {
+            state.permanent.push(value.to_owned());
+            state.matcher = OnceLock::new();
+        }
+    }
+
+    /// Adds a secret; results that arrive from now on do not show it. The oldest of very many are forgotten.
     pub fn add(&self, value: &str) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if value.len() < SECRET_BYTES_MIN || state.values.iter().any(|known| known == value) {
+        if !state.accepts(value) {
             return;
         }
         state.values.push_back(value.to_owned());
@@ -99,7 +110,17 @@ impl KnownSecrets {
 
     fn matcher(&self) -> Arc<Matcher> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(state.matcher.get_or_init(|| Arc::new(Matcher::new(&state.values))))
+        Arc::clone(state.matcher.get_or_init(|| Arc::new(Matcher::new(state.all()))))
+    }
+}
+
+impl State {
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.permanent.iter().chain(&self.values)
+    }
+
+    fn accepts(&self, value: &str) -> bool {
+        value.len() >= SECRET_BYTES_MIN && !self.all().any(|known| known == value)
     }
 }
 
@@ -111,8 +132,8 @@ impl fmt::Debug for KnownSecrets {
 }
 
 impl Matcher {
-    fn new(values: &VecDeque<String>) -> Self {
-        let forms: BTreeSet<Vec<u8>> = values.iter().flat_map(|value| forms::all(value)).collect();
+    fn new<'a>(values: impl Iterator<Item = &'a String>) -> Self {
+        let forms: BTreeSet<Vec<u8>> = values.flat_map(|value| forms::all(value)).collect();
         let forms: Vec<Vec<u8>> = forms.into_iter().filter(|form| form.len() >= SECRET_BYTES_MIN).collect();
         let longest = forms.iter().map(Vec::len).max().unwrap_or_default();
         // Fails only for patterns of gigabytes.

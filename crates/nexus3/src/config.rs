@@ -21,6 +21,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use self::file::FileLayer;
+pub(crate) use self::named_tables::SecretSource;
 pub(crate) use self::render::{reference, show};
 pub(crate) use self::room_options::RoomOptions;
 pub(crate) use self::settings::{Config, LogSettings};

@@ -16,6 +16,7 @@ mod memory;
 mod model_registry;
 mod models;
 mod process;
+mod secrets;
 mod serve;
 mod signals;
 mod token_file;
@@ -143,7 +144,7 @@ fn run_rpc(
 }
 
 /// Standard output for texts from models and tools. A program gets them unchanged, a terminal without control characters.
-fn console_output() -> Box<dyn std::io::Write> {
+fn console_output() -> Box<dyn Write> {
     let output = std::io::stdout();
     match output.is_terminal() {
         true => Box::new(console::TerminalWriter::new(output)),

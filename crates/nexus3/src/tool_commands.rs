@@ -10,7 +10,7 @@ use agent::outside::{
     Tool, ToolContext, Toolbox, Workspace,
 };
 use agent::permission::{Budget, Effect, FilePath, Grant, GrantRequest, Permit, Relation, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, RequestId, TodoItem, ToolOutcome, ToolSpec};
+use agent::{AgentId, Fault, FaultKind, KnownSecrets, RequestId, TodoItem, ToolOutcome, ToolSpec};
 use serde_json::{Map, Value, json};
 use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
@@ -20,6 +20,7 @@ use crate::commands::command_runner;
 use crate::config::Config;
 use crate::home::{self, Environment};
 use crate::process::{self, SystemEntropy};
+use crate::secrets;
 use crate::{Failure, console_runtime, print_stdout};
 
 /// Prints the built-in and custom tools.
@@ -65,6 +66,7 @@ pub(crate) fn run(
     let arguments = call_arguments(args, tool.spec())?;
     let open_store = || open_user_store(home, config, environment);
     let outcome = console_runtime()?.block_on(session.call(&tool, &arguments, open_store))?;
+    let outcome = outcome.map_text(|text| session.known_secrets.redact(&text).into_owned());
     let is_error = !matches!(outcome, ToolOutcome::Done(_));
     if args.format == "json" {
         let content = json!({ "content": [{ "type": "text", "text": outcome.text() }], "isError": is_error });
@@ -124,6 +126,7 @@ struct LocalSession {
     grant: Grant,
     cwd: FilePath,
     agent: AgentId,
+    known_secrets: KnownSecrets,
 }
 
 impl LocalSession {
@@ -135,7 +138,9 @@ impl LocalSession {
             entropy: Arc::new(SystemEntropy),
             commands: Arc::new(command_runner(config, environment)),
         };
-        let registry = tool_registry(config, dependencies)?;
+        let known_secrets = KnownSecrets::default();
+        let secrets = console_runtime()?.block_on(secrets::read(config, environment, &known_secrets))?;
+        let registry = tool_registry(config, dependencies, &secrets)?;
         let usage = |fault: String| Failure::Usage(fault);
         let presets = config
             .presets(&blocked_paths(home)?, &workspace, &registry.snapshot())
@@ -153,7 +158,7 @@ impl LocalSession {
         };
         let preset = presets.find(preset).map_err(|fault| usage(fault.to_string()))?;
         let grant = preset.resolve(&request).map_err(|fault| usage(fault.to_string()))?.grant;
-        Ok(Self { registry, grant, cwd, agent: AgentId::main() })
+        Ok(Self { registry, grant, cwd, agent: AgentId::main(), known_secrets })
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Tool>, Failure> {
