@@ -134,7 +134,7 @@ fn specification_is_that_of_a_command() {
 fn secrets_are_inserted_in_variables_only() {
     let good = settings(&one_parameter(), &["${a}"]);
     let env = vec![("URL".to_owned(), "db://me:${secrets.db}@${a}".to_owned())];
-    let with_secret = CustomToolSettings { env, ..good.clone() };
+    let with_secret = CustomToolSettings { env, ..good };
     let input = input(&with_secret, &json!({ "a": "${secrets.db}" })).unwrap();
     assert_eq!(input.arguments, ["${secrets.db}"], "a value is not a template");
     assert_eq!(input.environment[0].1, "db://me:s3cret-word@${secrets.db}");
