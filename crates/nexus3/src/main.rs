@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "nexus3: {failure}");
+            let _ = writeln!(console_errors(), "nexus3: {failure}");
             ExitCode::from(failure.exit_code())
         }
     }
@@ -186,7 +186,7 @@ fn runtime_failure(fault: &std::io::Error) -> Failure {
 
 /// Writes `text` to standard output. A closed pipe is not an error: the reader has stopped reading.
 fn print_stdout(text: &str) -> Result<u8, Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match console_output().write_all(text.as_bytes()) {
         Err(fault) if fault.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::Run(format!("cannot write to standard output: {fault}")))
         }
