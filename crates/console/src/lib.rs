@@ -11,6 +11,7 @@ mod images;
 mod lifecycle;
 mod send;
 mod snapshot_file;
+mod terminal_text;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ pub use approvals::ApprovalsArgs;
 pub use args::{AskArgs, CreateArgs, EventsArgs, RpcArgs, RpcCommand, SendArgs};
 pub use ask::AskRequest;
 pub use snapshot_file::{SnapshotFileFault, input_label, read_snapshot};
+pub use terminal_text::TerminalWriter;
 
 use connection::ConnectionOptions;
 

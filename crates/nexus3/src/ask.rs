@@ -17,7 +17,7 @@ use crate::home::{self, Environment};
 use crate::local_engine;
 use crate::model_registry;
 use crate::models::{self, Consent, PullOutcome};
-use crate::{Failure, console_options, console_runtime, signals};
+use crate::{Failure, console_errors, console_options, console_output, console_runtime, signals};
 
 /// Idle timeout of a daemon that `ask` started: long enough that the next question finds it running.
 const IDLE_TIMEOUT_S: &str = "900";
@@ -43,7 +43,7 @@ pub(crate) fn run(
     let endpoint = Endpoint::new(rooms.host, args.port().unwrap_or(rooms.port));
     let needs_model = args.model.is_none();
     let consent = if args.yes { Consent::Given } else { Consent::Ask };
-    let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
+    let (mut input, mut output, mut errors) = (io::stdin(), console_output(), console_errors());
     let request = console::AskRequest::read(args, &mut input).map_err(Failure::Run)?;
     if request.is_empty() {
         let text = "the question is empty: pass a text, or - to read it from standard input";

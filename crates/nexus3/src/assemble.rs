@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::home::{self, Environment};
 use crate::model_registry::ModelSource;
 use crate::process::{self, CLOCK_FILE_VARIABLE, FAILPOINTS_VARIABLE, SystemEntropy};
+use crate::secrets::{self, ConfiguredSecrets};
 
 /// Name of the store's file in the home.
 const STORE_FILE: &str = "nexus3.db";
@@ -63,8 +64,13 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    pub(crate) fn prepare(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
+    pub(crate) async fn prepare(
+        home: &Path,
+        config: &Config,
+        environment: &Environment,
+    ) -> Result<Self, Failure> {
         let known_secrets = Arc::new(KnownSecrets::default());
+        let secrets = secrets::read(config, environment, &known_secrets).await?;
         let models = ModelSource::open(home, config, environment, Arc::clone(&known_secrets))?;
         let user_home = home::user_home(environment).and_then(|path| parse_file_path(&path).ok());
         let home_path = parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
@@ -83,7 +89,7 @@ impl Assembly {
             commands: Arc::clone(&commands),
             network: Arc::clone(&network),
         };
-        let tools = Arc::new(tool_registry(config, dependencies)?);
+        let tools = Arc::new(tool_registry(config, dependencies, &secrets)?);
         let options =
             PoolOptions { known_secrets, ..pool_options(config, home, &workspace, &tools.snapshot())? };
         Ok(Self { options, models, tools, commands, network, workspace, clock, entropy })
@@ -91,7 +97,7 @@ impl Assembly {
 
     /// Adds a secret that tool results must not show.
     pub(crate) fn add_known_secret(&self, value: &str) {
-        self.options.known_secrets.add(value);
+        self.options.known_secrets.add_permanent(value);
     }
 
     /// The runner of commands, to test its sandbox.
@@ -120,11 +126,12 @@ impl Assembly {
 pub(crate) fn tool_registry(
     config: &Config,
     dependencies: ToolDependencies,
+    secrets: &ConfiguredSecrets,
 ) -> Result<ToolRegistry, Failure> {
     let commands = Arc::clone(&dependencies.commands);
     let registry = ToolRegistry::new(dependencies);
     for tool in config.custom_tools().map_err(|fault| Failure::Usage(fault.to_string()))? {
-        let built = tool.build(Arc::clone(&commands));
+        let built = tool.build(Arc::clone(&commands), secrets);
         registry.add(built).map_err(|taken| Failure::Usage(format!("custom_tools: {taken}")))?;
     }
     Ok(registry)

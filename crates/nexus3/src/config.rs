@@ -23,6 +23,7 @@ use std::path::Path;
 
 pub(crate) use self::choice::Choice;
 use self::file::FileLayer;
+pub(crate) use self::named_tables::SecretSource;
 pub(crate) use self::render::{reference, show};
 pub(crate) use self::room_options::RoomOptions;
 pub(crate) use self::settings::{Config, LogSettings};

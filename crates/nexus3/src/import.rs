@@ -110,7 +110,8 @@ impl Importer<'_> {
                 open_agents.len()
             )));
         }
-        let pool = Assembly::prepare(&self.home, self.config, self.environment)?.open(store.clone()).await?;
+        let assembly = Assembly::prepare(&self.home, self.config, self.environment).await?;
+        let pool = assembly.open(store.clone()).await?;
         let dispatcher = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
         let api = InProcessApi::new(dispatcher);
         let imported = self.import_all(&api, |fault| ImportFault::Failed(fault.to_string())).await;

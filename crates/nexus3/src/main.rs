@@ -16,13 +16,14 @@ mod memory;
 mod model_registry;
 mod models;
 mod process;
+mod secrets;
 mod serve;
 mod signals;
 mod token_file;
 mod tool_commands;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "nexus3: {failure}");
+            let _ = writeln!(console_errors(), "nexus3: {failure}");
             ExitCode::from(failure.exit_code())
         }
     }
@@ -138,7 +139,7 @@ fn run_rpc(
 ) -> Result<u8, Failure> {
     let options = console_options(home, config, environment)?;
     let runtime = console_runtime()?;
-    let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let (mut input, mut output, mut errors) = (std::io::stdin(), console_output(), console_errors());
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
     Ok(runtime.block_on(console::run(args, &options, streams, signals::wait_for_interrupt())))
 }
@@ -150,9 +151,23 @@ fn run_approvals(
     environment: &home::Environment,
 ) -> Result<u8, Failure> {
     let options = console_options(home, config, environment)?;
-    let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
+    let (mut input, mut output, mut errors) = (std::io::stdin(), console_output(), console_errors());
+    let streams = console::Streams { input: &mut input, output: &mut *output, errors: &mut errors };
     Ok(console_runtime()?.block_on(console::approvals(args, &options, streams)))
+}
+
+/// Standard output for texts from models and tools. A program gets them unchanged, a terminal without control characters.
+fn console_output() -> Box<dyn Write> {
+    let output = std::io::stdout();
+    match output.is_terminal() {
+        true => Box::new(console::TerminalWriter::new(output)),
+        false => Box::new(output),
+    }
+}
+
+/// Standard error, which people read wherever it leads.
+fn console_errors() -> console::TerminalWriter<std::io::Stderr> {
+    console::TerminalWriter::new(std::io::stderr())
 }
 
 fn console_options(
@@ -184,7 +199,7 @@ fn runtime_failure(fault: &std::io::Error) -> Failure {
 
 /// Writes `text` to standard output. A closed pipe is not an error: the reader has stopped reading.
 fn print_stdout(text: &str) -> Result<u8, Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match console_output().write_all(text.as_bytes()) {
         Err(fault) if fault.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::Run(format!("cannot write to standard output: {fault}")))
         }

@@ -66,7 +66,7 @@ fn log_options(home: &Path, settings: &LogSettings) -> LogOptions {
 
 async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
     let mut signals = StopSignals::register()?;
-    let assembly = Assembly::prepare(&home, config, environment)?;
+    let assembly = Assembly::prepare(&home, config, environment).await?;
     let rooms = config.room_options();
     let socket = bind(&rooms).await?;
     let address = socket.address();

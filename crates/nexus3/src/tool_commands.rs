@@ -12,7 +12,7 @@ use agent::outside::{
 use agent::permission::{
     Effect, FilePath, Grant, GrantRequest, HostPattern, Permit, Preset, Relation, Verdict, judge,
 };
-use agent::{AgentId, Fault, FaultKind, RequestId, TodoItem, ToolOutcome, ToolSpec};
+use agent::{AgentId, Fault, FaultKind, KnownSecrets, RequestId, TodoItem, ToolOutcome, ToolSpec};
 use serde_json::{Map, Value, json};
 use tools::{LocalWorkspace, NetworkClient, ToolDependencies, ToolRegistry};
 
@@ -22,6 +22,7 @@ use crate::commands::command_runner;
 use crate::config::Config;
 use crate::home::{self, Environment};
 use crate::process::{self, SystemEntropy};
+use crate::secrets;
 use crate::{Failure, console_runtime, print_stdout};
 
 /// Prints the built-in and custom tools.
@@ -67,6 +68,7 @@ pub(crate) fn run(
     let arguments = call_arguments(args, tool.spec())?;
     let open_store = || open_user_store(home, config, environment);
     let outcome = console_runtime()?.block_on(session.call(&tool, &arguments, open_store))?;
+    let outcome = outcome.map_text(|text| session.known_secrets.redact(&text).into_owned());
     let is_error = !matches!(outcome, ToolOutcome::Done(_));
     if args.format == "json" {
         let content = json!({ "content": [{ "type": "text", "text": outcome.text() }], "isError": is_error });
@@ -126,6 +128,7 @@ struct LocalSession {
     preset: Preset,
     cwd: FilePath,
     agent: AgentId,
+    known_secrets: KnownSecrets,
 }
 
 impl LocalSession {
@@ -138,14 +141,16 @@ impl LocalSession {
             commands: Arc::new(command_runner(config, environment)),
             network: Arc::new(NetworkClient::default()),
         };
-        let registry = tool_registry(config, dependencies)?;
+        let known_secrets = KnownSecrets::default();
+        let secrets = console_runtime()?.block_on(secrets::read(config, environment, &known_secrets))?;
+        let registry = tool_registry(config, dependencies, &secrets)?;
         let usage = |fault: String| Failure::Usage(fault);
         let presets = config
             .presets(&blocked_paths(home)?, &workspace, &registry.snapshot())
             .map_err(|fault| usage(fault.to_string()))?;
         let cwd = workspace.resolve_directory(".", &current_directory()?).map_err(usage)?;
         let preset = presets.find(preset).map_err(|fault| usage(fault.to_string()))?.clone();
-        Ok(Self { registry, preset, cwd, agent: AgentId::main() })
+        Ok(Self { registry, preset, cwd, agent: AgentId::main(), known_secrets })
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Tool>, Failure> {

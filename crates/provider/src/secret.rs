@@ -88,13 +88,16 @@ impl KeySource {
     }
 
     /// Reads the key.
-    pub(crate) async fn read(&self) -> Result<Option<Secret>, Fault> {
+    ///
+    /// # Errors
+    /// When the file or the program fails, or gives no text that can be a key.
+    pub async fn read(&self) -> Result<Option<Secret>, Fault> {
         let (name, text) = match self {
             Self::None => return Ok(None),
             Self::Given { name, key } => (name.clone(), key.0.clone()),
             Self::File(path) => (path.display().to_string(), read_file(path)?),
             Self::Command(arguments) => {
-                (format!("key_command {:?}", program_name(arguments)), run_command(arguments).await?)
+                (format!("the program {:?}", program_name(arguments)), run_command(arguments).await?)
             }
         };
         let key = Secret(text.trim().to_owned());
@@ -113,13 +116,13 @@ fn invalid(text: String) -> Fault {
 
 fn read_file(path: &Path) -> Result<String, Fault> {
     let shown = path.display();
-    let error = |why: &dyn std::fmt::Display| invalid(format!("key_file {shown} cannot be read: {why}"));
+    let error = |why: &dyn std::fmt::Display| invalid(format!("the key file {shown} cannot be read: {why}"));
     let metadata = std::fs::metadata(path).map_err(|fault| error(&fault))?;
     if !metadata.is_file() || metadata.len() > KEY_BYTES_MAX as u64 {
         return Err(error(&"it is not a small regular file"));
     }
     if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(invalid(format!("key_file {shown} can be read by others; run: chmod 600 {shown}")));
+        return Err(invalid(format!("the key file {shown} can be read by others; run: chmod 600 {shown}")));
     }
     std::fs::read_to_string(path).map_err(|fault| error(&fault))
 }
@@ -127,7 +130,7 @@ fn read_file(path: &Path) -> Result<String, Fault> {
 /// Runs a key command. Its output is the key, so errors must not contain it.
 async fn run_command(arguments: &[String]) -> Result<String, Fault> {
     let name = program_name(arguments);
-    let error = |why: String| invalid(format!("key_command {name:?} {why}"));
+    let error = |why: String| invalid(format!("the program {name:?} {why}"));
     let mut command = tokio::process::Command::new(name);
     command.args(arguments.get(1..).unwrap_or_default());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);

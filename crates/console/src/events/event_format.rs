@@ -5,6 +5,8 @@ use nexus3_protocol::methods::ApprovalDecision;
 use nexus3_protocol::sse::SseEvent;
 use serde_json::{Value, json};
 
+use crate::terminal_text::is_dangerous;
+
 /// Maximum length of a text line.
 const LINE_CHARS_MAX: usize = 160;
 
@@ -119,9 +121,9 @@ fn describe_turn_end(ended: &TurnEnded) -> String {
     format!("turn {} as {}, {}{reason}: {:?}", ended.turn, ended.request_id, ended.outcome, ended.content)
 }
 
-/// Truncates a line and replaces control characters, with which a model could manipulate the terminal.
+/// Truncates a line and replaces characters with which a model could manipulate the terminal.
 fn truncate(line: &str) -> String {
-    let printable = |char: char| if char.is_control() { ' ' } else { char };
+    let printable = |character: char| if is_dangerous(character) { ' ' } else { character };
     let mut chars = line.trim_end().chars().map(printable);
     let mut short: String = chars.by_ref().take(LINE_CHARS_MAX).collect();
     if chars.next().is_some() {

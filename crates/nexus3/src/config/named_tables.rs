@@ -1,5 +1,5 @@
-//! The tables `[providers.NAME]`, `[models.NAME]` and `[custom_tools.NAME]` of `config.toml`, and their conversion to the
-//! settings that the crates `provider` and `tools` take.
+//! The tables `[providers.NAME]`, `[models.NAME]`, `[custom_tools.NAME]` and `[secrets.NAME]` of `config.toml`, and their
+//! conversion to the settings that the crates `provider` and `tools` take.
 
 mod keys;
 mod reader;
@@ -25,10 +25,11 @@ pub(crate) enum TableKind {
     Providers,
     Models,
     CustomTools,
+    Secrets,
 }
 
 impl TableKind {
-    pub(crate) const ALL: [Self; 3] = [Self::Providers, Self::Models, Self::CustomTools];
+    pub(crate) const ALL: [Self; 4] = [Self::Providers, Self::Models, Self::CustomTools, Self::Secrets];
 
     pub(crate) fn from_table_name(table: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.table_name() == table)
@@ -39,6 +40,7 @@ impl TableKind {
             Self::Providers => "providers",
             Self::Models => "models",
             Self::CustomTools => "custom_tools",
+            Self::Secrets => "secrets",
         }
     }
 
@@ -47,6 +49,7 @@ impl TableKind {
             Self::Providers => keys::PROVIDERS_DESCRIPTION,
             Self::Models => keys::MODELS_DESCRIPTION,
             Self::CustomTools => keys::CUSTOM_TOOLS_DESCRIPTION,
+            Self::Secrets => keys::SECRETS_DESCRIPTION,
         }
     }
 
@@ -55,6 +58,7 @@ impl TableKind {
             Self::Providers => keys::PROVIDER_KEYS,
             Self::Models => keys::MODEL_KEYS,
             Self::CustomTools => keys::CUSTOM_TOOL_KEYS,
+            Self::Secrets => keys::SECRET_KEYS,
         }
     }
 }
@@ -91,23 +95,51 @@ impl Config {
         tables.map(|table| (table.name.clone(), table.to_model_settings())).collect()
     }
 
+    /// The sources of the secrets in the file, by name.
+    pub(crate) fn secret_sources(&self) -> impl Iterator<Item = (&str, SecretSource)> {
+        let tables = self.named.iter().filter(|table| table.kind == TableKind::Secrets);
+        tables.filter_map(|table| Some((table.name.as_str(), table.to_secret_source()?)))
+    }
+
     /// The custom tools of the file, in its order.
     ///
     /// # Errors
-    /// Never after the file was loaded: the parser has checked them.
+    /// When one uses a secret that the file does not define. The parser has checked the rest.
     pub(crate) fn custom_tools(&self) -> Result<Vec<CustomTool>, ConfigFault> {
         let tables = self.named.iter().filter(|table| table.kind == TableKind::CustomTools);
         let tool = |table: &NamedTable| {
-            CustomTool::new(&table.to_tool_settings()).map_err(|fault| {
-                let problem = format!("config.toml:{}: {}.{fault}", table.line, table.header_path());
+            let fault = |problem: String| {
+                let problem = format!("config.toml:{}: {}.{problem}", table.line, table.header_path());
                 ConfigFault { problems: vec![problem] }
-            })
+            };
+            let tool = CustomTool::new(&table.to_tool_settings()).map_err(|why| fault(why.to_string()))?;
+            let is_defined = |name: &str| self.secret_sources().any(|(known, _)| known == name);
+            if let Some(name) = tool.secret_names().find(|name| !is_defined(name)) {
+                return Err(fault(format!(
+                    "env has ${{secrets.{name}}}, but there is no table [secrets.{name}]"
+                )));
+            }
+            Ok(tool)
         };
         tables.map(tool).collect()
     }
 }
 
+/// Where a secret of the file comes from.
+pub(crate) enum SecretSource {
+    /// A variable of the daemon's environment.
+    Variable(String),
+    Key(KeySource),
+}
+
 impl NamedTable {
+    fn to_secret_source(&self) -> Option<SecretSource> {
+        let variable = self.text("env").map(SecretSource::Variable);
+        let file = || self.text("file").map(|path| KeySource::File(PathBuf::from(path)));
+        let command = || self.list("command").map(KeySource::Command);
+        variable.or_else(|| file().or_else(command).map(SecretSource::Key))
+    }
+
     /// Dotted path of the table's header.
     pub(crate) fn header_path(&self) -> String {
         format!("{}.{}", self.kind.table_name(), self.name)

@@ -2,6 +2,7 @@
 
 mod blocked_paths;
 mod calls;
+mod canaries;
 mod command_line;
 mod commands;
 mod custom_tools;

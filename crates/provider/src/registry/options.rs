@@ -53,7 +53,7 @@ impl RegistryOptions {
         for secret in from_variables.chain(from_settings).chain(from_headers) {
             // Without its scheme, as in `Bearer KEY`.
             let value = secret.expose();
-            self.known_secrets.add(value.rsplit(' ').next().unwrap_or(value));
+            self.known_secrets.add_permanent(value.rsplit(' ').next().unwrap_or(value));
         }
     }
 }

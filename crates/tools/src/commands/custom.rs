@@ -35,7 +35,7 @@ pub struct CustomToolSettings {
     pub args_template: Vec<String>,
     /// Its directory; by default that of the agent.
     pub working_dir: Option<String>,
-    /// Variables of its environment, with `${parameter}` in their values.
+    /// Variables of its environment, with `${parameter}` and `${secrets.NAME}` in their values.
     pub env: Vec<(String, String)>,
     /// Its timeout, in seconds.
     pub timeout_secs: Option<u64>,
@@ -140,6 +140,12 @@ impl CustomTool {
         let parse = |text: &String| checked_template(text, &parameters);
         let arguments = settings.args_template.iter().map(parse).collect::<Result<Vec<_>, _>>();
         let arguments = arguments.map_err(|why| fault("args_template", why))?;
+        if let Some(name) = arguments.iter().flat_map(Template::secrets).next() {
+            let why = format!(
+                "has ${{secrets.{name}}}, but other processes can read the arguments of a command; use env"
+            );
+            return Err(fault("args_template", why));
+        }
         let variable = |(name, text): &(String, String)| {
             check_variable(name)?;
             Ok((name.clone(), checked_template(text, &parameters)?))
@@ -170,10 +176,17 @@ impl CustomTool {
         &self.spec
     }
 
-    /// The tool, which runs its commands with a runner.
+    /// The names of the secrets that its command gets.
+    pub fn secret_names(&self) -> impl Iterator<Item = &str> {
+        self.definition.environment.iter().flat_map(|(_, template)| template.secrets())
+    }
+
+    /// The tool, which runs its commands with a runner. They get the secrets that its definition names, and no others.
     #[must_use]
-    pub fn build(self, commands: Arc<CommandRunner>) -> Arc<dyn Tool> {
-        Arc::new(BuiltTool { tool: self, commands })
+    pub fn build(self, commands: Arc<CommandRunner>, secrets: &BTreeMap<String, String>) -> Arc<dyn Tool> {
+        let own = self.secret_names().filter_map(|name| Some((name.to_owned(), secrets.get(name)?.clone())));
+        let secrets = own.collect();
+        Arc::new(BuiltTool { tool: self, commands, secrets })
     }
 }
 
@@ -252,13 +265,18 @@ impl Definition {
     }
 
     /// The command line and environment of a call.
-    fn command_input(&self, call: &Map<String, Value>) -> Result<CommandInput, String> {
+    fn command_input(
+        &self,
+        call: &Map<String, Value>,
+        secrets: &BTreeMap<String, String>,
+    ) -> Result<CommandInput, String> {
         let texts: BTreeMap<String, String> =
             call.iter().map(|(name, value)| (name.clone(), value_text(value))).collect();
         let json = serde_json::to_string(&SortedKeys(&Value::Object(call.clone()))).unwrap_or_default();
         let arguments: Vec<String> =
-            self.arguments.iter().filter_map(|template| template.render(&texts)).collect();
-        let rendered = |(name, template): &(String, Template)| Some((name.clone(), template.render(&texts)?));
+            self.arguments.iter().filter_map(|template| template.render(&texts, secrets)).collect();
+        let rendered =
+            |(name, template): &(String, Template)| Some((name.clone(), template.render(&texts, secrets)?));
         let mut environment: Vec<(String, String)> = self.environment.iter().filter_map(rendered).collect();
         if self.input_mode == InputMode::Env {
             let variable = |(name, text): (&String, &String)| {
@@ -305,6 +323,7 @@ struct CommandInput {
 struct BuiltTool {
     tool: CustomTool,
     commands: Arc<CommandRunner>,
+    secrets: BTreeMap<String, String>,
 }
 
 impl Tool for BuiltTool {
@@ -317,7 +336,7 @@ impl Tool for BuiltTool {
         let call = arguments::parse::<Map<String, Value>>(text, INPUT_BYTES_MAX)?;
         let invalid = |why: String| format!("Invalid input: {why}");
         let call = definition.parameters.check(call).map_err(invalid)?;
-        let input = definition.command_input(&call).map_err(invalid)?;
+        let input = definition.command_input(&call, &self.secrets).map_err(invalid)?;
         let cwd = definition.working_dir.as_deref();
         Ok(Box::new(CustomCall {
             effects: CommandRun::new(&definition.command, &input.arguments, cwd, site)?,

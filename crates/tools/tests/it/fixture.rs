@@ -1,5 +1,6 @@
 //! An agent that calls tools, and peers that record their calls.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use agent::journal::{ApprovalAnswer, ApprovalRequest, Serial};
@@ -108,7 +109,7 @@ impl Fixture {
         let commands = command_runner();
         let fixture = Self::with_runner(cwd, grant, &commands, NetworkClient::default());
         let tool = CustomTool::new(settings).expect("a valid definition");
-        fixture.registry.add(tool.build(commands)).expect("a free name");
+        fixture.registry.add(tool.build(commands, &BTreeMap::new())).expect("a free name");
         fixture
     }
 

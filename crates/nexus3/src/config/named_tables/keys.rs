@@ -1,5 +1,5 @@
-//! The keys of `[providers.NAME]`, `[models.NAME]` and `[custom_tools.NAME]`: value kind, description and default. The reference page is
-//! generated from these lists.
+//! The keys of `[providers.NAME]`, `[models.NAME]`, `[custom_tools.NAME]` and `[secrets.NAME]`: value kind, description and
+//! default. The reference page is generated from these lists.
 
 use crate::config::value_kind::ValueKind;
 
@@ -34,6 +34,23 @@ begins with `-` is an option for most programs: put `\"--\"` before it in `args_
 `default`, `enum`, `pattern`, `minLength`, `maxLength`, `minimum`, `maximum` and `items`. These tables can only be set in the
 file.";
 
+pub(super) const SECRETS_DESCRIPTION: &str = "\
+A secret that nexus3 reads when it starts. Results of tools, events, logs and models never show it: `[redacted]` stands in
+its place, also where it is escaped or encoded. `${secrets.NAME}` in the `env` of a custom tool gives it to the command of
+that tool; no other command gets it. It has at least 8 characters and no blanks. Set exactly one of `env`, `file` and
+`command`; a secret that cannot be read is an error at start-up. These tables can only be set in the file.";
+
+pub(super) static SECRET_KEYS: &[NamedKey] = &[
+    key("env", ValueKind::VariableName, "Environment variable of the daemon with the secret.", "no variable"),
+    key("file", ValueKind::Path, "File with the secret; only its owner may be able to read it.", "no file"),
+    key(
+        "command",
+        ValueKind::Command,
+        "Program that prints the secret within 10 seconds; run without a shell.",
+        "no program",
+    ),
+];
+
 const INPUT_MODES: &[&str] = &["args", "stdin", "env"];
 const OUTPUT_MODES: &[&str] = &["text", "json"];
 
@@ -47,7 +64,12 @@ pub(super) static CUSTOM_TOOL_KEYS: &[NamedKey] = &[
         "Directory to run in; agents need to be able to read it.",
         "that of the agent",
     ),
-    key("env", ValueKind::Variables, "Additional variables; their values are never shown.", "none"),
+    key(
+        "env",
+        ValueKind::Variables,
+        "Additional variables, with `${secrets.NAME}` for a secret; their values are never shown.",
+        "none",
+    ),
     key(
         "timeout_secs",
         ValueKind::Integer { min: 1, max: 300 },

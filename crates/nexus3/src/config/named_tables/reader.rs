@@ -53,7 +53,7 @@ impl Reader<'_> {
         if !is_table_name(name) || (self.kind == TableKind::Providers && name == LOCAL) {
             let reserved = match self.kind {
                 TableKind::Providers => format!(", and not {LOCAL}"),
-                TableKind::Models | TableKind::CustomTools => String::new(),
+                TableKind::Models | TableKind::CustomTools | TableKind::Secrets => String::new(),
             };
             let table = self.kind.table_name();
             let text = format!("a name in {table} must be {NAME_RULE}{reserved}; got {}", quote(name));
@@ -80,6 +80,9 @@ impl Reader<'_> {
                 if ["key_env", "key_file", "key_command"].iter().filter(|key| has(key)).count() > 1 =>
             {
                 self.report(at, format!("{path} must have at most one of key_env, key_file and key_command"));
+            }
+            TableKind::Secrets if inner.iter().count() == table.entries.len() && table.entries.len() != 1 => {
+                self.report(at, format!("{path} must have exactly one of env, file and command"));
             }
             TableKind::CustomTools => {
                 if self.check_tool(&table, inner, at) {

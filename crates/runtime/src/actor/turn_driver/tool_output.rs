@@ -193,6 +193,18 @@ mod tests {
     }
 
     #[test]
+    fn threat_119_streamed_disguises_show_no_part_of_a_secret() {
+        let text = "> s\u{1b}[31mk-12\u{1b}]0;t\u{7}34\n56%37\\u00389\u{200b}0 <\n";
+        for cut in 0..text.len() {
+            let mut pending = PendingOutput::default();
+            pending.push(&text.as_bytes()[..cut]);
+            let first = pending.take_complete(&secrets());
+            pending.push(&text.as_bytes()[cut..]);
+            assert_eq!(first + &pending.take_all(&secrets()), "> [redacted] <\n", "{cut}");
+        }
+    }
+
+    #[test]
     fn output_is_shown_before_its_line_ends() {
         let mut pending = PendingOutput::default();
         pending.push(b"Password: ");
@@ -215,8 +227,8 @@ mod tests {
     #[test]
     fn invalid_bytes_are_replaced_and_hold_nothing_back() {
         let mut pending = PendingOutput::default();
-        pending.push(b"a\xffb\xe2\x82");
-        assert_eq!(pending.take_complete(&secrets()), "a\u{fffd}b");
+        pending.push(b"a\xff!\xe2\x82");
+        assert_eq!(pending.take_complete(&secrets()), "a\u{fffd}!");
         assert_eq!(pending.take_all(&secrets()), "\u{fffd}");
     }
 }

@@ -1,5 +1,5 @@
-//! Templates of arguments and variables: text with `${parameter}`. A value is inserted as it is; nothing is split, quoted or
-//! expanded.
+//! Templates of arguments and variables: text with `${parameter}` and `${secrets.NAME}`. A value is inserted as it is;
+//! nothing is split, quoted or expanded.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,11 @@ pub(super) struct Template(Vec<Part>);
 enum Part {
     Text(String),
     Parameter(String),
+    Secret(String),
 }
+
+/// The beginning of a secret's name.
+const SECRET_PREFIX: &str = "secrets.";
 
 /// Maximum length of a parameter's name.
 const NAME_CHARS_MAX: usize = 64;
@@ -44,15 +48,15 @@ impl Template {
                 rest = &from[2..];
                 continue;
             }
-            let Some((name, after)) = from[2..].split_once('}').filter(|(name, _)| is_parameter_name(name))
-            else {
+            let part = from[2..].split_once('}').and_then(|(name, after)| Some((Part::parse(name)?, after)));
+            let Some((part, after)) = part else {
                 return Err(format!(
                     "has `${{` without a parameter's name and `}}` in {text:?}; write `$${{` for the characters themselves"
                 ));
             };
             literal.push_str(before);
             parts.push(Part::Text(std::mem::take(&mut literal)));
-            parts.push(Part::Parameter(name.to_owned()));
+            parts.push(part);
             rest = after;
         }
         literal.push_str(rest);
@@ -64,17 +68,40 @@ impl Template {
     pub(super) fn parameters(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|part| match part {
             Part::Parameter(name) => Some(name.as_str()),
-            Part::Text(_) => None,
+            Part::Text(_) | Part::Secret(_) => None,
         })
     }
 
-    /// Inserts the values; none if one of its parameters has no value.
-    pub(super) fn render(&self, values: &BTreeMap<String, String>) -> Option<String> {
+    /// The names of its secrets.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Secret(name) => Some(name.as_str()),
+            Part::Text(_) | Part::Parameter(_) => None,
+        })
+    }
+
+    /// Inserts the values; none if one of its parameters or secrets has no value.
+    pub(super) fn render(
+        &self,
+        values: &BTreeMap<String, String>,
+        secrets: &BTreeMap<String, String>,
+    ) -> Option<String> {
         let text = |part: &Part| match part {
             Part::Text(text) => Some(text.clone()),
             Part::Parameter(name) => values.get(name).cloned(),
+            Part::Secret(name) => secrets.get(name).cloned(),
         };
         self.0.iter().map(text).collect()
+    }
+}
+
+impl Part {
+    /// Parses what stands between the braces.
+    fn parse(name: &str) -> Option<Self> {
+        match name.strip_prefix(SECRET_PREFIX) {
+            Some(secret) => (!secret.is_empty()).then(|| Self::Secret(secret.to_owned())),
+            None => is_parameter_name(name).then(|| Self::Parameter(name.to_owned())),
+        }
     }
 }
 
@@ -84,7 +111,7 @@ mod tests {
 
     fn render(template: &str, value: &str) -> Option<String> {
         let values = BTreeMap::from([("a".to_owned(), value.to_owned())]);
-        Template::parse(template).unwrap().render(&values)
+        Template::parse(template).unwrap().render(&values, &BTreeMap::new())
     }
 
     #[test]

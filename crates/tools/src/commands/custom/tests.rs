@@ -32,7 +32,8 @@ fn fault(settings: &CustomToolSettings) -> (&'static str, String) {
 fn input(settings: &CustomToolSettings, call: &Value) -> Result<CommandInput, String> {
     let tool = CustomTool::new(settings).unwrap();
     let call = tool.definition.parameters.check(call.as_object().unwrap().clone())?;
-    tool.definition.command_input(&call)
+    let secrets = BTreeMap::from([("db".to_owned(), "s3cret-word".to_owned())]);
+    tool.definition.command_input(&call, &secrets)
 }
 
 #[test]
@@ -127,4 +128,20 @@ fn specification_is_that_of_a_command() {
     );
     assert_eq!((spec.time_ms_max, spec.concurrency), (45_000, Concurrency::Ordered));
     assert!(spec.tokens > 10 && spec.input_schema.contains("\"additionalProperties\":false"));
+}
+
+#[test]
+fn secrets_are_inserted_in_variables_only() {
+    let good = settings(&one_parameter(), &["${a}"]);
+    let env = vec![("URL".to_owned(), "db://me:${secrets.db}@${a}".to_owned())];
+    let with_secret = CustomToolSettings { env, ..good };
+    let input = input(&with_secret, &json!({ "a": "${secrets.db}" })).unwrap();
+    assert_eq!(input.arguments, ["${secrets.db}"], "a value is not a template");
+    assert_eq!(input.environment[0].1, "db://me:s3cret-word@${secrets.db}");
+    let tool = CustomTool::new(&with_secret).unwrap();
+    assert_eq!(tool.secret_names().collect::<Vec<_>>(), ["db"]);
+    let (key, why) = fault(&settings(&one_parameter(), &["${a}", "--key=${secrets.db}"]));
+    assert!(key == "args_template" && why.contains("other processes"), "{why}");
+    let (key, _) = fault(&settings(&one_parameter(), &["${a}", "${secrets.}"]));
+    assert_eq!(key, "args_template");
 }
