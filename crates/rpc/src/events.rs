@@ -68,6 +68,7 @@ fn record_kind(record: &Record) -> EventKind {
         Record::ApprovalAnswered(_) => EventKind::ApprovalAnswered,
         Record::TurnEnded { .. } => EventKind::TurnEnded,
         Record::TurnReopened { .. } => EventKind::TurnReopened,
+        Record::TurnUndone { .. } => EventKind::TurnUndone,
         Record::RolledBack { .. } => EventKind::RolledBack,
         Record::Compacted(_) => EventKind::ContextCompacted,
         Record::Denied { .. } => EventKind::Denied,
@@ -139,6 +140,11 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
             let messages = *messages as u64;
             JournalRecord::TurnReopened(events::TurnReopened { turn: *turn, request_id, messages })
         }
+        Record::TurnUndone { turn, by, paths } => JournalRecord::TurnUndone(events::TurnUndone {
+            turn: *turn,
+            by: by.to_string(),
+            paths: paths.iter().map(ToString::to_string).collect(),
+        }),
         Record::RolledBack { by, messages } => {
             JournalRecord::RolledBack(events::RolledBack { by: by.to_string(), messages: *messages as u64 })
         }

@@ -326,7 +326,7 @@ pub(super) fn decode_agent_id(text: &str) -> Result<AgentId, CodecFault> {
     AgentId::parse(text).map_err(CodecFault::new)
 }
 
-fn decode_file_path(text: &str) -> Result<FilePath, CodecFault> {
+pub(super) fn decode_file_path(text: &str) -> Result<FilePath, CodecFault> {
     let path = FilePath::resolve(text, &FilePath::root()).map_err(CodecFault::new)?;
     if path.as_str() == text {
         Ok(path)
