@@ -15,9 +15,7 @@ use agent::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::{
-    Command, CompactionCondition, CompactionOutcome, CompactionRequest, UndoRequest, UndoneTurn,
-};
+use crate::actor::{Command, CompactionCondition, CompactionOutcome, CompactionRequest};
 use crate::admission::{Admission, AdmissionPermit, busy};
 use crate::capability::CapabilityDigest;
 use crate::event_bus::EventBus;
@@ -274,19 +272,6 @@ impl AgentHandle {
         let (reply, receiver) = oneshot::channel();
         let initiator = initiator.principal_id();
         let sent = self.inbox.send(Box::new(Command::Rollback { messages, initiator, reply })).await;
-        sent.map_err(|_| self.shared.unavailable())?;
-        receiver.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
-    }
-
-    /// Undoes the file changes of a turn, or of the latest turn that has any, all or nothing.
-    ///
-    /// # Errors
-    /// When a turn is open, the changes cannot be undone, a file changed since, permission is denied, or the commit
-    /// failed.
-    pub async fn undo_turn(&self, turn: Option<u64>, initiator: Initiator<'_>) -> Result<UndoneTurn, Fault> {
-        let (reply, receiver) = oneshot::channel();
-        let request = UndoRequest { turn, initiator: initiator.principal_id(), reply };
-        let sent = self.inbox.send(Box::new(Command::Undo(request))).await;
         sent.map_err(|_| self.shared.unavailable())?;
         receiver.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
     }

@@ -8,8 +8,10 @@ use agent::permission::{FilePath, Grantor};
 use agent::{Fault, FaultKind, PrincipalId};
 use tokio::sync::oneshot;
 
-use super::Actor;
+use super::{Actor, Command};
 use crate::admission::shutting_down;
+use crate::handle::AgentHandle;
+use crate::pool::Initiator;
 
 /// A request to undo the file changes of a turn.
 pub(crate) struct UndoRequest {
@@ -26,6 +28,21 @@ pub struct UndoneTurn {
     pub turn: u64,
     /// The restored paths. A path that already was as before the turn is not among them.
     pub restored: Vec<FilePath>,
+}
+
+impl AgentHandle {
+    /// Undoes the file changes of a turn, or of the latest turn that has any, all or nothing.
+    ///
+    /// # Errors
+    /// When a turn is open, the changes cannot be undone, a file changed since, permission is denied, or the commit
+    /// failed.
+    pub async fn undo_turn(&self, turn: Option<u64>, initiator: Initiator<'_>) -> Result<UndoneTurn, Fault> {
+        let (reply, receiver) = oneshot::channel();
+        let request = UndoRequest { turn, initiator: initiator.principal_id(), reply };
+        let sent = self.inbox.send(Box::new(Command::Undo(request))).await;
+        sent.map_err(|_| self.shared.unavailable())?;
+        receiver.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
+    }
 }
 
 impl Actor {

@@ -28,11 +28,16 @@ pub(crate) fn restore(
     let open = |(index, change): (usize, &FileChange)| {
         WritableFile::nth_of_permit(permit, index, change.path.as_str())
     };
-    let files = changes.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let files = changes
+        .iter()
+        .enumerate()
+        .map(open)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|outcome| failed(&outcome))?;
     let mut differing = Vec::new();
     let mut conflicts = Vec::new();
     for (change, file) in changes.iter().zip(&files) {
-        let current = file.current_digest().map_err(failed)?;
+        let current = file.current_digest().map_err(|outcome| failed(&outcome))?;
         if !is_expected(change, &current) {
             conflicts.push(change.path.clone());
         } else if current != digest_state(&change.before) {
@@ -42,16 +47,17 @@ pub(crate) fn restore(
     if !conflicts.is_empty() {
         return Err(RestoreFault::ChangedSince(conflicts));
     }
-    let targets = WritableFile::lock_entries(differing.iter().map(|(_, file)| *file)).map_err(failed)?;
+    let targets = WritableFile::lock_entries(differing.iter().map(|(_, file)| *file))
+        .map_err(|outcome| failed(&outcome))?;
     let differing: Vec<_> = differing.iter().map(|(change, _)| *change).zip(&targets).collect();
     check_locked(&differing)?;
-    let left = Restoration::default().run(&differing, entropy).map_err(failed)?;
+    let left = Restoration::default().run(&differing, entropy).map_err(|outcome| failed(&outcome))?;
     let is_restored = |path: &FilePath| !left.contains(path);
     Ok(differing.into_iter().map(|(change, _)| change.path.clone()).filter(is_restored).collect())
 }
 
-fn failed(outcome: ToolOutcome) -> RestoreFault {
-    RestoreFault::Failed(failure_reason(&outcome).to_owned())
+fn failed(outcome: &ToolOutcome) -> RestoreFault {
+    RestoreFault::Failed(failure_reason(outcome).to_owned())
 }
 
 /// Whether a path has the state after the turn, or one before a change that was recorded and never made.
@@ -64,7 +70,7 @@ fn check_locked(differing: &[(&FileChange, &LockedTarget<'_>)]) -> Result<(), Re
     let mut conflicts = Vec::new();
     for (change, target) in differing {
         let current = digest_entry(target.target.directory.as_fd(), target.file_name());
-        let current = current.map_err(|errno| failed(target.path.errno_outcome(errno)))?;
+        let current = current.map_err(|errno| failed(&target.path.errno_outcome(errno)))?;
         if !is_expected(change, &current) {
             conflicts.push(change.path.clone());
         }
