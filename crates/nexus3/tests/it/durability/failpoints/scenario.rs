@@ -47,6 +47,7 @@ impl Scenario {
         let mut scenario = Self::new(point);
         scenario.create();
         scenario.use_tools();
+        scenario.undo();
         scenario.steer();
         scenario.cancel();
         scenario.narrow();
@@ -168,6 +169,17 @@ impl Scenario {
         assert!(lines == 1 || (lines == 0 && is_unknown), "{}: {lines} lines, {content}", self.failpoint);
         assert!(!is_unknown || self.aborts == 1, "{}: {content}", self.failpoint);
         assert!(content.contains("hi"), "{}: the pure tool should run again: {content}", self.failpoint);
+    }
+
+    /// Undoes the append: the file was not there before, whether the abort came before or after it.
+    fn undo(&mut self) {
+        let response = self.call("/", "undo_turn", &json!({ "agent_id": "a" }));
+        let message = response["error"]["message"].as_str().unwrap_or_default();
+        let was_done =
+            message.contains("is undone already") || message == "no turn changed files with file tools";
+        let is_repeated = self.aborts > 0 && was_done;
+        assert!(response.get("result").is_some() || is_repeated, "{}: {response}", self.failpoint);
+        assert_eq!(self.folder.read("file"), None, "{}", self.failpoint);
     }
 
     fn steer(&mut self) {
