@@ -218,6 +218,25 @@ async fn too_large_content_is_changed_and_not_undoable() {
 }
 
 #[tokio::test]
+async fn tree_beyond_the_limits_of_a_turn_is_not_undoable() {
+    let sandbox = Sandbox::new();
+    let fixture = sandbox.fixture();
+    for number in 0..5 {
+        let file = fs::File::create(sandbox.path(&format!("inside/sub/{number}"))).unwrap();
+        file.set_len(UNDO_FILE_BYTES_MAX as u64 - 1024).unwrap();
+    }
+    call_done(&fixture, "fs.delete", json!({ "path": "sub", "recursive": true })).await;
+    fs::create_dir(sandbox.path("inside/many")).unwrap();
+    for number in 0..512 {
+        fs::write(sandbox.path(&format!("inside/many/{number}")), "").unwrap();
+    }
+    call_done(&fixture, "fs.move", json!({ "from": "many", "to": "moved" })).await;
+    let texts = ["what it replaced is larger than 32 MiB", "it changed more than 512 files"];
+    let expected = texts.map(|text| NewChanges::NotUndoable(text.to_owned()));
+    assert_eq!(*fixture.changes.calls.lock().unwrap(), expected);
+}
+
+#[tokio::test]
 async fn change_that_cannot_be_recorded_is_not_made() {
     let sandbox = prepared();
     let fixture = sandbox.fixture();

@@ -4,9 +4,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use agent::ToolOutcome;
-use agent::outside::{
-    FileChange, FileState, NewChanges, StateDigest, UNDO_FILE_BYTES_MAX, UNDO_TURN_FILES_MAX,
-};
+use agent::outside::{FileChange, FileState, NewChanges, StateDigest, TurnChanges, UNDO_FILE_BYTES_MAX};
 use agent::permission::FilePath;
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
@@ -20,7 +18,10 @@ use crate::definition::execution_failed;
 
 /// The changes of a call.
 #[derive(Default)]
-pub(super) struct ChangeSet(Vec<FileChange>);
+pub(super) struct ChangeSet {
+    changes: Vec<FileChange>,
+    bytes: usize,
+}
 
 /// Why changes are not collected.
 pub(super) enum NotCollected {
@@ -46,7 +47,7 @@ impl PermittedPath {
         }
         let mut set = ChangeSet::default();
         let changes = match collect(&mut set) {
-            Ok(()) => NewChanges::Recorded(set.0),
+            Ok(()) => NewChanges::Recorded(set.changes),
             Err(NotCollected::NotUndoable(why)) => NewChanges::NotUndoable(why),
             Err(NotCollected::Errno(errno)) => return Err(self.errno_outcome(errno)),
         };
@@ -124,13 +125,15 @@ pub(crate) fn record_all(
 
 impl ChangeSet {
     fn push(&mut self, path: FilePath, before: FileState, after: StateDigest) -> Result<(), NotCollected> {
-        if self.0.len() == UNDO_TURN_FILES_MAX {
-            let text = format!("{path}: it changed more than {UNDO_TURN_FILES_MAX} files");
-            return Err(NotCollected::NotUndoable(text));
-        }
         let last_before = digest_state(&before);
-        self.0.push(FileChange { path, before, last_before, after });
-        Ok(())
+        let change = FileChange { path, before, last_before, after };
+        self.bytes += change.bytes();
+        self.changes.push(change);
+        // Not only when the call is recorded: the contents are in memory until then.
+        match TurnChanges::excess(self.changes.len(), self.bytes) {
+            Some(why) => Err(NotCollected::NotUndoable(why)),
+            None => Ok(()),
+        }
     }
 
     /// Adds an entry that will be removed, with everything below it.
