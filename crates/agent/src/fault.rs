@@ -7,6 +7,8 @@ use std::borrow::Cow;
 pub enum FaultKind {
     /// The request is invalid.
     Invalid,
+    /// The request contradicts a change that was made meanwhile.
+    Conflict,
     /// The caller lacks the permission.
     Denied,
     /// There is no such agent.

@@ -95,6 +95,15 @@ pub enum Record {
     ApprovalRequested(Box<ApprovalRequest>),
     /// An approval request was answered.
     ApprovalAnswered(Box<ApprovalAnswer>),
+    /// The file changes of a turn were undone.
+    TurnUndone {
+        /// The turn.
+        turn: u64,
+        /// Who undid them.
+        by: PrincipalId,
+        /// The restored paths.
+        paths: Vec<FilePath>,
+    },
     /// The turn ended; only an interrupted turn can be reopened.
     TurnEnded {
         /// The turn.
@@ -160,6 +169,7 @@ impl Record {
             Record::CallDone { .. } => "tool_done",
             Record::ApprovalRequested(_) => "approval_requested",
             Record::ApprovalAnswered(_) => "approval_answered",
+            Record::TurnUndone { .. } => "turn_undone",
             Record::TurnEnded { .. } => "turn_ended",
             Record::TurnReopened { .. } => "turn_reopened",
             Record::RolledBack { .. } => "rolled_back",

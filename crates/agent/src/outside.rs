@@ -1,6 +1,7 @@
 //! Interfaces of an agent to the outside: model providers, tools, store, clock, entropy. Other rooms implement these
 //! traits; tests use doubles.
 
+mod file_changes;
 mod key_values;
 mod peers;
 mod store;
@@ -12,6 +13,11 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 
+pub use file_changes::{
+    ChangeRecorder, ChangeWrite, FileChange, FileChangeStore, FileState, NewChanges, RestoreFault,
+    StateDigest, TurnChanges, UNDO_AGENT_BYTES_MAX, UNDO_FILE_BYTES_MAX, UNDO_TURN_BYTES_MAX,
+    UNDO_TURN_FILES_MAX, Unrecorded,
+};
 pub use key_values::{
     ENTRIES_MAX, KEY_BYTES_MAX, KEYS_PAGE_MAX, KeyPage, KeyRange, KeyValueStore, KeyValues, Namespace,
     StoredValue, TTL_SECS_MAX, VALUE_BYTES_MAX, ValueChange, ValueWrite,
@@ -213,6 +219,8 @@ pub struct ToolContext {
     pub values: KeyValues,
     /// The plan of the calling agent.
     pub plan: Arc<dyn PlanKeeper>,
+    /// Records the file changes of the call, so that they can be undone.
+    pub changes: Arc<dyn ChangeRecorder>,
 }
 
 /// A stream of a tool's output.
@@ -292,6 +300,19 @@ pub trait Workspace: Send + Sync {
     /// When it cannot be read, is not a regular file or exceeds `bytes_max`; the message names the path as given.
     fn read_file(&self, given: &str, _permit: Permit, _bytes_max: usize) -> Result<Vec<u8>, String> {
         Err(format!("File not found: {given}"))
+    }
+
+    /// Restores the state before file changes, all or nothing; returns the paths that were changed. The permit has one
+    /// write for each change, in their order. Blocks.
+    ///
+    /// # Errors
+    /// When a path has changed since, or the restoration fails. Nothing is changed then.
+    fn restore_files(
+        &self,
+        _changes: &[FileChange],
+        _permit: &Permit,
+    ) -> Result<Vec<FilePath>, RestoreFault> {
+        Err(RestoreFault::Failed("there are no files here".to_owned()))
     }
 
     /// A one-line status of the directory, such as the branch of its repository. Reads a few small files and starts no

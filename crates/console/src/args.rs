@@ -279,6 +279,22 @@ Example:
         messages: u64,
     },
 
+    /// Restore the files that a turn changed
+    #[command(after_help = "Restores all files of the turn or none: it is refused if one changed since.
+Changes made by commands are not undone.
+
+Example:
+  nexus3 rpc undo worker
+  nexus3 rpc undo worker 7")]
+    Undo {
+        /// Agent id
+        #[arg(value_name = "ID")]
+        agent_id: String,
+        /// Turn number; the latest turn that changed files if absent
+        #[arg(value_name = "TURN")]
+        turn: Option<u64>,
+    },
+
     /// Change an agent's id
     #[command(after_help = "Example:
   nexus3 rpc rename worker archivist")]

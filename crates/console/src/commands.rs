@@ -70,6 +70,7 @@ pub(crate) async fn run(
         RpcCommand::Rollback { agent_id, messages } => {
             lifecycle::rollback(connection, agent_id, messages, streams).await
         }
+        RpcCommand::Undo { agent_id, turn } => lifecycle::undo(connection, agent_id, turn, streams).await,
         RpcCommand::Rename { agent_id, new_agent_id } => {
             lifecycle::rename(connection, agent_id, new_agent_id, streams).await
         }

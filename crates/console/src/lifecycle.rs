@@ -5,7 +5,7 @@ use std::path::Path;
 use nexus3_client::ClientFault;
 use nexus3_protocol::methods::{
     ExportAgentParams, ForkAgentParams, ImportAgentParams, ListSessionsParams, PageOffset, PageSize,
-    RenameAgentParams, RollbackAgentParams, spec,
+    RenameAgentParams, RollbackAgentParams, UndoTurnParams, spec,
 };
 
 use crate::Streams;
@@ -42,6 +42,16 @@ pub(crate) async fn rollback(
 ) -> Result<u8, Failure> {
     let params = RollbackAgentParams { agent_id, messages };
     print::<spec::RollbackAgent>(streams, &connection.client().rollback_agent(&params).await?)
+}
+
+pub(crate) async fn undo(
+    connection: &ConnectionOptions,
+    agent_id: String,
+    turn: Option<u64>,
+    streams: &mut Streams<'_>,
+) -> Result<u8, Failure> {
+    let params = UndoTurnParams { agent_id, turn };
+    print::<spec::UndoTurn>(streams, &connection.client().undo_turn(&params).await?)
 }
 
 pub(crate) async fn rename(

@@ -74,7 +74,8 @@ impl Assembly {
         let models = ModelSource::open(home, config, environment, Arc::clone(&known_secrets))?;
         let user_home = home::user_home(environment).and_then(|path| parse_file_path(&path).ok());
         let home_path = parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
-        let workspace = Arc::new(LocalWorkspace::new(user_home).with_owner_notes(home_path));
+        let workspace = LocalWorkspace::new(user_home).with_owner_notes(home_path);
+        let workspace = Arc::new(workspace.with_entropy(Arc::new(SystemEntropy)));
         let clock_file = if cfg!(debug_assertions) {
             home::environment_variable(environment, CLOCK_FILE_VARIABLE)?
         } else {

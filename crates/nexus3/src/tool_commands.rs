@@ -7,7 +7,7 @@ use agent::journal::{ApprovalAnswer, Serial};
 use agent::outside::{
     BoxFuture, CachedResults, CallSite, CreatedPeer, DiscardedOutput, KeyValues, Namespace, NewAnswer,
     NewPeer, PeerResponse, PeerStatus, Peers, PendingApproval, PlanKeeper, PreparedCall, ResultChunk, Store,
-    Tool, ToolContext, Toolbox, Workspace,
+    Tool, ToolContext, Toolbox, Unrecorded, Workspace,
 };
 use agent::permission::{
     Effect, FilePath, Grant, GrantRequest, HostPattern, Permit, Preset, Relation, Verdict, judge,
@@ -193,6 +193,7 @@ impl LocalSession {
             output: Arc::new(DiscardedOutput),
             values,
             plan: Arc::new(NoPlan),
+            changes: Arc::new(Unrecorded),
         };
         let outcome = call.run(context).await;
         store.close().await;

@@ -10,7 +10,7 @@ use agent::journal::{
 };
 use agent::outside::{JournalEntry, ToolOutputStream};
 use agent::permission::{Budget, FilePath, HostPattern, Resource};
-use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
+use agent::{Message, PrincipalId, RequestId, ToolClass, TurnEnd, TurnOutcome};
 use nexus3_protocol::events::{
     self, Event, EventKind, JournalEvent, JournalRecord, LiveEvent, NotJournalled,
 };
@@ -68,6 +68,7 @@ fn record_kind(record: &Record) -> EventKind {
         Record::ApprovalAnswered(_) => EventKind::ApprovalAnswered,
         Record::TurnEnded { .. } => EventKind::TurnEnded,
         Record::TurnReopened { .. } => EventKind::TurnReopened,
+        Record::TurnUndone { .. } => EventKind::TurnUndone,
         Record::RolledBack { .. } => EventKind::RolledBack,
         Record::Compacted(_) => EventKind::ContextCompacted,
         Record::Denied { .. } => EventKind::Denied,
@@ -139,6 +140,7 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
             let messages = *messages as u64;
             JournalRecord::TurnReopened(events::TurnReopened { turn: *turn, request_id, messages })
         }
+        Record::TurnUndone { turn, by, paths } => turn_undone(*turn, by, paths),
         Record::RolledBack { by, messages } => {
             JournalRecord::RolledBack(events::RolledBack { by: by.to_string(), messages: *messages as u64 })
         }
@@ -200,6 +202,11 @@ fn permissions_view(permissions: &StoredPermissions) -> events::PermissionsView 
         rules: permissions.rules.iter().map(rule_view).collect(),
         budget: budget_params(&permissions.budget),
     }
+}
+
+fn turn_undone(turn: u64, by: &PrincipalId, paths: &[FilePath]) -> JournalRecord {
+    let paths = paths.iter().map(ToString::to_string).collect();
+    JournalRecord::TurnUndone(events::TurnUndone { turn, by: by.to_string(), paths })
 }
 
 fn approval_requested(request: &ApprovalRequest) -> events::ApprovalRequested {

@@ -25,6 +25,9 @@ pub(crate) fn rpc_error(fault: &Fault) -> RpcError {
         FaultKind::Denied => {
             RpcError::new(ErrorCode::InvalidParams, public).with_data(json!({ "kind": "permission_denied" }))
         }
+        FaultKind::Conflict => {
+            RpcError::new(ErrorCode::InvalidParams, public).with_data(json!({ "kind": "conflict" }))
+        }
         FaultKind::Busy { retry_after_ms } => {
             RpcError::new(ErrorCode::Busy, public).with_data(json!({ "retry_after_ms": retry_after_ms }))
         }

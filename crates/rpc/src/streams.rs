@@ -99,7 +99,9 @@ impl From<CallFault> for StreamError {
         let text = fault.public.to_string();
         match fault.kind {
             FaultKind::Denied => StreamError::Denied(text),
-            FaultKind::NotFound | FaultKind::Invalid => StreamError::AgentNotFound(text),
+            FaultKind::NotFound | FaultKind::Invalid | FaultKind::Conflict => {
+                StreamError::AgentNotFound(text)
+            }
             FaultKind::Busy { .. } | FaultKind::Full { .. } => StreamError::Busy(text),
             FaultKind::Interrupted | FaultKind::Model | FaultKind::ContextFull | FaultKind::Internal => {
                 StreamError::Failed(text)

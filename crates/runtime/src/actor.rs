@@ -9,6 +9,7 @@ mod model_stream;
 mod pending_turn;
 mod queue;
 mod turn_driver;
+mod undo;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -26,6 +27,8 @@ pub use self::compact::{CompactionCondition, CompactionOutcome};
 pub(crate) use self::pending_turn::PendingTurn;
 use self::pending_turn::{Acceptance, CommitWaiter, Reply, commit_result, turn_result};
 use self::turn_driver::{TurnDriver, TurnExit};
+pub(crate) use self::undo::UndoRequest;
+pub use self::undo::UndoneTurn;
 use crate::admission::{AdmissionPermit, busy};
 use crate::handle::{NewMessage, Shared};
 
@@ -41,6 +44,8 @@ pub(crate) enum Command {
     Compact(CompactionRequest),
     /// Truncates the context to its first messages.
     Rollback { messages: usize, initiator: PrincipalId, reply: oneshot::Sender<Result<usize, Fault>> },
+    /// Undoes the file changes of a turn.
+    Undo(UndoRequest),
 }
 
 /// State of an actor task.
@@ -149,6 +154,7 @@ impl Actor {
             Some(Command::Rollback { messages, initiator, reply }) => {
                 Box::pin(self.roll_back(messages, initiator, reply)).await
             }
+            Some(Command::Undo(request)) => Box::pin(self.undo(request)).await,
             Some(command) => {
                 self.handle_command(command, None);
                 ControlFlow::Continue(())
@@ -176,7 +182,7 @@ impl Actor {
                 }
                 // Dropping the reply reports that the agent is unavailable.
                 Command::Cancel { .. } | Command::Steer { .. } => {}
-                Command::Rollback { .. } | Command::Compact(_) => {}
+                Command::Rollback { .. } | Command::Undo(_) | Command::Compact(_) => {}
             }
         }
         for job in self.queue.drain(..) {
@@ -222,8 +228,11 @@ impl Actor {
                 CommandEffect::Nothing
             }
             Command::Rollback { reply, .. } => {
-                let text = "busy: a turn is open; cancel it or wait for its end";
-                let _ = reply.send(Err(Fault::new(busy(), text)));
+                let _ = reply.send(Err(turn_open()));
+                CommandEffect::Nothing
+            }
+            Command::Undo(request) => {
+                let _ = request.reply.send(Err(turn_open()));
                 CommandEffect::Nothing
             }
         }
@@ -410,4 +419,9 @@ impl Actor {
             }
         }
     }
+}
+
+/// The refusal of what needs an agent without open turns.
+fn turn_open() -> Fault {
+    Fault::new(busy(), "busy: a turn is open; cancel it or wait for its end")
 }

@@ -55,9 +55,26 @@ impl Shared {
 
     /// Authorizes reading a file for the agent.
     fn authorize_read(&self, file: FilePath) -> Result<Permit, Denial> {
-        let effects = [Effect::Read(file)];
-        let permit = self.node.authorize(&effects)?;
-        if self.record_identities(&permit) { self.node.authorize(&effects) } else { Ok(permit) }
+        self.authorize_files(&[Effect::Read(file)], None)
+    }
+
+    /// Authorizes writing files for the agent; the permit has them in this order. `approved_by` is the authority behind
+    /// writes that need an approval.
+    pub(crate) fn authorize_writes(
+        &self,
+        files: Vec<FilePath>,
+        approved_by: Option<Grantor>,
+    ) -> Result<Permit, Denial> {
+        let effects: Vec<_> = files.into_iter().map(Effect::Write).collect();
+        self.authorize_files(&effects, approved_by)
+    }
+
+    fn authorize_files(&self, effects: &[Effect], approved_by: Option<Grantor>) -> Result<Permit, Denial> {
+        match self.review_call(effects, CallText { tool: "", arguments: "" }, approved_by) {
+            Decision::Allowed(permit) => Ok(permit),
+            Decision::Denied(denial) => Err(denial),
+            Decision::Ask(question) => Err(question.into_denial()),
+        }
     }
 
     /// Records the identities of the permitting directories that have none yet; returns whether there were any.

@@ -21,7 +21,7 @@ mod pool;
 mod published;
 mod wait_graph;
 
-pub use actor::{CompactionCondition, CompactionOutcome};
+pub use actor::{CompactionCondition, CompactionOutcome, UndoneTurn};
 pub use approvals::DefaultAnswer;
 pub use capability::{CAPABILITY_PREFIX, Capability};
 pub use context::{ContextOptions, DefaultPrompt, VolatileSuffix};

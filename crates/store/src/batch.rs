@@ -41,6 +41,7 @@ pub(crate) enum RowUpdate {
     AcceptTurn { key: RequestKey, content_digest: Digest },
     EndTurn(RequestKey),
     ReopenTurn(RequestKey),
+    UndoTurn,
 }
 
 impl PreparedBatch {
@@ -65,7 +66,10 @@ impl PreparedBatch {
         let records = append.encoded_records.iter();
         let updates = records.filter(|record| !matches!(record.row_update, RowUpdate::Unchanged));
         updates.skip(1).any(|record| match record.row_update {
-            RowUpdate::Unchanged | RowUpdate::SetPermissions(_) | RowUpdate::Destroy => false,
+            RowUpdate::Unchanged
+            | RowUpdate::SetPermissions(_)
+            | RowUpdate::Destroy
+            | RowUpdate::UndoTurn => false,
             RowUpdate::Create { .. }
             | RowUpdate::Rename
             | RowUpdate::AcceptTurn { .. }
@@ -103,6 +107,7 @@ pub(crate) fn check_integer_range(appends: &[Append]) -> Result<(), StoreFault> 
     let numbers = appends.iter().flat_map(|append| {
         let turns = append.records.iter().map(|record| match record {
             Record::TurnAccepted(accepted) => accepted.turn,
+            Record::TurnUndone { turn, .. } => *turn,
             Record::Created(record) => record.parent.unwrap_or_default(),
             _ => 0,
         });
@@ -150,6 +155,7 @@ impl EncodedRecord {
             },
             Record::TurnEnded { request_id, .. } => RowUpdate::EndTurn(digest::request_key(request_id)),
             Record::TurnReopened { request_id, .. } => RowUpdate::ReopenTurn(digest::request_key(request_id)),
+            Record::TurnUndone { .. } => RowUpdate::UndoTurn,
             Record::Finished { .. }
             | Record::TurnBegun { .. }
             | Record::MessageAdded(_)

@@ -7,6 +7,7 @@ mod backends;
 mod agents;
 mod appending;
 mod equivalence;
+mod file_changes;
 mod reading;
 pub(crate) mod samples;
 mod turns;

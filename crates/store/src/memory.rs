@@ -1,5 +1,6 @@
 //! In-memory store, for tests and for embedding without a file. Its content is lost when it is dropped.
 
+mod file_changes;
 mod rows;
 mod values;
 
@@ -8,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange,
-    KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn, StoredValue, Timestamp, ValueWrite,
+    Append, BoxFuture, ChangeWrite, CommitListener, EntryRange, FileChangeStore, IndexRow, JournalBounds,
+    JournalEntry, KeyRange, KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn,
+    StoredValue, Timestamp, TurnChanges, ValueWrite,
 };
 
 use self::rows::Rows;
@@ -81,6 +83,21 @@ impl KeyValueStore for MemoryStore {
 
     fn keys(&self, range: KeyRange) -> BoxFuture<'_, Result<Vec<String>, StoreFault>> {
         ready(Ok(self.state().rows.keys(&range)))
+    }
+}
+
+impl FileChangeStore for MemoryStore {
+    fn record_changes(&self, write: ChangeWrite) -> BoxFuture<'static, Result<(), StoreFault>> {
+        let mut state = self.state();
+        ready(if state.is_closed { Err(refusal::closed()) } else { state.rows.record_changes(write) })
+    }
+
+    fn turn_changes(
+        &self,
+        agent: Serial,
+        turn: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<TurnChanges>, StoreFault>> {
+        ready(Ok(self.state().rows.turn_changes(agent, turn)))
     }
 }
 

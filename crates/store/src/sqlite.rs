@@ -6,6 +6,7 @@ mod checksums;
 mod database_file;
 mod disk_error;
 mod failpoints;
+mod file_changes;
 mod files;
 mod folder;
 mod high_water_mark;
@@ -32,12 +33,13 @@ use std::time::Duration;
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange,
-    KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn, StoredValue, Timestamp, ValueWrite,
+    Append, BoxFuture, ChangeWrite, CommitListener, EntryRange, FileChangeStore, IndexRow, JournalBounds,
+    JournalEntry, KeyRange, KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn,
+    StoredValue, Timestamp, TurnChanges, ValueWrite,
 };
 use tokio::sync::oneshot;
 
-use self::queue::{QueuedBatch, QueuedValueWrite, WriteQueue, WriteTask};
+use self::queue::{QueuedBatch, QueuedChangeWrite, QueuedValueWrite, WriteQueue, WriteTask};
 use self::reader_pool::ReaderPool;
 use crate::batch::{PreparedBatch, refusal};
 
@@ -126,6 +128,22 @@ impl KeyValueStore for SqliteStore {
 
     fn keys(&self, range: KeyRange) -> BoxFuture<'_, Result<Vec<String>, StoreFault>> {
         self.query(move |db| values::keys(db, &range))
+    }
+}
+
+impl FileChangeStore for SqliteStore {
+    fn record_changes(&self, write: ChangeWrite) -> BoxFuture<'static, Result<(), StoreFault>> {
+        let (reply, receiver) = oneshot::channel();
+        let enqueued = self.queue.enqueue(WriteTask::RecordChanges(QueuedChangeWrite { write, reply }));
+        reply_future(enqueued.map(|()| receiver))
+    }
+
+    fn turn_changes(
+        &self,
+        agent: Serial,
+        turn: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<TurnChanges>, StoreFault>> {
+        self.query(move |db| file_changes::turn_changes(db, agent, turn))
     }
 }
 

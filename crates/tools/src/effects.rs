@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::journal::Serial;
 use agent::outside::{CachedResults, CallSite, KeyValues, Peers, PlanKeeper, ToolContext};
-use agent::permission::{CommandEffect, Confinement, Effect, FilePath, Permit};
+use agent::permission::{CommandEffect, Confinement, Effect, FilePath};
 use agent::{AgentId, ToolOutcome};
 
 use crate::commands::PermittedCommand;
@@ -150,7 +150,8 @@ impl ToolEffects for FileWrite {
     }
 
     fn open(self, granted: Granted) -> Result<WritableFile, ToolOutcome> {
-        WritableFile::from_permit(&granted.0.permit, &self.0.requested)
+        let file = WritableFile::from_permit(&granted.0.permit, &self.0.requested)?;
+        Ok(file.recorded_by(&granted.0.changes))
     }
 }
 
@@ -293,7 +294,7 @@ impl ToolEffects for FileEdits {
         let open = |(index, file): (usize, RequestedFile)| {
             let readable = ReadableFile::nth_of_permit(permit, index, &file.requested)?;
             let writable = WritableFile::nth_of_permit(permit, index, &file.requested)?;
-            Ok(EditableFile { readable, writable })
+            Ok(EditableFile { readable, writable: writable.recorded_by(&granted.0.changes) })
         };
         self.0.into_iter().enumerate().map(open).collect()
     }
@@ -318,7 +319,8 @@ impl ToolEffects for FileRemoval {
     }
 
     fn open(self, granted: Granted) -> Result<RemovableEntry, ToolOutcome> {
-        RemovableEntry::nth_of_permit(&granted.0.permit, 0, &self.0.requested)
+        let entry = RemovableEntry::nth_of_permit(&granted.0.permit, 0, &self.0.requested)?;
+        Ok(entry.recorded_by(&granted.0.changes))
     }
 }
 
@@ -338,9 +340,11 @@ impl FileCopy {
         Ok(Self { from, to: RequestedFile::resolve_field("to", to, site)? })
     }
 
-    fn open_ends(&self, permit: &Permit) -> Result<(ReadableFile, WritableFile), ToolOutcome> {
+    fn open_ends(&self, granted: &Granted) -> Result<(ReadableFile, WritableFile), ToolOutcome> {
+        let ToolContext { permit, changes, .. } = &granted.0;
         let from = ReadableFile::from_permit(permit, &self.from.requested)?;
-        Ok((from, WritableFile::from_permit(permit, &self.to.requested)?))
+        let to = WritableFile::from_permit(permit, &self.to.requested)?;
+        Ok((from, to.recorded_by(changes)))
     }
 }
 
@@ -360,7 +364,7 @@ impl ToolEffects for FileCopy {
     }
 
     fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
-        self.open_ends(&granted.0.permit)
+        self.open_ends(&granted)
     }
 }
 
@@ -374,9 +378,10 @@ impl ToolEffects for FileMove {
     }
 
     fn open(self, granted: Granted) -> Result<Self::Handle, ToolOutcome> {
-        let (Self(copy), permit) = (self, &granted.0.permit);
-        let (from, to) = copy.open_ends(permit)?;
-        Ok((from, RemovableEntry::nth_of_permit(permit, 1, &copy.from.requested)?, to))
+        let Self(copy) = self;
+        let (from, to) = copy.open_ends(&granted)?;
+        let entry = RemovableEntry::nth_of_permit(&granted.0.permit, 1, &copy.from.requested)?;
+        Ok((from, entry.recorded_by(&granted.0.changes), to))
     }
 }
 

@@ -23,7 +23,7 @@ mod write_file;
 pub(crate) use beneath_root::{
     DirectoryHandle, Hiding, ReadableFile, ReadableRepository, ReadableTree, RemovableEntry,
     RepositoryDirectories, WritableFile, hiding_of, identify_directory, is_blocked_alias, is_credential,
-    real_path,
+    real_path, restore,
 };
 
 use crate::definition::{ToolEntry, tool};

@@ -6,32 +6,42 @@ mod notes;
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
-use agent::outside::Workspace;
+use agent::outside::{Entropy, FileChange, RestoreFault, Workspace};
 use agent::permission::{DirectoryIdentity, FilePath, PathFault, Permit};
 use agent::prompt::Note;
 
 use crate::definition::failure_reason;
-use crate::fs::{ReadableFile, identify_directory};
+use crate::fs::{ReadableFile, identify_directory, restore};
 
 /// The local file system.
 pub struct LocalWorkspace {
     home: Option<FilePath>,
     /// The directory of the owner's own notes.
     owner_notes_directory: Option<FilePath>,
+    /// For the names of temporary files.
+    entropy: Option<Arc<dyn Entropy>>,
 }
 
 impl LocalWorkspace {
     /// Creates a workspace where `~` stands for `home`.
     #[must_use]
     pub fn new(home: Option<FilePath>) -> Self {
-        Self { home, owner_notes_directory: None }
+        Self { home, owner_notes_directory: None, entropy: None }
     }
 
     /// Sets the directory of the owner's `NEXUS.md`.
     #[must_use]
     pub fn with_owner_notes(mut self, directory: FilePath) -> Self {
         self.owner_notes_directory = Some(directory);
+        self
+    }
+
+    /// Sets the source of random names, which restoring files needs.
+    #[must_use]
+    pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
+        self.entropy = Some(entropy);
         self
     }
 
@@ -93,6 +103,12 @@ impl Workspace for LocalWorkspace {
         ReadableFile::from_permit(&permit, requested)
             .and_then(|file| file.read_all(bytes_max))
             .map_err(|outcome| failure_reason(&outcome).to_owned())
+    }
+
+    fn restore_files(&self, changes: &[FileChange], permit: &Permit) -> Result<Vec<FilePath>, RestoreFault> {
+        let entropy = self.entropy.as_ref();
+        let entropy = entropy.ok_or_else(|| RestoreFault::Failed("no source of random names".to_owned()))?;
+        restore(changes, permit, &**entropy)
     }
 
     fn status_line(&self, cwd: &FilePath) -> Option<String> {

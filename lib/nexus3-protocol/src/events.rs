@@ -12,7 +12,7 @@ pub use payloads::{
     AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ApprovalAnswered, ApprovalRequested,
     ContextCompacted, DaemonStarted, DaemonStopped, Denied, Gap, Lagged, MessageEvent, NotJournalled,
     PermissionsChanged, PermissionsView, ReasoningDelta, RolledBack, Steered, TextDelta, ToolBegun, ToolDone,
-    ToolOutputDelta, TurnAccepted, TurnBegun, TurnEnded, TurnError, TurnReopened,
+    ToolOutputDelta, TurnAccepted, TurnBegun, TurnEnded, TurnError, TurnReopened, TurnUndone,
 };
 pub use query::{EventKindFilter, EventQuery, QueryFault, parse_cursor};
 
@@ -166,6 +166,8 @@ define_events! {
         TurnReopened = "turn_reopened";
         /// The newest messages of a context were removed.
         RolledBack = "rolled_back";
+        /// The file changes of a turn were undone.
+        TurnUndone = "turn_undone";
         /// A context was shortened: older messages were summarized or dropped. Their events stay in the journal.
         ContextCompacted = "context_compacted";
         /// A call or tool call was denied.

@@ -30,7 +30,7 @@ pub use lifecycle::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
     ImportAgentParams, ListSessionsOutput, ListSessionsParams, RenameAgentOutput, RenameAgentParams,
     RollbackAgentOutput, RollbackAgentParams, SessionSummary, SnapshotDocument, SnapshotExtras,
-    SnapshotImage, SnapshotMessage, SnapshotToolCall,
+    SnapshotImage, SnapshotMessage, SnapshotToolCall, UndoTurnOutput, UndoTurnParams,
 };
 pub use permissions::{
     AgentOutput, ChildrenOutput, GrantView, HostSetView, LimitView, NameSetView, PermissionsOutput,
@@ -68,6 +68,11 @@ macro_rules! for_each_method {
             /// while a turn is running or queued.
             RollbackAgent rollback_agent = "rollback_agent"
                 at Daemon for Reach("agent_send") of agent_id: RollbackAgentParams => RollbackAgentOutput;
+            /// Restores the files that the file tools of a turn changed, all or nothing; the default is the latest turn
+            /// that changed files. Refused with the names if a file has changed since, and while a turn is running or
+            /// queued. Changes made by commands are not undone.
+            UndoTurn undo_turn = "undo_turn"
+                at Daemon for Reach("agent_send") of agent_id: UndoTurnParams => UndoTurnOutput;
             /// Changes an agent's id. Everything else stays the same, including its token; the old id becomes free.
             RenameAgent rename_agent = "rename_agent"
                 at Daemon for Reach("agent_create") of agent_id: RenameAgentParams => RenameAgentOutput;

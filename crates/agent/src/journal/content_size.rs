@@ -22,6 +22,7 @@ impl Record {
             Record::CallDone { outcome, .. } => outcome.text().len(),
             Record::ApprovalRequested(request) => request.arguments.len() + request.reason.len(),
             Record::ApprovalAnswered(answer) => answer.note.as_ref().map_or(0, String::len),
+            Record::TurnUndone { paths, .. } => paths.iter().map(|path| path.as_str().len()).sum(),
             Record::TurnEnded { end, .. } => end.content.len(),
             Record::Compacted(compaction) => compaction.parts.iter().map(part_bytes).sum(),
             Record::Denied { text, .. } => text.len(),

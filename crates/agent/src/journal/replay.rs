@@ -150,6 +150,7 @@ impl Replay {
             | Record::PermissionsChanged { .. }
             | Record::Renamed { .. }
             | Record::Finished { .. }
+            | Record::TurnUndone { .. }
             | Record::Destroyed { .. }
             | Record::Denied { .. }
             | Record::DaemonStarted { .. }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{BoxFuture, ENTRIES_MAX, KeyValueStore, Timestamp};
+use super::{BoxFuture, ENTRIES_MAX, FileChangeStore, KeyValueStore, Timestamp};
 use crate::journal::{AgentRecord, AgentState, Record, Serial, StoredLedger};
 use crate::{AgentId, Fault, FaultKind, RequestId, TurnEnd};
 
@@ -181,13 +181,14 @@ pub trait CommitListener: Send + Sync {
     fn store_failed(&self, why: &str);
 }
 
-/// Durable storage of agents, their journals and their key-value entries.
-pub trait Store: KeyValueStore {
+/// Durable storage of agents, their journals, their key-value entries and the files that they replaced.
+pub trait Store: KeyValueStore + FileChangeStore {
     /// Appends all or nothing. Enqueued when this function returns; committed when the future resolves to `Ok`.
     ///
     /// `Created` inserts an agent; `PermissionsChanged`, `Renamed` and `Destroyed` update its record. A destroyed agent
     /// is deleted once it has no descendants, and with a root the entries of its tree. `TurnAccepted` opens a turn,
-    /// `TurnEnded` closes it, `TurnReopened` opens it again, or leaves it open.
+    /// `TurnEnded` closes it, `TurnReopened` opens it again, or leaves it open. `TurnUndone` deletes its file
+    /// changes.
     fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>>;
 
     /// All agents, by ascending serial.

@@ -101,6 +101,9 @@ fn describe_record(record: &JournalRecord) -> String {
             let (before, after) = (compacted.tokens_before, compacted.tokens_after);
             format!("{} by {}: {before} tokens reduced to {after}", compacted.method, compacted.by)
         }
+        JournalRecord::TurnUndone(undone) => {
+            format!("turn {} by {}, restored: {}", undone.turn, undone.by, undone.paths.join(", "))
+        }
         JournalRecord::RolledBack(rolled_back) => {
             format!("by {}, {} messages stay", rolled_back.by, rolled_back.messages)
         }

@@ -50,6 +50,10 @@ async fn each_lifecycle_command_is_one_call() {
     let params = json!({ "agent_id": "a", "messages": 4 });
     let rolled_back = json!({ "agent_id": "a", "message_count": 4, "removed": 2 });
     assert_calls(&["rollback", "a", "4"], "rollback_agent", params, rolled_back).await;
+    let undone = json!({ "agent_id": "a", "turn": 7, "restored": ["/srv/a.txt"] });
+    assert_calls(&["undo", "a"], "undo_turn", json!({ "agent_id": "a" }), undone.clone()).await;
+    let params = json!({ "agent_id": "a", "turn": 7 });
+    assert_calls(&["undo", "a", "7"], "undo_turn", params, undone).await;
     let params = json!({ "agent_id": "a", "new_agent_id": "b" });
     assert_calls(
         &["rename", "a", "b"],

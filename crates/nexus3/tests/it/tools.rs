@@ -14,6 +14,7 @@ mod offered_tools;
 mod processes;
 mod pure;
 mod secrets;
+mod undo;
 
 use serde_json::json;
 

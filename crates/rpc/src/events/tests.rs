@@ -169,6 +169,10 @@ fn agent_records() -> Vec<(Record, Value)> {
         (Record::Destroyed { by: by() }, json!({ "by": "admin" })),
         (Record::RolledBack { by: by(), messages: 3 }, json!({ "by": "admin", "messages": 3 })),
         (
+            Record::TurnUndone { turn: 2, by: by(), paths: vec![path("/srv/a")] },
+            json!({ "turn": 2, "by": "admin", "paths": ["/srv/a"] }),
+        ),
+        (
             Record::Compacted(Box::new(CompactionRecord {
                 turn: Some(2),
                 by: PrincipalId::Auto,

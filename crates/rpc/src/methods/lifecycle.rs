@@ -6,7 +6,8 @@ use agent::{Fault, Message};
 use nexus3_protocol::methods::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
     ImportAgentParams, ListSessionsOutput, ListSessionsParams, PageSize, RenameAgentOutput,
-    RenameAgentParams, RollbackAgentOutput, RollbackAgentParams, SessionSummary, spec,
+    RenameAgentParams, RollbackAgentOutput, RollbackAgentParams, SessionSummary, UndoTurnOutput,
+    UndoTurnParams, spec,
 };
 use runtime::{AgentHandle, AgentRef, AgentStatus, Fork};
 
@@ -76,6 +77,24 @@ impl Handler<spec::RollbackAgent> for Dispatcher {
             agent_id: agent.id().to_string(),
             message_count: params.messages,
             removed: removed as u64,
+        })
+    }
+}
+
+impl Handler<spec::UndoTurn> for Dispatcher {
+    async fn handle(
+        &self,
+        principal: &Principal,
+        agent: &AgentRef,
+        params: UndoTurnParams,
+    ) -> Result<UndoTurnOutput, Fault> {
+        let principal = principal.wake(&self.pool).await?;
+        let agent = self.pool.wake(agent).await?;
+        let undone = agent.undo_turn(params.turn, principal.initiator()).await?;
+        Ok(UndoTurnOutput {
+            agent_id: agent.id().to_string(),
+            turn: undone.turn,
+            restored: undone.restored.iter().map(ToString::to_string).collect(),
         })
     }
 }

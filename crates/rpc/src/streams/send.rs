@@ -381,6 +381,7 @@ impl TurnFilter {
             | Record::PermissionsChanged { .. }
             | Record::Renamed { .. }
             | Record::Finished { .. }
+            | Record::TurnUndone { .. }
             | Record::RolledBack { .. }
             | Record::Compacted(_)
             | Record::Denied { .. }

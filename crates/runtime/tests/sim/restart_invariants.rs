@@ -33,7 +33,9 @@ impl RestartSimulation {
                 FaultKind::Full { .. } | FaultKind::Busy { .. } => true,
                 // Sends with other content are rejected themselves; they do not affect the first one.
                 FaultKind::Invalid => false,
-                FaultKind::Denied | FaultKind::ContextFull | FaultKind::Internal => false,
+                FaultKind::Conflict | FaultKind::Denied | FaultKind::ContextFull | FaultKind::Internal => {
+                    false
+                }
             },
         };
         assert!(is_allowed, "{} got the response {response:?}", sent.script);

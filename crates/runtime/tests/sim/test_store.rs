@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange,
-    KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn, StoredValue, Timestamp, ValueWrite,
+    Append, BoxFuture, ChangeWrite, CommitListener, EntryRange, FileChangeStore, IndexRow, JournalBounds,
+    JournalEntry, KeyRange, KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn,
+    StoredValue, Timestamp, TurnChanges, ValueWrite,
 };
 use store::MemoryStore;
 use tokio::sync::oneshot;
@@ -278,6 +279,20 @@ impl KeyValueStore for TestStore {
 
     fn keys(&self, range: KeyRange) -> BoxFuture<'_, Result<Vec<String>, StoreFault>> {
         self.memory.keys(range)
+    }
+}
+
+impl FileChangeStore for TestStore {
+    fn record_changes(&self, write: ChangeWrite) -> BoxFuture<'static, Result<(), StoreFault>> {
+        self.memory.record_changes(write)
+    }
+
+    fn turn_changes(
+        &self,
+        agent: Serial,
+        turn: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<TurnChanges>, StoreFault>> {
+        self.memory.turn_changes(agent, turn)
     }
 }
 

@@ -248,6 +248,7 @@ struct FaultBody<'a> {
 #[serde(remote = "FaultKind", rename_all = "snake_case", deny_unknown_fields)]
 enum FaultKindBody {
     Invalid,
+    Conflict,
     Denied,
     NotFound,
     Busy { retry_after_ms: u64 },

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::approval::{ApprovalAnswerBody, ApprovalRequestBody};
 use super::message::{ClassTag, MessageBody, RequestIdBody, ToolOutcomeBody, TurnEndBody};
-use super::state::{AgentBody, PermissionsBody, decode_agent_id, decode_principal, encode_principal};
+use super::state::{
+    AgentBody, PermissionsBody, decode_agent_id, decode_file_path, decode_principal, encode_principal,
+};
 use super::{CodecFault, decode as from_json, encode as to_json};
 
 #[derive(Serialize, Deserialize)]
@@ -98,6 +100,14 @@ struct TurnReopenedBody<'a> {
     turn: u64,
     request_id: RequestIdBody<'a>,
     messages: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnUndoneBody<'a> {
+    turn: u64,
+    by: Cow<'a, str>,
+    paths: Vec<Cow<'a, str>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -238,6 +248,11 @@ pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
             let request_id = RequestIdBody::encode(request_id);
             to_json(&TurnReopenedBody { turn: *turn, request_id, messages: *messages })
         }
+        Record::TurnUndone { turn, by, paths } => to_json(&TurnUndoneBody {
+            turn: *turn,
+            by: encode_principal(by),
+            paths: paths.iter().map(|path| path.as_str().into()).collect(),
+        }),
         Record::RolledBack { by, messages } => {
             to_json(&RolledBackBody { by: encode_principal(by), messages: *messages })
         }
@@ -332,6 +347,11 @@ fn decode_other(kind: &str, text: &str) -> Result<Record, CodecFault> {
         }
         "approval_answered" => {
             Record::ApprovalAnswered(Box::new(from_json::<ApprovalAnswerBody<'_>>(text)?.decode()?))
+        }
+        "turn_undone" => {
+            let body: TurnUndoneBody<'_> = from_json(text)?;
+            let paths = body.paths.iter().map(|path| decode_file_path(path)).collect::<Result<_, _>>()?;
+            Record::TurnUndone { turn: body.turn, by: decode_principal(&body.by)?, paths }
         }
         "rolled_back" => {
             let body: RolledBackBody<'_> = from_json(text)?;

@@ -353,7 +353,7 @@ fn decode_hosts(texts: &[Cow<'_, str>]) -> Result<Vec<HostPattern>, CodecFault> 
     texts.iter().map(decode).collect()
 }
 
-fn decode_file_path(text: &str) -> Result<FilePath, CodecFault> {
+pub(super) fn decode_file_path(text: &str) -> Result<FilePath, CodecFault> {
     let path = FilePath::resolve(text, &FilePath::root()).map_err(CodecFault::new)?;
     if path.as_str() == text {
         Ok(path)

@@ -355,6 +355,8 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
     let permissions = Box::new(permissions_with_lists(text));
     records.push(Record::PermissionsChanged { by: PrincipalId::Admin, permissions });
     records.extend(approval_records(text));
+    let paths = ["/srv/a b", "/srv/\u{1f980}"].map(path).to_vec();
+    records.push(Record::TurnUndone { turn: 8, by: agent_named_admin(), paths });
     records
 }
 
@@ -423,12 +425,13 @@ pub(crate) fn kind_count(record: &Record) -> usize {
         | Record::CallDone { .. }
         | Record::ApprovalRequested(_)
         | Record::ApprovalAnswered(_)
+        | Record::TurnUndone { .. }
         | Record::TurnEnded { .. }
         | Record::TurnReopened { .. }
         | Record::RolledBack { .. }
         | Record::Compacted(_)
         | Record::Denied { .. }
         | Record::DaemonStarted { .. }
-        | Record::DaemonStopped => 20,
+        | Record::DaemonStopped => 21,
     }
 }

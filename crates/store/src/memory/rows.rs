@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use agent::journal::{AgentRecord, AgentState, DAEMON, Record, Serial, StoredLedger, StoredPermissions};
 use agent::outside::{
-    Append, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange, Namespace, StoreFault, StoredAgent,
-    StoredTurn, StoredValue, Timestamp, ValueChange, ValueWrite,
+    Append, ChangeWrite, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange, Namespace, StoreFault,
+    StoredAgent, StoredTurn, StoredValue, Timestamp, TurnChanges, ValueChange, ValueWrite,
 };
 use agent::{AgentId, RequestId, TurnEnd};
 
+use super::file_changes::{AgentChanges, FileChanges};
 use super::values::{NamespaceValues, Values};
 
 use crate::batch::{check_integer_range, is_daemon_record, later_parent, refusal, requires_live_agent};
@@ -27,6 +28,7 @@ pub(super) struct Rows {
     children: BTreeMap<Serial, BTreeSet<Serial>>,
     turns: BTreeMap<Serial, HashMap<RequestId, TurnRow>>,
     values: Values,
+    file_changes: FileChanges,
     /// Changes of the current batch, undone if it is refused.
     undo_log: Vec<UndoStep>,
 }
@@ -51,6 +53,7 @@ enum UndoStep {
     Turn(Serial, RequestId, Option<TurnRow>),
     Turns(Serial, HashMap<RequestId, TurnRow>),
     Values(Serial, NamespaceValues),
+    FileChanges(Serial, AgentChanges),
 }
 
 impl Rows {
@@ -135,6 +138,11 @@ impl Rows {
                 row.end = None;
                 self.set_turn(agent, request_id, Some(row));
             }
+            Record::TurnUndone { turn, .. } => {
+                if let Some(before) = self.file_changes.mark_undone(agent, *turn) {
+                    self.undo_log.push(UndoStep::FileChanges(agent, before));
+                }
+            }
             Record::Finished { .. }
             | Record::TurnBegun { .. }
             | Record::MessageAdded(_)
@@ -179,6 +187,9 @@ impl Rows {
     fn destroy(&mut self, agent: Serial) {
         if let Some(turns) = self.turns.remove(&agent) {
             self.undo_log.push(UndoStep::Turns(agent, turns));
+        }
+        if let Some(changes) = self.file_changes.take(agent) {
+            self.undo_log.push(UndoStep::FileChanges(agent, changes));
         }
         self.update_agent(agent, |row| row.is_destroyed = true);
         let mut next = Some(agent);
@@ -275,6 +286,7 @@ impl Rows {
                 UndoStep::Turn(agent, request_id, row) => drop(self.put_turn(agent, &request_id, row)),
                 UndoStep::Turns(agent, turns) => drop(self.turns.insert(agent, turns)),
                 UndoStep::Values(root, values) => self.values.restore(Namespace::Tree(root), values),
+                UndoStep::FileChanges(agent, changes) => self.file_changes.restore(agent, changes),
             }
         }
     }
@@ -296,6 +308,21 @@ impl Rows {
 
     pub(super) fn keys(&self, range: &KeyRange) -> Vec<String> {
         self.values.keys(range)
+    }
+}
+
+/// The recorded file changes.
+impl Rows {
+    pub(super) fn record_changes(&mut self, write: ChangeWrite) -> Result<(), StoreFault> {
+        if !self.is_live(write.agent) {
+            return Err(refusal::no_agent());
+        }
+        self.file_changes.record(write);
+        Ok(())
+    }
+
+    pub(super) fn turn_changes(&self, agent: Serial, turn: Option<u64>) -> Option<TurnChanges> {
+        self.file_changes.of_turn(agent, turn)
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{CommitListener, StoreFault, Timestamp, ValueChange, ValueWrite};
+use agent::outside::{
+    ChangeWrite, CommitListener, FileChange, NewChanges, StoreFault, Timestamp, ValueChange, ValueWrite,
+};
 use tokio::sync::oneshot;
 
 use crate::batch::{PreparedBatch, refusal};
@@ -22,6 +24,7 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 pub(super) enum WriteTask {
     Append(QueuedBatch),
     WriteValue(QueuedValueWrite),
+    RecordChanges(QueuedChangeWrite),
     PruneTurns { before: Timestamp, pruned: u64, reply: oneshot::Sender<Result<u64, StoreFault>> },
 }
 
@@ -37,6 +40,12 @@ pub(super) struct QueuedValueWrite {
     pub(super) reply: oneshot::Sender<Result<bool, StoreFault>>,
 }
 
+/// File changes to record, with the channel on which their caller awaits the commit.
+pub(super) struct QueuedChangeWrite {
+    pub(super) write: ChangeWrite,
+    pub(super) reply: oneshot::Sender<Result<(), StoreFault>>,
+}
+
 impl WriteTask {
     fn bytes(&self) -> usize {
         match self {
@@ -44,6 +53,10 @@ impl WriteTask {
             WriteTask::WriteValue(queued) => match &queued.write.change {
                 ValueChange::Store { json, .. } => json.len(),
                 ValueChange::Delete => 0,
+            },
+            WriteTask::RecordChanges(queued) => match &queued.write.changes {
+                NewChanges::Recorded(changes) => changes.iter().map(FileChange::bytes).sum(),
+                NewChanges::NotUndoable(_) => 0,
             },
             WriteTask::PruneTurns { .. } => 0,
         }
@@ -54,6 +67,7 @@ impl WriteTask {
         match self {
             WriteTask::Append(queued) => drop(queued.reply.send(Err(fault))),
             WriteTask::WriteValue(queued) => drop(queued.reply.send(Err(fault))),
+            WriteTask::RecordChanges(queued) => drop(queued.reply.send(Err(fault))),
             WriteTask::PruneTurns { reply, .. } => drop(reply.send(Err(fault))),
         }
     }

@@ -1,4 +1,4 @@
-//! Database schema: the append-only journal, the tables derived from it, and the key-value store.
+//! Database schema: the append-only journal, the tables derived from it, the key-value store, and file changes.
 // tidy: allow retired-word because the stored format names a field `rights`
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -10,7 +10,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x6e78_3373;
 pub(crate) type Migration = &'static str;
 
 /// All migrations. A released migration is never changed; new ones are appended.
-pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA, RECORD_INDEX, KEY_VALUES];
+pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA, RECORD_INDEX, KEY_VALUES, FILE_CHANGES];
 
 /// The tables. WAL mode writes every page of a commit twice, so values that change together are stored together.
 ///
@@ -100,6 +100,32 @@ CREATE TABLE key_values (
 ) STRICT;
 CREATE UNIQUE INDEX key_values_by_key ON key_values (namespace, key);
 CREATE INDEX key_values_by_expiry ON key_values (expires_at) WHERE expires_at IS NOT NULL;
+";
+
+/// The recorded file changes of turns. A turn that cannot be undone has a reason and no changes. `kind` is 0 if nothing
+/// was there before, 1 for a directory, 2 for a file and 3 for a symbolic link, whose target is the content.
+const FILE_CHANGES: Migration = "
+CREATE TABLE changed_turns (
+    agent INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    undone INTEGER NOT NULL CHECK (undone IN (0, 1)),
+    not_undoable TEXT,
+    files INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (agent, turn)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE file_changes (
+    agent INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    kind INTEGER NOT NULL,
+    mode INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    last_before BLOB NOT NULL,
+    after BLOB NOT NULL,
+    sum INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX file_changes_by_path ON file_changes (agent, turn, path);
 ";
 
 /// Key of the database id in `meta`.

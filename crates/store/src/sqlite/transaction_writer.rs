@@ -9,6 +9,7 @@ use agent::outside::StoreFault;
 use rusqlite::{Connection, OptionalExtension as _, Statement, params};
 
 use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
+use super::file_changes::{delete_agent_changes, mark_undone};
 use super::values::delete_tree_values;
 use crate::batch::{
     EncodedRecord, PreparedAppend, PreparedBatch, RowUpdate, is_daemon_record, later_parent, refusal,
@@ -318,8 +319,12 @@ impl<'db> TransactionWriter<'db> {
                     .execute(params![to_i64(agent)?, key])?;
                 if reopened == 0 { Err(refusal::no_turn().into()) } else { Ok(()) }
             }
+            (RowUpdate::UndoTurn, Record::TurnUndone { turn, .. }) => {
+                mark_undone(self.db, to_i64(agent)?, to_i64(*turn)?)
+            }
             (
                 RowUpdate::Unchanged
+                | RowUpdate::UndoTurn
                 | RowUpdate::Create { .. }
                 | RowUpdate::Rename
                 | RowUpdate::AcceptTurn { .. },
@@ -378,6 +383,7 @@ impl<'db> TransactionWriter<'db> {
         .execute(params![to_i64(agent)?, TURNS_DELETED_MAX])?;
         db.prepare_cached("UPDATE agents SET gone = 1 WHERE serial = ?1")?.execute([to_i64(agent)?])?;
         update_agent_checksum(db, agent)?;
+        delete_agent_changes(db, to_i64(agent)?)?;
         self.set_liveness(agent, AgentLiveness::Destroyed)?;
         let mut next = Some(agent);
         while let Some(serial) = next {

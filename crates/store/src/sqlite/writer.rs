@@ -15,9 +15,10 @@ use super::checkpoint::{CheckpointAction, Checkpointer, run_checkpoint};
 use super::database_file::DatabaseFile;
 use super::disk_error::DiskError;
 use super::failpoints::{FailpointSite, Failpoints, InjectedFault};
+use super::file_changes::record_changes;
 use super::high_water_mark::{HighWaterMark, HighWaterMarkFile};
 use super::live_files::{LiveFiles, LostFile};
-use super::queue::{QueuedBatch, QueuedValueWrite, WriteQueue, WriteTask};
+use super::queue::{QueuedBatch, QueuedChangeWrite, QueuedValueWrite, WriteQueue, WriteTask};
 use super::reader_pool::ReaderPool;
 use super::transaction_writer::{EntryPosition, JournalHead, TransactionWriter, WriteError};
 use super::values::write_value;
@@ -77,6 +78,14 @@ struct Group {
     batches: Vec<QueuedBatch>,
     /// Written after the batches.
     values: Vec<QueuedValueWrite>,
+    /// Written after the batches.
+    changes: Vec<QueuedChangeWrite>,
+}
+
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.batches.is_empty() && self.values.is_empty() && self.changes.is_empty()
+    }
 }
 
 /// Outcome of each task of a group.
@@ -84,6 +93,7 @@ struct Group {
 struct Outcomes {
     batches: Vec<Result<Vec<EntryPosition>, StoreFault>>,
     values: Vec<Result<bool, StoreFault>>,
+    changes: Vec<Result<(), StoreFault>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +157,7 @@ impl WriterLoop<'_> {
                 match task {
                     WriteTask::Append(batch) => group.batches.push(batch),
                     WriteTask::WriteValue(write) => group.values.push(write),
+                    WriteTask::RecordChanges(write) => group.changes.push(write),
                     WriteTask::PruneTurns { before, pruned, reply } => prunings.push((before, pruned, reply)),
                 }
             }
@@ -167,7 +178,7 @@ impl WriterLoop<'_> {
 
     /// Commits a group, notifies the listener, then replies: a caller with a reply finds its entries among the events.
     fn commit_and_publish(&mut self, group: Group) {
-        if group.batches.is_empty() && group.values.is_empty() {
+        if group.is_empty() {
             return;
         }
         let before = self.transaction_writer.head();
@@ -198,6 +209,8 @@ impl WriterLoop<'_> {
         replies.into_iter().for_each(|(reply, outcome)| drop(reply.send(outcome)));
         let values = group.values.into_iter().zip(outcomes.values);
         values.for_each(|(queued, outcome)| drop(queued.reply.send(outcome)));
+        let changes = group.changes.into_iter().zip(outcomes.changes);
+        changes.for_each(|(queued, outcome)| drop(queued.reply.send(outcome)));
     }
 
     fn commit(&mut self, group: &Group) -> Result<Outcomes, DiskError> {
@@ -228,11 +241,10 @@ impl WriterLoop<'_> {
             );
         }
         for queued in &group.values {
-            outcomes.values.push(match write_value(self.db, &queued.write) {
-                Ok(existed) => Ok(existed),
-                Err(WriteError::Refused(fault)) => Err(fault),
-                Err(WriteError::Sqlite(error)) => return Err(error.into()),
-            });
+            outcomes.values.push(refusal_of(write_value(self.db, &queued.write))?);
+        }
+        for queued in &group.changes {
+            outcomes.changes.push(refusal_of(record_changes(self.db, &queued.write))?);
         }
         match self.context.failpoints.hit(FailpointSite::CommitBefore, &record_kinds(group)) {
             None => {}
@@ -326,6 +338,7 @@ impl WriterLoop<'_> {
         };
         group.batches.into_iter().for_each(|queued| drop(queued.reply.send(Err(fault.clone()))));
         group.values.into_iter().for_each(|queued| drop(queued.reply.send(Err(fault.clone()))));
+        group.changes.into_iter().for_each(|queued| drop(queued.reply.send(Err(fault.clone()))));
     }
 
     /// Prunes a limited number of turns, and enqueues the task again until none is left to prune.
@@ -443,7 +456,17 @@ fn execute(db: &Connection, sql: &str) -> rusqlite::Result<()> {
 fn record_kinds(group: &Group) -> impl Iterator<Item = &'static str> + Clone + '_ {
     let appends = group.batches.iter().flat_map(|queued| &queued.batch.appends);
     let records = appends.flat_map(|prepared| &prepared.append.records).map(agent::journal::Record::kind);
-    records.chain(group.values.iter().map(|_| "key_value"))
+    let others = group.values.iter().map(|_| "key_value").chain(group.changes.iter().map(|_| "file_changes"));
+    records.chain(others)
+}
+
+/// Separates a refusal of one write from an error of the transaction.
+fn refusal_of<T>(written: Result<T, WriteError>) -> Result<Result<T, StoreFault>, CommitFailure> {
+    match written {
+        Ok(value) => Ok(Ok(value)),
+        Err(WriteError::Refused(fault)) => Ok(Err(fault)),
+        Err(WriteError::Sqlite(error)) => Err(error.into()),
+    }
 }
 
 /// Appends the records of a batch as journal entries at their positions.

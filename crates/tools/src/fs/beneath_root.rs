@@ -13,9 +13,11 @@ mod protected;
 #[cfg(test)]
 mod races;
 mod readable_file;
+mod recording;
 mod remove;
 mod replace;
 mod repository;
+mod restore;
 mod stale_files;
 mod target_directory;
 mod version;
@@ -27,6 +29,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use agent::ToolOutcome;
+use agent::outside::{ChangeRecorder, Unrecorded};
 use agent::permission::{DirectoryIdentity, FilePath, FilePermit, RootedPath};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
@@ -37,9 +40,11 @@ pub(crate) use entry::EntryKind;
 pub(crate) use granted_directory::identify_directory;
 pub(crate) use protected::is_credential;
 pub(crate) use readable_file::{ReadableFile, binary_file, is_binary};
+pub(crate) use recording::record_all;
 pub(crate) use remove::RemovableEntry;
 pub(crate) use replace::{PublishedChange, TemporaryFile};
 pub(crate) use repository::{ReadableRepository, RepositoryDirectories};
+pub(crate) use restore::restore;
 pub(crate) use version::FileVersion;
 pub(crate) use walk::{ReadableTree, WalkEntry, WalkOptions, WalkReport};
 pub(crate) use writable_file::{Content, LockedTarget, WritableFile};
@@ -54,6 +59,8 @@ struct PermittedPath {
     blocked: Vec<FilePath>,
     identities: Vec<DirectoryIdentity>,
     requested_path: String,
+    /// Records changes before they take effect.
+    changes: Arc<dyn ChangeRecorder>,
 }
 
 /// An existing file. Its handle is opened with `O_PATH`: opening a device for reading can already have side effects.
@@ -75,7 +82,7 @@ impl PermittedPath {
         let requested_path = truncate_for_display(requested);
         let file = file.cloned().ok_or_else(|| path_denied(&requested_path))?;
         let FilePermit { path, blocked, identities } = file;
-        Ok(Self { rooted: path, blocked, identities, requested_path })
+        Ok(Self { rooted: path, blocked, identities, requested_path, changes: Arc::new(Unrecorded) })
     }
 
     /// Resolves the file, following symbolic links that stay beneath the root.

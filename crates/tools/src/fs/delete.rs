@@ -13,7 +13,7 @@ use crate::effects::FileRemoval;
 
 pub(crate) struct Delete;
 
-/// Deletes a file, a link (not its target) or a directory. There is no undo.
+/// Deletes a file, a link (not its target) or a directory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {

@@ -137,6 +137,7 @@ pub(super) fn edit(
     let (new, changes) = splice(&old, &splices);
     let content = Content { text: &new, is_appended: false };
     let temporary = target.prepare(&content, entropy, stop)?;
+    temporary.record()?;
     stop.check()?;
     temporary.persist_over(Some(&version))?;
     let count = splices.len();

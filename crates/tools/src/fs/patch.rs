@@ -10,7 +10,9 @@ use serde::Deserialize;
 
 use self::parse::{FilePatch, PatchKind};
 use super::CONTENT_BYTES_MAX;
-use super::beneath_root::{Content, FileVersion, LockedTarget, PublishedChange, TemporaryFile, WritableFile};
+use super::beneath_root::{
+    Content, FileVersion, LockedTarget, PublishedChange, TemporaryFile, WritableFile, record_all,
+};
 use super::diff::unified_diff;
 use super::write::WRITE_ARGUMENT_BYTES_MAX;
 use crate::blocking::{CancelFlag, run_blocking};
@@ -138,6 +140,7 @@ fn write_all(
         target.check_version(plan.version())?;
         prepared.push(temporary);
     }
+    record_all(targets, &prepared)?;
     stop.check()?;
     let mut changes = Vec::new();
     match publish_all(plans, targets, prepared, &mut changes, entropy) {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use agent::journal::{ApprovalAnswer, ApprovalRequest, Serial};
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, CreatedPeer, KeyValues, Namespace, NewAnswer, NewPeer, PeerResponse,
-    PeerStatus, Peers, PendingApproval, PlanKeeper, ResultChunk, Timestamp, ToolContext, ToolOutputSink,
-    ToolOutputStream, Toolbox, Workspace,
+    BoxFuture, CachedResults, CallSite, ChangeRecorder, CreatedPeer, KeyValues, Namespace, NewAnswer,
+    NewChanges, NewPeer, PeerResponse, PeerStatus, Peers, PendingApproval, PlanKeeper, ResultChunk,
+    Timestamp, ToolContext, ToolOutputSink, ToolOutputStream, Toolbox, Workspace,
 };
 use agent::permission::{
     DirectorySet, FilePath, Grant, Grantor, Relation, RuleAction, RuleEntry, Verdict, judge,
@@ -30,6 +30,7 @@ pub(crate) struct Fixture {
     pub(crate) peers: Arc<RecordingPeers>,
     pub(crate) output: Arc<RecordingSink>,
     pub(crate) plan: Arc<RecordingPlan>,
+    pub(crate) changes: Arc<RecordingChanges>,
     values: Arc<MemoryStore>,
     pub(crate) clock: Arc<TestClock>,
     cwd: FilePath,
@@ -130,6 +131,7 @@ impl Fixture {
             peers: Arc::default(),
             output: Arc::default(),
             plan: Arc::default(),
+            changes: Arc::default(),
             values: Arc::default(),
             clock,
             cwd,
@@ -175,6 +177,7 @@ impl Fixture {
                     output: Arc::clone(&self.output) as _,
                     values,
                     plan: Arc::clone(&self.plan) as _,
+                    changes: Arc::clone(&self.changes) as _,
                 };
                 prepared.run(context).await
             }
@@ -197,6 +200,24 @@ impl ToolOutputSink for RecordingSink {
             ToolOutputStream::Stderr => &self.stderr,
         };
         output.lock().expect("no test panics with the lock").extend(bytes);
+    }
+}
+
+/// Changes as the calls have recorded them.
+#[derive(Default)]
+pub(crate) struct RecordingChanges {
+    pub(crate) calls: Mutex<Vec<NewChanges>>,
+    /// Why the store fails; none if it does not.
+    pub(crate) failure: Mutex<Option<String>>,
+}
+
+impl ChangeRecorder for RecordingChanges {
+    fn record(&self, changes: NewChanges) -> Result<(), String> {
+        if let Some(why) = &*self.failure.lock().expect("no test panics with the lock") {
+            return Err(why.clone());
+        }
+        self.calls.lock().expect("no test panics with the lock").push(changes);
+        Ok(())
     }
 }
 

@@ -38,4 +38,5 @@ mod replaced_roots;
 mod results;
 mod sandbox;
 mod small_disk;
+mod undo;
 mod writes;

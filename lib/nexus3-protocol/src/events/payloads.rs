@@ -286,6 +286,18 @@ pub struct RolledBack {
     pub messages: Count,
 }
 
+/// The file changes of a turn were undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TurnUndone {
+    /// Turn number.
+    pub turn: Count,
+    /// Initiator: `admin` or `agent:` and an agent id.
+    pub by: String,
+    /// The restored paths.
+    pub paths: Vec<String>,
+}
+
 /// A context was shortened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -113,6 +113,30 @@ pub struct RollbackAgentOutput {
     pub removed: Count,
 }
 
+/// Parameters of `undo_turn`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UndoTurnParams {
+    /// The agent.
+    pub agent_id: String,
+    /// Turn number; by default the latest turn that changed files.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
+    pub turn: Option<Count>,
+}
+
+/// Result of `undo_turn`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct UndoTurnOutput {
+    /// The agent.
+    pub agent_id: String,
+    /// The turn.
+    pub turn: Count,
+    /// The restored paths. Those that already were as before the turn are not among them.
+    pub restored: Vec<String>,
+}
+
 /// Parameters of `rename_agent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

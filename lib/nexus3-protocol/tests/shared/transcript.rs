@@ -7,6 +7,7 @@ use nexus3_protocol::methods::{
     DestroyAgentParams, ExportAgentParams, ForkAgentParams, ImportAgentParams, InitialResponse,
     ListAgentsParams, ListApprovalsParams, ListSessionsParams, MessagesParams, NoParams, PageSize,
     RenameAgentParams, RequestIdParam, RollbackAgentParams, SendParams, SetPermissionsParams, SteerParams,
+    UndoTurnParams,
 };
 use nexus3_protocol::{AgentApi, RpcError};
 
@@ -199,6 +200,9 @@ async fn manage_lifecycle<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> Rpc
     let back = RollbackAgentParams { agent_id: "copy".to_owned(), messages: 0 };
     let back = api.rollback_agent(&back).await.unwrap();
     assert_eq!((back.message_count, back.removed), (0, 2));
+    let undo = UndoTurnParams { agent_id: "copy".to_owned(), turn: None };
+    let undo = error(api.undo_turn(&undo).await.unwrap_err());
+    assert_eq!((undo.code, undo.message.as_str()), (-32602, "no turn changed files with file tools"));
     let name = RenameAgentParams { agent_id: "copy".to_owned(), new_agent_id: "twin".to_owned() };
     assert_eq!(api.rename_agent(&name).await.unwrap().url, "/agent/twin");
 

@@ -42,7 +42,8 @@ fn fail_at(points: Vec<String>) {
 }
 
 fn kinds() -> impl Iterator<Item = &'static str> {
-    EventKind::ALL.iter().filter(|kind| kind.is_journalled()).map(|kind| kind.name())
+    let journalled = EventKind::ALL.iter().filter(|kind| kind.is_journalled()).map(|kind| kind.name());
+    journalled.chain(["file_changes"])
 }
 
 #[test]

@@ -88,7 +88,9 @@ async fn unknown_x_nexus_agent_is_denied_everything() {
             let params = match method {
                 Method::Send | Method::Steer => r#"{"content":"hi"}"#,
                 Method::Cancel => r#"{"request_id":1}"#,
-                Method::DestroyAgent | Method::ForkAgent | Method::ExportAgent => r#"{"agent_id":"a"}"#,
+                Method::DestroyAgent | Method::ForkAgent | Method::ExportAgent | Method::UndoTurn => {
+                    r#"{"agent_id":"a"}"#
+                }
                 Method::RollbackAgent => r#"{"agent_id":"a","messages":0}"#,
                 Method::RenameAgent => r#"{"agent_id":"a","new_agent_id":"b"}"#,
                 Method::AnswerApproval => r#"{"approval_id":"none","answer":"deny"}"#,

@@ -139,15 +139,18 @@ async fn rollback_removes_the_newest_messages_durably() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rollback_is_refused_while_a_turn_is_open() {
+async fn rollback_and_undo_are_refused_while_a_turn_is_open() {
     let fixture = Fixture::new().await;
     fixture.create_agents(&["a"]).await;
     let pending_send =
         fixture.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
     run_until_idle().await;
-    let (_, refused) =
-        fixture.call_daemon(&request("rollback_agent", r#"{"agent_id":"a","messages":0}"#)).await;
-    assert!(refused.contains(r#""code":-32001"#), "{refused}");
+    for (method, params) in
+        [("rollback_agent", r#"{"agent_id":"a","messages":0}"#), ("undo_turn", r#"{"agent_id":"a"}"#)]
+    {
+        let (_, refused) = fixture.call_daemon(&request(method, params)).await;
+        assert!(refused.contains(r#""code":-32001"#), "{method}: {refused}");
+    }
     fixture.released.add_permits(1);
     pending_send.await.unwrap();
 }

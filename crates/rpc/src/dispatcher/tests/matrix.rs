@@ -114,6 +114,7 @@ fn rule(method: Method) -> Rule {
         Method::ListSessions => Rule::Call,
         Method::ForkAgent => Rule::OnDescendants("agent_create"),
         Method::RollbackAgent => Rule::OnDescendants("agent_send"),
+        Method::UndoTurn => Rule::OnDescendants("agent_send"),
         Method::RenameAgent => Rule::OnDescendants("agent_create"),
         Method::ExportAgent => Rule::OnDescendants("agent_status"),
         Method::ImportAgent => Rule::Nothing,
@@ -143,7 +144,9 @@ fn call_params(method: Method, target: &'static str) -> (&'static str, String) {
         Method::Steer => r#"{"content":"left"}"#.to_owned(),
         Method::Cancel => r#"{"request_id":1}"#.to_owned(),
         Method::CreateAgent => format!(r#"{{"agent_id":"new","parent_agent_id":"{target}"}}"#),
-        Method::DestroyAgent | Method::ExportAgent => format!(r#"{{"agent_id":"{target}"}}"#),
+        Method::DestroyAgent | Method::ExportAgent | Method::UndoTurn => {
+            format!(r#"{{"agent_id":"{target}"}}"#)
+        }
         Method::ForkAgent | Method::RenameAgent => {
             format!(r#"{{"agent_id":"{target}","new_agent_id":"new"}}"#)
         }
@@ -172,11 +175,15 @@ fn expected(credential: CredentialCase, method: Method, target: &'static str) ->
     }
 }
 
+/// The refusal of an authorized undo.
+const NOTHING_TO_UNDO: &str = "no turn changed files with file tools";
+
 fn expected_for_admin(method: Method, target: &str) -> Outcome {
     match rule(method) {
         Rule::CreateChildren if target == "missing" => Outcome::Invalid("Parent agent not found: missing"),
         Rule::OnDescendants(_) if target == "missing" => Outcome::Invalid("Agent not found: missing"),
         Rule::CallWith("approvals_answer") => Outcome::Invalid("Approval not found: none"),
+        _ if method == Method::UndoTurn => Outcome::Invalid(NOTHING_TO_UNDO),
         _ => Outcome::Allowed,
     }
 }
@@ -187,6 +194,9 @@ fn expected_for_agent(method: Method, target: &str) -> Outcome {
     match rule(method) {
         Rule::OnDescendants(_) if method == Method::ForkAgent && target == "grandchild" => {
             denial("Agent 'me' may fork only its own children")
+        }
+        Rule::OnDescendants(_) if method == Method::UndoTurn && is_descendant => {
+            Outcome::Invalid(NOTHING_TO_UNDO)
         }
         Rule::Call => Outcome::Allowed,
         Rule::CallWith(tool) => denial(&format!(
@@ -277,7 +287,7 @@ async fn agent_reaches_descendants_only_with_the_required_tool() {
                     assert_eq!(response, denied(&text), "{} on {target}", method.name());
                 } else {
                     assert!(
-                        response.1.contains(r#""result":"#),
+                        response.1.contains(r#""result":"#) || response == error(-32602, NOTHING_TO_UNDO),
                         "{} without {disabled}: {response:?}",
                         method.name()
                     );

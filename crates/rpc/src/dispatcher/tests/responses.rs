@@ -161,8 +161,8 @@ async fn every_method_returns_the_documented_json() {
     let document: Value = serde_json::from_str(&document).unwrap();
     let published: Value = serde_json::from_str(nexus3_protocol::OPENRPC).unwrap();
     assert_eq!((kind, &document["result"]), (ResponseKind::Completed, &published));
-    // An answer needs an open request: `approvals.rs`.
-    let mut called = BTreeSet::from(["rpc.discover", "answer_approval"]);
+    // An answer needs an open request: `approvals.rs`; an undo needs changed files: `undo.rs` of the process tests.
+    let mut called = BTreeSet::from(["rpc.discover", "answer_approval", "undo_turn"]);
     for (door, method, params, expected) in CALLS {
         let response = fixture.call_as(&Caller::admin(), door, &request(method, params)).await;
         assert_eq!(response, result(expected), "{method} {params} at {door}");

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use agent::journal::{ApprovalAnswer, ApprovalRequest, ApprovalState};
 use agent::outside::{
-    BoxFuture, CachedResults, CallSite, KeyValueStore, KeyValues, Namespace, PlanKeeper, PreparedCall, Store,
-    ToolContext, ToolOutputSink, ToolSet,
+    BoxFuture, CachedResults, CallSite, ChangeRecorder, ChangeWrite, KeyValueStore, KeyValues, Namespace,
+    NewChanges, PlanKeeper, PreparedCall, Store, ToolContext, ToolOutputSink, ToolSet,
 };
 use agent::permission::{CallText, Decision, Denial, Effect, Grantor, Question, Resource};
 use agent::{
-    AgentId, Concurrency, PrincipalId, RequestId, Schedule, TodoItem, TokenCount, ToolCall, ToolClass,
+    AgentId, Concurrency, Fault, PrincipalId, RequestId, Schedule, TodoItem, TokenCount, ToolCall, ToolClass,
     ToolOutcome, ToolSpec, TurnEvent,
 };
 use futures_util::stream::FuturesUnordered;
@@ -393,6 +393,7 @@ fn run_call(
             output: Arc::clone(&output) as Arc<dyn ToolOutputSink>,
             values: KeyValues::new(store, Namespace::Tree(shared.node.root())),
             plan: Arc::new(AgentPlan(Arc::clone(&shared))),
+            changes: Arc::new(AgentChanges { shared: Arc::clone(&shared), turn: output.turn }),
         };
         let outcome = shared.redact_outcome(output.publish_during(call.run(context)).await);
         if let ToolOutcome::Denied(text) = &outcome {
@@ -418,6 +419,20 @@ impl PlanKeeper for AgentPlan {
     fn replace(&self, items: Vec<TodoItem>) -> Result<(), String> {
         self.0.published.write().staged_todo = Some(items);
         Ok(())
+    }
+}
+
+/// Records the file changes of a call of the calling agent.
+struct AgentChanges {
+    shared: Arc<Shared>,
+    turn: u64,
+}
+
+impl ChangeRecorder for AgentChanges {
+    fn record(&self, changes: NewChanges) -> Result<(), String> {
+        let write = ChangeWrite { agent: self.shared.node.serial, turn: self.turn, changes };
+        let committed = tokio::runtime::Handle::current().block_on(self.shared.store.record_changes(write));
+        committed.map_err(|fault| Fault::from(fault).to_string())
     }
 }
 

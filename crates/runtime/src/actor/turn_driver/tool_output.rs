@@ -16,7 +16,7 @@ use crate::handle::Shared;
 pub(super) struct OutputPublisher {
     pub(super) shared: Arc<Shared>,
     request_id: RequestId,
-    turn: u64,
+    pub(super) turn: u64,
     call_id: Arc<str>,
     state: Mutex<State>,
     has_output: Notify,

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, KeyRange,
-    KeyValueStore, Namespace, Store, StoreFault, StoredAgent, StoredTurn, StoredValue, Timestamp,
-    ValueChange, ValueWrite,
+    Append, BoxFuture, ChangeWrite, CommitListener, EntryRange, FileChange, FileChangeStore, FileState,
+    IndexRow, JournalBounds, JournalEntry, KeyRange, KeyValueStore, Namespace, NewChanges, Store, StoreFault,
+    StoredAgent, StoredTurn, StoredValue, Timestamp, TurnChanges, ValueChange, ValueWrite,
 };
+use agent::permission::FilePath;
 use serde::{Deserialize, Serialize};
 
 use super::Backend;
@@ -48,6 +49,7 @@ enum Request {
     Append(Vec<LoggedAppend>),
     PruneTurns(i64),
     WriteValue(LoggedWrite),
+    RecordChanges(LoggedChanges),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -119,6 +121,52 @@ impl LoggedWrite {
     }
 }
 
+/// The agent and the turn of file changes, and the changes or why there are none.
+#[derive(Serialize, Deserialize)]
+struct LoggedChanges(Serial, u64, Result<Vec<LoggedChange>, String>);
+
+/// A change: its path, the mode, content and link target before, and the digests.
+#[derive(Serialize, Deserialize)]
+struct LoggedChange(String, (Option<u32>, Option<Vec<u8>>, Option<String>), [[u8; 32]; 2]);
+
+impl LoggedChanges {
+    fn encode(write: &ChangeWrite) -> Self {
+        let encode = |change: &FileChange| {
+            let before = match &change.before {
+                FileState::Absent => (None, None, None),
+                FileState::Directory { mode } => (Some(*mode), None, None),
+                FileState::File { mode, content } => (Some(*mode), Some(content.clone()), None),
+                FileState::Link { target } => (None, None, Some(target.clone())),
+            };
+            LoggedChange(change.path.to_string(), before, [change.last_before, change.after])
+        };
+        let changes = match &write.changes {
+            NewChanges::Recorded(changes) => Ok(changes.iter().map(encode).collect()),
+            NewChanges::NotUndoable(why) => Err(why.clone()),
+        };
+        Self(write.agent, write.turn, changes)
+    }
+
+    fn decode(self) -> ChangeWrite {
+        let Self(agent, turn, changes) = self;
+        let decode = |LoggedChange(path, before, [last_before, after])| {
+            let path = FilePath::resolve(&path, &FilePath::root()).unwrap();
+            let before = match before {
+                (Some(mode), Some(content), _) => FileState::File { mode, content },
+                (Some(mode), None, _) => FileState::Directory { mode },
+                (None, _, Some(target)) => FileState::Link { target },
+                (None, _, None) => FileState::Absent,
+            };
+            FileChange { path, before, last_before, after }
+        };
+        let changes = match changes {
+            Ok(changes) => NewChanges::Recorded(changes.into_iter().map(decode).collect()),
+            Err(why) => NewChanges::NotUndoable(why),
+        };
+        ChangeWrite { agent, turn, changes }
+    }
+}
+
 impl LogFileStore {
     fn open(path: &Path) -> Self {
         let memory = crate::memory();
@@ -130,6 +178,7 @@ impl LogFileStore {
                 }
                 Request::PruneTurns(before) => drop(memory.prune_turns(Timestamp(before))),
                 Request::WriteValue(write) => drop(memory.write_value(write.decode())),
+                Request::RecordChanges(write) => drop(memory.record_changes(write.decode())),
             }
         }
         let log = OpenOptions::new().append(true).create(true).open(path).unwrap();
@@ -163,6 +212,21 @@ impl KeyValueStore for LogFileStore {
 
     fn keys(&self, range: KeyRange) -> BoxFuture<'_, Result<Vec<String>, StoreFault>> {
         self.memory.keys(range)
+    }
+}
+
+impl FileChangeStore for LogFileStore {
+    fn record_changes(&self, write: ChangeWrite) -> BoxFuture<'static, Result<(), StoreFault>> {
+        let _log = self.log(&Request::RecordChanges(LoggedChanges::encode(&write)));
+        self.memory.record_changes(write)
+    }
+
+    fn turn_changes(
+        &self,
+        agent: Serial,
+        turn: Option<u64>,
+    ) -> BoxFuture<'_, Result<Option<TurnChanges>, StoreFault>> {
+        self.memory.turn_changes(agent, turn)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::codec;
 use crate::digest::EntryContent;
 use crate::maintenance::{CheckReport, MaintenanceFault, Problem};
 use crate::sqlite::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
+use crate::sqlite::file_changes::{CHANGE_CHECKSUM_COLUMNS, change_checksum};
 use crate::sqlite::files::StoreFiles;
 use crate::sqlite::high_water_mark::HighWaterMark;
 use crate::sqlite::schema::schema_problems;
@@ -126,6 +127,7 @@ impl CheckReport {
         self.run_check("agents", |report| report.check_agents(db, &journaled));
         self.run_check("turns", |report| report.check_turns(db));
         self.run_check("stored values", |report| report.check_values(db));
+        self.run_check("file changes", |report| report.check_file_changes(db));
     }
 
     /// Runs one part of the check. An error is recorded as a problem, and the next part still runs.
@@ -264,6 +266,28 @@ impl CheckReport {
             if found <= PROBLEMS_MAX {
                 let (namespace, key): (i64, String) = (row.get(0)?, row.get(1)?);
                 self.add_problem(&format!("value {key:?} of agent {namespace}: {what}"), RESTORE_ADVICE);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_file_changes(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let mut statement = db.prepare(&format!(
+            "SELECT {CHANGE_CHECKSUM_COLUMNS}, sum, \
+             EXISTS (SELECT 1 FROM agents WHERE serial = agent AND gone = 0) FROM file_changes",
+        ))?;
+        let mut rows = statement.query(())?;
+        let mut found = 0;
+        while let Some(row) = rows.next()? {
+            let what = match (change_checksum(row)? == row.get::<_, i64>(8)?, row.get(9)?) {
+                (false, _) => "row checksum mismatch",
+                (true, false) => "its agent does not exist",
+                (true, true) => continue,
+            };
+            found += 1;
+            if found <= PROBLEMS_MAX {
+                let (agent, path): (i64, String) = (row.get(0)?, row.get(2)?);
+                self.add_problem(&format!("file change {path:?} of agent {agent}: {what}"), RESTORE_ADVICE);
             }
         }
         Ok(())

@@ -2,7 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use agent::outside::{KeyValueStore as _, Namespace, Store as _};
+use agent::outside::{
+    ChangeWrite, FileChange, FileChangeStore as _, FileState, KeyValueStore as _, Namespace, NewChanges,
+    Store as _, StoreFault,
+};
+use agent::permission::FilePath;
 use rusqlite::Connection;
 
 use super::*;
@@ -54,7 +58,7 @@ async fn refused_backup_says_why_in_plain_text() {
     for (sql, why) in [
         ("DROP INDEX turns_open", "the index turns_open is missing"),
         ("DELETE FROM journal WHERE sequence > 3", "the journal ends at entry 3, but 5 were committed"),
-        ("PRAGMA user_version = 7", "schema version 7 is newer than 3"),
+        ("PRAGMA user_version = 7", "schema version 7 is newer than 4"),
         ("PRAGMA application_id = 5", "a database of another program (application id 0x5)"),
     ] {
         let home = Home::with_messages(4).await;
@@ -123,7 +127,7 @@ async fn check_counts_rows_and_changes_nothing() {
     let before = std::fs::read(home.path()).unwrap();
     let report = check(&home.path()).unwrap();
     assert!(report.is_sound(), "{report}");
-    assert_eq!((report.version, report.agents, report.destroyed, report.values), (3, 1, 1, 1));
+    assert_eq!((report.version, report.agents, report.destroyed, report.values), (4, 1, 1, 1));
     assert_eq!((report.turns, report.open_turns, report.chain.as_ref().unwrap().entries), (1, 1, 23));
     assert!(report.to_string().ends_with("sound"), "{report}");
     assert_eq!(std::fs::read(home.path()).unwrap(), before);
@@ -149,6 +153,28 @@ async fn check_reports_damaged_values() {
     }
 }
 
+#[tokio::test]
+async fn check_reports_damaged_file_changes() {
+    for (sql, why) in [
+        ("UPDATE file_changes SET content = x'01'", "file change \"/a\" of agent 1: row checksum mismatch"),
+        ("DELETE FROM agents", "file change \"/a\" of agent 1: its agent does not exist"),
+    ] {
+        let home = Home::with_messages(1).await;
+        let store = home.open();
+        let path = FilePath::resolve("/a", &FilePath::root()).unwrap();
+        let before = FileState::File { mode: 0o600, content: b"old".to_vec() };
+        let change = FileChange { path, before, last_before: [1; 32], after: [2; 32] };
+        let changes = NewChanges::Recorded(vec![change]);
+        store.record_changes(ChangeWrite { agent: 1, turn: 1, changes }).await.unwrap();
+        store.close().await;
+        Connection::open(home.path()).unwrap().execute_batch(sql).unwrap();
+        let report = check(&home.path()).unwrap();
+        assert!(report.problems.iter().any(|problem| problem.what == why), "{sql}: {report}");
+        let refused = matches!(home.open().turn_changes(1, None).await, Err(StoreFault::Corrupt(_)));
+        assert_eq!(refused, sql.starts_with("UPDATE"), "{sql}");
+    }
+}
+
 #[test]
 fn check_of_other_files_reports_what_they_are() {
     let home = Home::new();
@@ -164,7 +190,7 @@ fn check_of_other_files_reports_what_they_are() {
     }
     for (sql, part) in [
         ("PRAGMA application_id = 5; PRAGMA user_version = 1", "another program"),
-        ("PRAGMA application_id = 0x6e783373; PRAGMA user_version = 7", "newer than 3"),
+        ("PRAGMA application_id = 0x6e783373; PRAGMA user_version = 7", "newer than 4"),
     ] {
         std::fs::remove_file(&path).unwrap();
         Connection::open(&path).unwrap().execute_batch(sql).unwrap();

@@ -1,6 +1,6 @@
 //! Migrations: a backup first, each migration atomic, and a crash leaves either the old or the new version.
 
-use agent::outside::{KeyValueStore as _, Namespace};
+use agent::outside::{FileChangeStore as _, KeyValueStore as _, Namespace};
 use rusqlite::Connection;
 
 use super::*;
@@ -38,20 +38,20 @@ async fn backup_is_made_before_migration() {
     let home = Home::with_messages(5).await;
     run_migrations(&home, &followed_by(LATER), None).unwrap();
     assert_eq!(schema_version(&home.path()), current_version() + 1);
-    let backup = home.folder.path().join("nexus3.db.v3.bak");
+    let backup = home.folder.path().join("nexus3.db.v4.bak");
     assert_eq!(schema_version(&backup), current_version());
     assert!(check(&backup).unwrap().is_sound(), "{}", check(&backup).unwrap());
     let text = home.open_fault().to_string();
-    assert!(text.contains("schema version 4"), "this program supports versions up to 3: {text}");
+    assert!(text.contains("schema version 5"), "this program supports versions up to 4: {text}");
 }
 
 #[tokio::test]
 async fn migration_backup_is_never_overwritten() {
     let home = Home::with_messages(1).await;
-    std::fs::write(home.folder.path().join("nexus3.db.v3.bak"), b"precious").unwrap();
+    std::fs::write(home.folder.path().join("nexus3.db.v4.bak"), b"precious").unwrap();
     run_migrations(&home, &followed_by(LATER), None).unwrap();
-    assert_eq!(std::fs::read(home.folder.path().join("nexus3.db.v3.bak")).unwrap(), b"precious");
-    assert_eq!(schema_version(&home.folder.path().join("nexus3.db.v3.1.bak")), current_version());
+    assert_eq!(std::fs::read(home.folder.path().join("nexus3.db.v4.bak")).unwrap(), b"precious");
+    assert_eq!(schema_version(&home.folder.path().join("nexus3.db.v4.1.bak")), current_version());
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn failed_migration_changes_nothing() {
 #[tokio::test]
 async fn store_of_the_first_version_is_migrated() {
     let home = Home::with_messages(3).await;
-    let first_version = "DROP TABLE key_values; DROP INDEX journal_records; PRAGMA user_version = 1";
+    let first_version = "DROP TABLE key_values; DROP TABLE file_changes; DROP TABLE changed_turns; DROP INDEX journal_records; PRAGMA user_version = 1";
     Connection::open(home.path()).unwrap().execute_batch(first_version).unwrap();
     let store = home.open();
     assert_eq!(store.agents(vec![1]).await.unwrap().len(), 1);
@@ -79,7 +79,8 @@ async fn store_of_the_first_version_is_migrated() {
 #[tokio::test]
 async fn store_without_key_values_is_migrated() {
     let home = Home::with_messages(3).await;
-    let second_version = "DROP TABLE key_values; PRAGMA user_version = 2";
+    let second_version =
+        "DROP TABLE key_values; DROP TABLE file_changes; DROP TABLE changed_turns; PRAGMA user_version = 2";
     Connection::open(home.path()).unwrap().execute_batch(second_version).unwrap();
     let store = home.open();
     let write = store_value(Namespace::Tree(1), "a", "1", None, 0);
@@ -89,11 +90,23 @@ async fn store_without_key_values_is_migrated() {
     assert!(home.is_sound().await);
 }
 
+#[tokio::test]
+async fn store_without_file_changes_is_migrated() {
+    let home = Home::with_messages(3).await;
+    let third_version = "DROP TABLE file_changes; DROP TABLE changed_turns; PRAGMA user_version = 3";
+    Connection::open(home.path()).unwrap().execute_batch(third_version).unwrap();
+    let store = home.open();
+    assert_eq!(store.turn_changes(1, None).await, Ok(None));
+    store.close().await;
+    assert_eq!(schema_version(&home.folder.path().join("nexus3.db.v3.bak")), 3);
+    assert!(home.is_sound().await);
+}
+
 /// A lost WAL may leave a database between two migrations.
 #[tokio::test]
 async fn older_schema_with_missing_entries_is_not_migrated() {
     let home = Home::with_messages(3).await;
-    let before = "DELETE FROM journal WHERE sequence > 2; DROP TABLE key_values; DROP INDEX journal_records; PRAGMA user_version = 1";
+    let before = "DELETE FROM journal WHERE sequence > 2; DROP TABLE key_values; DROP TABLE file_changes; DROP TABLE changed_turns; DROP INDEX journal_records; PRAGMA user_version = 1";
     Connection::open(home.path()).unwrap().execute_batch(before).unwrap();
     assert!(matches!(home.open_fault(), SqliteOpenFault::JournalTruncated { last: 2, marked: 4, .. }));
     assert_eq!(schema_version(&home.path()), 1);

@@ -192,7 +192,7 @@ async fn newer_schema_is_refused() {
     let home = Home::with_messages(1).await;
     Connection::open(home.path()).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let text = refusal_text(&home);
-    for part in ["schema version 99", "versions up to 3", "an older binary cannot read", ".v3.bak"] {
+    for part in ["schema version 99", "versions up to 4", "an older binary cannot read", ".v4.bak"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -34,6 +34,7 @@ impl LockedTarget<'_> {
         if can_append_in_place(old.stat()) {
             let mut file =
                 old.open(OFlags::WRONLY | OFlags::APPEND).map_err(|errno| path.errno_outcome(errno))?;
+            self.record_append(content.as_bytes())?;
             stop.check()?;
             write_synced(path, &mut file, content.as_bytes())?;
         } else {
@@ -43,6 +44,7 @@ impl LockedTarget<'_> {
     }
 
     fn create_with_content(&self, content: &str, stop: &CancelFlag) -> Result<usize, ToolOutcome> {
+        self.record_append(content.as_bytes())?;
         stop.check()?;
         let access = OFlags::WRONLY | OFlags::APPEND;
         let created = self.create(self.file_name(), access, Mode::from_raw_mode(0o666));

@@ -104,6 +104,7 @@ impl<'a> TemporaryDirectory<'a> {
         let target = self.target;
         // One call for all files of the copy.
         rustix::fs::syncfs(self.open()?).map_err(|errno| target.path.errno_outcome(errno))?;
+        target.record_replacement(&self.name)?;
         stop.check()?;
         target
             .rename_to_target(&self.name, RenameFlags::NOREPLACE)

@@ -2,13 +2,18 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use std::sync::Arc;
+
 use agent::ToolOutcome;
+use agent::outside::ChangeRecorder;
 use agent::permission::Permit;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::checked_tree::{CheckOnly, CheckedTree, TreeAction};
 use super::entry::{EntryKind, EntryNames, EntryStat};
+use super::recording::entry_path;
+use super::target_directory::TargetDirectory;
 use super::{PermittedPath, ReadableFile, WritableFile};
 use crate::blocking::CancelFlag;
 use crate::definition::execution_failed;
@@ -21,6 +26,18 @@ impl RemovableEntry {
     pub(crate) fn nth_of_permit(permit: &Permit, index: usize, requested: &str) -> Result<Self, ToolOutcome> {
         let file = permit.writable.get(index).map(|write| write.file());
         PermittedPath::new(file, requested).map(Self)
+    }
+
+    /// The same entry, whose changes are recorded.
+    pub(crate) fn recorded_by(mut self, changes: &Arc<dyn ChangeRecorder>) -> Self {
+        self.0.changes = Arc::clone(changes);
+        self
+    }
+
+    /// Records that the entry will be removed with everything below it.
+    fn record_removal(&self, entry: &TargetDirectory) -> Result<(), ToolOutcome> {
+        let (directory, name) = (entry.directory.as_fd(), &entry.file_name);
+        self.0.record(|set| set.add_removed(directory, name, &entry_path(directory, name)?))
     }
 
     /// Removes a file, a link or a directory. Returns how many entries were removed.
@@ -39,10 +56,14 @@ impl RemovableEntry {
                 )));
             }
             tree.visit(Some(&directory), &mut CheckOnly)?;
+            self.record_removal(&entry)?;
+            stop.check()?;
             tree.visit(Some(&directory), &mut Removal(path))?;
             rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR).map_err(to_outcome)?;
         } else {
             tree.visit(None, &mut CheckOnly)?;
+            self.record_removal(&entry)?;
+            stop.check()?;
             rustix::fs::unlinkat(parent, name, AtFlags::empty()).map_err(to_outcome)?;
         }
         entry.sync().map_err(to_outcome)?;
@@ -73,6 +94,12 @@ impl RemovableEntry {
         if overwrite && let Some(old) = target.find()? {
             old.require_regular(target.path)?;
         }
+        path.record(|set| {
+            let (directory, name) = (entry.directory.as_fd(), &entry.file_name);
+            set.add_removed(directory, name, &entry_path(directory, name)?)?;
+            target.collect_arrival(set, directory, name)
+        })?;
+        stop.check()?;
         let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         let (to, name) = (&target.target.directory, &target.target.file_name);
         let renamed = rustix::fs::renameat_with(&entry.directory, &entry.file_name, to, name, flags);

@@ -33,6 +33,7 @@ impl LockedTarget<'_> {
         stop: &CancelFlag,
     ) -> Result<(), ToolOutcome> {
         let temporary = self.prepare(content, entropy, stop)?;
+        self.record_replacement(&temporary.name)?;
         // The last point of cancellation: the rename publishes the new content.
         stop.check()?;
         temporary.persist()?;
@@ -88,6 +89,7 @@ impl LockedTarget<'_> {
             return Err(too_long("the file"));
         }
         temporary.file.sync_all().map_err(to_outcome)?;
+        self.record_replacement(&temporary.name)?;
         stop.check()?;
         let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         temporary.rename(flags).map_err(|errno| self.rename_outcome(errno))?;
@@ -194,7 +196,7 @@ impl<'a> TemporaryFile<'a> {
     }
 
     /// Creates it with the owner and mode of the old file, or with this mode.
-    fn create_with_mode(
+    pub(super) fn create_with_mode(
         target: &'a LockedTarget<'a>,
         old: Option<&ResolvedFile>,
         mode: u32,
@@ -210,6 +212,21 @@ impl<'a> TemporaryFile<'a> {
             copy_owner_and_mode(&temporary.file, old.stat()).map_err(to_outcome)?;
         }
         Ok(temporary)
+    }
+
+    /// Records that it will replace the target.
+    pub(crate) fn record(&self) -> Result<(), ToolOutcome> {
+        self.target.record_replacement(&self.name)
+    }
+
+    /// Its name in the directory of the target.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The open file.
+    pub(super) fn file_mut(&mut self) -> &mut File {
+        &mut self.file
     }
 
     fn persist(self) -> Result<(), ToolOutcome> {
@@ -268,7 +285,12 @@ pub(crate) struct PublishedChange<'a> {
     old: Option<String>,
 }
 
-impl PublishedChange<'_> {
+impl<'a> PublishedChange<'a> {
+    /// A file that was removed by a rename to a temporary name.
+    pub(super) fn removed(target: &'a LockedTarget<'a>, old: String) -> Self {
+        Self { target, old: Some(old) }
+    }
+
     /// Syncs the change to disk.
     pub(crate) fn sync(&self) -> Result<(), ToolOutcome> {
         self.target.sync()

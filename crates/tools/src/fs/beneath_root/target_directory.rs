@@ -43,6 +43,11 @@ impl CreatedDirectories {
         self.0.is_empty()
     }
 
+    /// The directories, each with its parent, the outermost first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Arc<OwnedFd>, String)> {
+        self.0.iter()
+    }
+
     /// Creates a directory; succeeds if another process just created it.
     fn create(&mut self, parent: &Arc<OwnedFd>, name: &str) -> Result<(), Errno> {
         match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o777)) {
@@ -91,6 +96,13 @@ impl TargetDirectory {
 impl PermittedPath {
     /// Opens the directory of the file to write, after resolving links. Creates missing directories.
     pub(super) fn open_target(&self) -> Result<TargetDirectory, ToolOutcome> {
+        let target = self.open_target_entry()?;
+        let is_link = !self.rooted.relative.is_empty() && matches!(target.open(), Err(Errno::LOOP));
+        if is_link { self.open_link_target(&self.open_base()?) } else { Ok(target) }
+    }
+
+    /// Opens the directory of the entry to write, which may be a link itself. Creates missing directories.
+    pub(super) fn open_target_entry(&self) -> Result<TargetDirectory, ToolOutcome> {
         self.check_writable()?;
         let base = self.open_base()?;
         let RootedPath { root, relative } = &self.rooted;
@@ -103,8 +115,34 @@ impl PermittedPath {
             let directory = base.open(parent).map_err(|errno| self.errno_outcome(errno))?;
             return self.checked_target(directory, name, CreatedDirectories::default());
         }
-        let target = self.open_target_at(&base, relative)?;
-        if matches!(target.open(), Err(Errno::LOOP)) { self.open_link_target(&base) } else { Ok(target) }
+        self.open_target_at(&base, relative)
+    }
+
+    /// Opens the directory of an entry, which may be a link itself; none if the directory does not exist.
+    pub(super) fn open_existing(&self) -> Result<Option<TargetDirectory>, ToolOutcome> {
+        self.check_writable()?;
+        let base = self.open_base()?;
+        let RootedPath { root, relative } = &self.rooted;
+        let opened = if relative.is_empty() {
+            let (parent, name) = split_parent(root.as_str());
+            base.open(parent).map(|directory| (directory, name))
+        } else {
+            let (parent, name) = split_parent(relative);
+            self.open_root(&base).and_then(|root| match parent {
+                "" => Ok((root.directory, name)),
+                parent => {
+                    let opened = root.open(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+                    Ok((Arc::new(opened), name))
+                }
+            })
+        };
+        match opened {
+            Ok((directory, name)) => {
+                self.checked_target(directory, name, CreatedDirectories::default()).map(Some)
+            }
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(errno) => Err(self.errno_outcome(errno)),
+        }
     }
 
     /// Opens the directory of an existing entry, which may be a link itself. Creates nothing.
@@ -138,6 +176,7 @@ impl PermittedPath {
         }
         let base = self.open_base()?;
         let (_, created) = self.open_or_create_parent(&base, &self.rooted.relative)?;
+        self.record_directories(&created)?;
         created.keep();
         Ok(true)
     }

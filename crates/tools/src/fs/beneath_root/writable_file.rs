@@ -4,14 +4,17 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::AsFd;
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::ToolOutcome;
+use agent::outside::{ChangeRecorder, FileState, StateDigest};
 use agent::permission::Permit;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::recording::{digest_entry, digest_state};
 use super::stale_files::remove_stale;
 use super::target_directory::{CreatedDirectories, TargetDirectory};
 use super::{PermittedPath, ResolvedFile};
@@ -39,6 +42,20 @@ impl WritableFile {
         PermittedPath::new(file, requested).map(Self)
     }
 
+    /// The same file, whose changes are recorded.
+    pub(crate) fn recorded_by(mut self, changes: &Arc<dyn ChangeRecorder>) -> Self {
+        self.0.changes = Arc::clone(changes);
+        self
+    }
+
+    /// The digest of what is at the path, which may be a link itself.
+    pub(super) fn current_digest(&self) -> Result<StateDigest, ToolOutcome> {
+        let Self(path) = self;
+        let Some(entry) = path.open_existing()? else { return Ok(digest_state(&FileState::Absent)) };
+        let digest = digest_entry(entry.directory.as_fd(), &entry.file_name);
+        digest.map_err(|errno| path.errno_outcome(errno))
+    }
+
     /// Creates a directory at the path. Returns whether it is new.
     pub(crate) fn create_directory(&self) -> Result<bool, ToolOutcome> {
         self.0.create_directory()
@@ -54,11 +71,25 @@ impl WritableFile {
     pub(crate) fn lock_all<'a>(
         files: impl IntoIterator<Item = &'a WritableFile>,
     ) -> Result<Vec<LockedTarget<'a>>, ToolOutcome> {
+        Self::lock_opened(files, PermittedPath::open_target)
+    }
+
+    /// Locks several entries at once. An entry that is a link is not followed.
+    pub(super) fn lock_entries<'a>(
+        files: impl IntoIterator<Item = &'a WritableFile>,
+    ) -> Result<Vec<LockedTarget<'a>>, ToolOutcome> {
+        Self::lock_opened(files, PermittedPath::open_target_entry)
+    }
+
+    fn lock_opened<'a>(
+        files: impl IntoIterator<Item = &'a WritableFile>,
+        open: fn(&PermittedPath) -> Result<TargetDirectory, ToolOutcome>,
+    ) -> Result<Vec<LockedTarget<'a>>, ToolOutcome> {
         let mut targets: Vec<(&PermittedPath, TargetDirectory)> = Vec::new();
         let (mut created, mut indexes) = (CreatedDirectories::default(), BTreeSet::new());
         let mut ids = HashMap::new();
         for Self(path) in files {
-            let mut target = path.open_target()?;
+            let mut target = open(path)?;
             remove_stale(&target.directory, !target.created.is_empty());
             created.append(&mut target.created);
             let id = target_id(&target).map_err(|errno| path.errno_outcome(errno))?;
@@ -73,15 +104,15 @@ impl WritableFile {
         }
         let lock = |index: usize| FILE_LOCKS[index].lock().unwrap_or_else(PoisonError::into_inner);
         let locks = indexes.into_iter().map(lock).collect();
-        let held = Rc::new(Held { _created: created, _locks: locks });
-        let locked = |(path, target)| LockedTarget { path, target, _held: Rc::clone(&held) };
+        let held = Rc::new(Held { created, _locks: locks });
+        let locked = |(path, target)| LockedTarget { path, target, held: Rc::clone(&held) };
         Ok(targets.into_iter().map(locked).collect())
     }
 }
 
 /// What the targets of a call share until the last one is dropped: the directories created for them, and their locks.
 struct Held {
-    _created: CreatedDirectories,
+    created: CreatedDirectories,
     _locks: Vec<MutexGuard<'static, ()>>,
 }
 
@@ -89,7 +120,7 @@ struct Held {
 pub(crate) struct LockedTarget<'a> {
     pub(super) path: &'a PermittedPath,
     pub(super) target: TargetDirectory,
-    _held: Rc<Held>,
+    held: Rc<Held>,
 }
 
 /// Locks for writing files. An append reads, then replaces; without the lock two appends to one file would lose the
@@ -100,6 +131,11 @@ impl LockedTarget<'_> {
     /// Resolves the current file.
     pub(super) fn find(&self) -> Result<Option<ResolvedFile>, ToolOutcome> {
         self.path.find_target_file(&self.target)
+    }
+
+    /// The directories that the call has created.
+    pub(super) fn created_directories(&self) -> &CreatedDirectories {
+        &self.held.created
     }
 
     /// The name of the file in its directory.

@@ -137,6 +137,10 @@ fn agents() -> Vec<(Event, String)> {
             r#""by":"admin","messages":2"#,
         ),
         journal_event(
+            JournalRecord::TurnUndone(TurnUndone { turn: 3, by: by(), paths: vec!["/srv/a".to_owned()] }),
+            r#""turn":3,"by":"admin","paths":["/srv/a"]"#,
+        ),
+        journal_event(
             JournalRecord::ContextCompacted(compacted),
             concat!(
                 r#""turn":3,"by":"auto","how":"summary","messages_before":9,"messages_after":4,"#,

@@ -38,7 +38,7 @@ fn list_sessions_returns_a_page_of_ten_members_each() {
 }
 
 #[test]
-fn fork_rollback_and_rename_have_their_exact_json() {
+fn fork_rollback_undo_and_rename_have_their_exact_json() {
     let fork = ForkAgentParams { agent_id: text("a"), new_agent_id: None, messages: None };
     check_round_trip(fork.clone(), r#"{"agent_id":"a"}"#);
     check_round_trip(
@@ -59,6 +59,13 @@ fn fork_rollback_and_rename_have_their_exact_json() {
     check_round_trip(
         RollbackAgentOutput { agent_id: text("a"), message_count: 2, removed: 3 },
         r#"{"agent_id":"a","message_count":2,"removed":3}"#,
+    );
+    let undo = UndoTurnParams { agent_id: text("a"), turn: None };
+    check_round_trip(undo.clone(), r#"{"agent_id":"a"}"#);
+    check_round_trip(UndoTurnParams { turn: Some(7), ..undo }, r#"{"agent_id":"a","turn":7}"#);
+    check_round_trip(
+        UndoTurnOutput { agent_id: text("a"), turn: 7, restored: vec![text("/srv/a.txt")] },
+        r#"{"agent_id":"a","turn":7,"restored":["/srv/a.txt"]}"#,
     );
     check_round_trip(
         RenameAgentParams { agent_id: text("a"), new_agent_id: text("b") },

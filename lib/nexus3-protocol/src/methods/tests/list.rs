@@ -39,6 +39,7 @@ fn method_list_is_complete() {
         ("list_sessions", Door::Daemon),
         ("fork_agent", Door::Daemon),
         ("rollback_agent", Door::Daemon),
+        ("undo_turn", Door::Daemon),
         ("rename_agent", Door::Daemon),
         ("export_agent", Door::Daemon),
         ("import_agent", Door::Daemon),

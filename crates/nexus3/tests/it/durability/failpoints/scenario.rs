@@ -50,6 +50,7 @@ impl Scenario {
         let mut scenario = Self::new(point);
         scenario.create();
         scenario.use_tools();
+        scenario.undo();
         scenario.approve();
         scenario.steer();
         scenario.cancel();
@@ -208,6 +209,17 @@ impl Scenario {
         let is_unknown = content.contains("Outcome unknown");
         assert!(lines == 1 || (lines == 0 && is_unknown), "{}: {lines} lines, {content}", self.failpoint);
         self.call_once("destroy_agent", &json!({ "agent_id": "asker" }), "");
+    }
+
+    /// Undoes the append: the file was not there before, whether the abort came before or after it.
+    fn undo(&mut self) {
+        let response = self.call("/", "undo_turn", &json!({ "agent_id": "a" }));
+        let message = response["error"]["message"].as_str().unwrap_or_default();
+        let was_done =
+            message.contains("is undone already") || message == "no turn changed files with file tools";
+        let is_repeated = self.aborts > 0 && was_done;
+        assert!(response.get("result").is_some() || is_repeated, "{}: {response}", self.failpoint);
+        assert_eq!(self.folder.read("file"), None, "{}", self.failpoint);
     }
 
     fn steer(&mut self) {
