@@ -1,5 +1,7 @@
 //! Command-line arguments of `nexus3 rpc` and `nexus3 ask`, with their help texts. Every help line fits 80 columns.
 
+mod create;
+
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +11,9 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, Subcommand};
 use nexus3_client::{Token, TokenFault};
 use nexus3_protocol::events::EventKind;
-use nexus3_protocol::methods::{OnRestart, PageSize};
+use nexus3_protocol::methods::PageSize;
+
+pub use self::create::CreateArgs;
 
 /// Call a running daemon
 #[derive(Debug, Args)]
@@ -365,68 +369,6 @@ Examples:
     Shutdown,
 }
 
-/// Arguments of `create`.
-#[derive(Debug, Args)]
-pub struct CreateArgs {
-    /// Id of the new agent [default: random]
-    #[arg(value_name = "ID")]
-    pub(crate) agent_id: Option<String>,
-    /// System prompt
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) system_prompt: Option<String>,
-    /// Permission preset, e.g. sandboxed, worker, trusted
-    #[arg(long, value_name = "NAME")]
-    pub(crate) preset: Option<String>,
-    /// Parent agent; limits what the new agent may do
-    #[arg(long, value_name = "ID")]
-    pub(crate) parent: Option<String>,
-    /// Working directory [default: parent's or daemon's]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cwd: Option<String>,
-    /// Writable directory, relative to cwd (repeatable)
-    #[arg(long = "write-path", value_name = "DIR")]
-    pub(crate) write_paths: Vec<String>,
-    /// Program the agent may run, * for all (repeatable)
-    #[arg(long = "allow-command", value_name = "NAME")]
-    pub(crate) allowed_commands: Vec<String>,
-    /// Host the agent may connect to (repeatable)
-    #[arg(long = "allow-host", value_name = "HOST")]
-    pub(crate) allowed_hosts: Vec<String>,
-    /// Host the agent may not connect to (repeatable)
-    #[arg(long = "deny-host", value_name = "HOST")]
-    pub(crate) denied_hosts: Vec<String>,
-    /// Only tool the agent may call (repeatable)
-    #[arg(long = "tool", value_name = "NAME")]
-    pub(crate) tools: Vec<String>,
-    /// Tool the agent may not call (repeatable)
-    #[arg(long = "disable-tool", value_name = "TOOL")]
-    pub(crate) disable_tools: Vec<String>,
-    /// Ask before calls of this rule (repeatable)
-    #[arg(long = "ask", value_name = "RULE")]
-    pub(crate) ask: Vec<String>,
-    /// Do not ask for calls of this rule (repeatable)
-    #[arg(long = "allow", value_name = "RULE")]
-    pub(crate) allow: Vec<String>,
-    /// Deny calls of this rule (repeatable)
-    #[arg(long = "deny", value_name = "RULE")]
-    pub(crate) deny: Vec<String>,
-    /// Model [default: the daemon's default model]
-    #[arg(short, long, value_name = "MODEL")]
-    pub(crate) model: Option<String>,
-    /// Turn interrupted by a crash: resume or mark
-    #[arg(long, value_name = "POLICY", value_parser = parse_on_restart)]
-    pub(crate) on_restart: Option<OnRestart>,
-    /// Create a temporary agent with the id .1, .2, …
-    #[arg(long, conflicts_with = "agent_id")]
-    pub(crate) temporary: bool,
-    /// First message; "-" reads it from standard input
-    #[arg(short = 'M', long, value_name = "TEXT")]
-    pub(crate) message: Option<String>,
-    /// Cancel the turn after this time
-    #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
-    pub(crate) timeout: Duration,
-}
-
 /// Arguments of `send`.
 #[derive(Debug, Args)]
 pub struct SendArgs {
@@ -495,12 +437,4 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 fn parse_event_kind(text: &str) -> Result<EventKind, String> {
     EventKind::find(text).ok_or_else(|| format!("must be one of {}", EventKind::choices()))
-}
-
-fn parse_on_restart(text: &str) -> Result<OnRestart, String> {
-    match text {
-        "resume" => Ok(OnRestart::Resume),
-        "mark" => Ok(OnRestart::Mark),
-        _ => Err("must be resume or mark".to_owned()),
-    }
 }
