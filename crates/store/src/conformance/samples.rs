@@ -355,9 +355,13 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
     let permissions = Box::new(permissions_with_lists(text));
     records.push(Record::PermissionsChanged { by: PrincipalId::Admin, permissions });
     records.extend(approval_records(text));
-    let paths = ["/srv/a b", "/srv/\u{1f980}"].map(path).to_vec();
-    records.push(Record::TurnUndone { turn: 8, by: agent_named_admin(), paths });
+    records.push(undone_record());
     records
+}
+
+fn undone_record() -> Record {
+    let paths = ["/srv/a b", "/srv/\u{1f980}"].map(path).to_vec();
+    Record::TurnUndone { turn: 8, by: agent_named_admin(), paths }
 }
 
 /// An approval request, its answers, and permissions with rules.
